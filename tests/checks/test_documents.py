@@ -1,0 +1,85 @@
+"""The documents speak of files that are there, and link each other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ("docs", "drv", "examples", "nn", "nvrtc_kernels", "parallel", "tensor", "tests", "tools")
+#: A path from the root, as far as it is one: `tensor/core/base.py`, `nn/optim/`, `tests/drv`.
+PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./*-]*")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+#: Statements of diagrams that need no arrow.
+_STATEMENTS = re.compile(r"^(participant \w+ as .+|Note over [\w,]+: .+|loop .+|end|\w+\[\"[^\"]+\"\])$")
+_FLOW = re.compile(r"^\w+(\[\"[^\"]*\"\]|\{\"[^\"]*\"\})?( (-->|-- .+? -->) \w+(\[\"[^\"]*\"\]|\{\"[^\"]*\"\})?)+$")
+_MESSAGE = re.compile(r"^\w+-?->>\w+: [^;#]+$")
+
+by_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+
+
+@by_document
+def test_paths_are_there(document: Path) -> None:
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    missing = set()
+    for quoted in re.findall(r"`([^`\n]+)`", text):
+        for path in PATH.findall(quoted):
+            path = path.rstrip(".")
+            if not (any(ROOT.glob(path)) if "*" in path else (ROOT / path).exists()):
+                missing.add(path)
+    assert not missing
+
+
+@by_document
+def test_links_lead_somewhere(document: Path) -> None:
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    for link in LINK.findall(text):
+        if "://" in link:
+            continue
+        path, _, heading = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), link
+        if heading:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in {_anchor(each) for each in headings}, link
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@by_document
+def test_diagrams_are_well_formed(document: Path) -> None:
+    """The few forms of mermaid's language that are used here; a browser shows an error in place of a wrong diagram."""
+    for language, code in FENCE.findall(document.read_text(encoding="utf-8")):
+        if language != "mermaid":
+            continue
+        first, *lines = [line.strip() for line in code.splitlines() if line.strip()]
+        assert first in ("flowchart TD", "sequenceDiagram")
+        statement = _FLOW if first == "flowchart TD" else _MESSAGE
+        for line in lines:
+            assert statement.match(line) or _STATEMENTS.match(line), line
+        if first == "sequenceDiagram":
+            participants = {line.split()[1] for line in lines if line.startswith("participant")}
+            named = {name for line in lines if ">>" in line for name in re.split(r"-?->>|:", line)[:2]}
+            assert named == participants
+            assert sum(line.startswith("loop ") for line in lines) == lines.count("end")
+
+
+def test_the_documents_are_linked() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for document in (ROOT / "docs").glob("*.md"):
+        assert f"(docs/{document.name})" in readme
+    for document in (ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"):
+        assert "glossary.md)" in document.read_text(encoding="utf-8")
+
+
+def test_the_glossary_is_alphabetical() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = [word.lower() for word in re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)]
+    assert words == sorted(words)
+    assert len(set(words)) == len(words)
