@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tensor.operations.test_contributions import PIECES
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 FOLDERS = ("docs", "drv", "examples", "nn", "nvrtc_kernels", "parallel", "tensor", "tests", "tools")
@@ -16,7 +18,9 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: Statements of diagrams that need no arrow.
 _STATEMENTS = re.compile(r"^(participant \w+ as .+|Note over [\w,]+: .+|loop .+|end|\w+\[\"[^\"]+\"\])$")
-_FLOW = re.compile(r"^\w+(\[\"[^\"]*\"\]|\{\"[^\"]*\"\})?( (-->|-- .+? -->) \w+(\[\"[^\"]*\"\]|\{\"[^\"]*\"\})?)+$")
+_FLOW = re.compile(
+    r"^\w+(\[\"[^\"]*\"\]|\{\"[^\"]*\"\})?( (-->|-- .+? -->) \w+(\[\"[^\"]*\"\]|\{\"[^\"]*\"\})?)+$"
+)
 _MESSAGE = re.compile(r"^\w+-?->>\w+: [^;#]+$")
 
 by_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -83,3 +87,11 @@ def test_the_glossary_is_alphabetical() -> None:
     words = [word.lower() for word in re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)]
     assert words == sorted(words)
     assert len(set(words)) == len(words)
+
+
+def test_examples_for_contributors_are_code_that_tests_run() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    tried = [*PIECES.values(), (ROOT / "tensor/operations/pointwise/glu.py").read_text(encoding="utf-8")]
+    blocks = [code for language, code in FENCE.findall(text) if language == "py"]
+    assert len(blocks) == len(tried)
+    assert all(any(code in each for each in tried) for code in blocks)
