@@ -11,7 +11,8 @@ from tests.tensor.operations.test_contributions import PIECES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-FOLDERS = ("docs", "drv", "examples", "nn", "nvrtc_kernels", "parallel", "tensor", "tests", "tools")
+FOLDERS = (r"\.ci", "docs", "drv", "examples", "nn", "nvrtc_kernels", "parallel", "tensor", "tests", "tools")
+PACKAGES = ("drv", "nn", "nvrtc_kernels", "parallel", "tensor", "tools")
 #: A path from the root, as far as it is one: `tensor/core/base.py`, `nn/optim/`, `tests/drv`.
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./*-]*")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -35,6 +36,24 @@ def test_paths_are_there(document: Path) -> None:
             path = path.rstrip(".")
             if not (any(ROOT.glob(path)) if "*" in path else (ROOT / path).exists()):
                 missing.add(path)
+    assert not missing
+
+
+def test_names_of_the_architecture_are_in_the_code() -> None:
+    text = FENCE.sub("", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    words, files = set(), set()
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            files.add(path.name)
+            words.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    missing = set()
+    for quoted in re.findall(r"`@?([A-Za-z_][\w.]*)(?:\([^`]*\))?`", text):
+        if quoted.endswith((".toml", ".md")):
+            continue
+        if not (
+            quoted in files if quoted.endswith(".py") else set(quoted.split(".")) <= words | set(PACKAGES)
+        ):
+            missing.add(quoted)
     assert not missing
 
 
