@@ -204,6 +204,11 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     ------
     NotImplementedError
         If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.leaky_relu(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-0.0200,  0.0000,  1.0000,  8.0000])
     """
     return _apply(LEAKY_RELU, input, inplace, negative_slope)
 
@@ -260,6 +265,11 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     ------
     RuntimeError
         If there are neither one weight nor C.
+
+    Examples
+    --------
+    >>> nn.functional.prelu(tensor.tensor([-2.0, 4.0]), tensor.tensor([0.25]))
+    tensor([-0.5000,  4.0000])
     """
     shape, count = input._layout.shape, weight._layout.numel
     if count != 1 or len(weight._layout.shape) > 1:
@@ -299,6 +309,11 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     ------
     NotImplementedError
         If the dtype is bool or complex.
+
+    Examples
+    --------
+    >>> nn.functional.threshold(tensor.tensor([-2.0, 0.0, 1.0, 8.0]), 0.0, 20.0)
+    tensor([20., 20.,  1.,  8.])
     """
     return _apply(THRESHOLD, input, inplace, threshold, value)
 
@@ -349,6 +364,11 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     ------
     NotImplementedError
         If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.elu(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-0.8647,  0.0000,  1.0000,  8.0000])
     """
     return _apply(ELU, input, inplace, alpha, 1.0, 1.0)
 
@@ -371,6 +391,11 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     ------
     NotImplementedError
         If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.selu(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-1.5202,  0.0000,  1.0507,  8.4056])
     """
     return _apply(ELU, input, inplace, _SELU_ALPHA * _SELU_SCALE, _SELU_SCALE, 1.0)
 
@@ -394,6 +419,11 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
         If ``alpha`` is 0.
     NotImplementedError
         If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.celu(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-0.8647,  0.0000,  1.0000,  8.0000])
     """
     if alpha == 0:
         raise RuntimeError(
@@ -442,6 +472,11 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     ------
     NotImplementedError
         If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.softplus(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([0.1269, 0.6931, 1.3133, 8.0003])
     """
     return SOFTPLUS(input, beta, threshold)
 
@@ -474,6 +509,11 @@ def logsigmoid(input: Tensor) -> Tensor:
     ------
     NotImplementedError
         If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.logsigmoid(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-2.1269e+00, -6.9315e-01, -3.1326e-01, -3.3541e-04])
     """
     return LOG_SIGMOID.unary(input)
 
@@ -516,6 +556,11 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     ------
     NotImplementedError
         If the dtype is bool or an integer one.
+
+    Examples
+    --------
+    >>> nn.functional.silu(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-0.2384,  0.0000,  0.7311,  7.9973])
     """
     if input._layout.dtype.is_complex:
         return MUL.out(IN_PLACE if inplace else None, input, SIGMOID.unary(input))
@@ -566,6 +611,11 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     ------
     NotImplementedError
         If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.mish(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-0.2525,  0.0000,  0.8651,  8.0000])
     """
     return MISH.in_place(input) if inplace else MISH.unary(input)
 
@@ -659,6 +709,11 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
         If ``approximate`` is anything else.
     NotImplementedError
         If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.gelu(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-0.0455,  0.0000,  0.8413,  8.0000])
     """
     if approximate == "none":
         return GELU.unary(input)
@@ -691,6 +746,11 @@ def softsign(input: Tensor) -> Tensor:
     ----------
     input : Tensor
         Of any shape and dtype. The result has its shape; its dtype is that of a quotient of such tensors.
+
+    Examples
+    --------
+    >>> nn.functional.softsign(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-0.6667,  0.0000,  0.5000,  0.8889])
     """
     if not input._layout.dtype.is_floating_point:
         return DIV.binary(input, ADD.binary(ABS.unary(input), 1))
@@ -733,6 +793,11 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
         If ``min_val`` is negative and the dtype is uint8.
     NotImplementedError
         If the dtype is bool or complex.
+
+    Examples
+    --------
+    >>> nn.functional.hardtanh(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-1.,  0.,  1.,  1.])
     """
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
@@ -758,6 +823,11 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     ------
     NotImplementedError
         If the dtype is bool or complex.
+
+    Examples
+    --------
+    >>> nn.functional.relu6(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([0., 0., 1., 6.])
     """
     return hardtanh(input, 0.0, 6.0, inplace)
 
@@ -791,6 +861,11 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     ------
     NotImplementedError
         If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.hardsigmoid(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([0.1667, 0.5000, 0.6667, 1.0000])
     """
     return _apply(HARDSIGMOID, input, inplace)
 
@@ -830,6 +905,11 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     ------
     NotImplementedError
         If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.hardswish(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-0.3333,  0.0000,  0.6667,  8.0000])
     """
     return _apply(HARDSWISH, input, inplace)
 
@@ -905,6 +985,11 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
         If ``lambd`` is negative.
     NotImplementedError
         If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.softshrink(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-1.5000,  0.0000,  0.5000,  7.5000])
     """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}")
@@ -919,6 +1004,11 @@ def tanhshrink(input: Tensor) -> Tensor:
     ----------
     input : Tensor
         Of any shape and a numeric dtype. The result has its shape; integers give the default floating dtype.
+
+    Examples
+    --------
+    >>> nn.functional.tanhshrink(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
+    tensor([-1.0360,  0.0000,  0.2384,  7.0000])
     """
     return SUB.binary(input, TANH.unary(input))
 
@@ -928,23 +1018,98 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 @operation()
 def relu_(input: Tensor) -> Tensor:
-    """:func:`~nn.functional.relu` in place."""
+    """Replace ``input`` by ``max(input, 0)``, and return it; see :func:`~nn.functional.relu`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype is bool, or ``input`` is a leaf that requires a gradient.
+    NotImplementedError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([-1.0, 2.0])
+    >>> tensor.relu_(x) is x
+    True
+    >>> x
+    tensor([0., 2.])
+    """
     return relu(input, inplace=True)
 
 
 @operation(method=False)
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """:func:`~nn.functional.celu` in place."""
+    """Replace ``input`` by its continuously differentiable ELU, and return it; see :func:`~nn.functional.celu`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype.
+
+    Raises
+    ------
+    RuntimeError
+        If ``alpha`` is 0, or ``input`` is a leaf that requires a gradient.
+    NotImplementedError
+        If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> tensor.celu_(tensor.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
     return celu(input, alpha, inplace=True)
 
 
 @operation(method=False)
 def selu_(input: Tensor) -> Tensor:
-    """:func:`~nn.functional.selu` in place."""
+    """Replace ``input`` by its scaled exponential linear unit, and return it; see :func:`~nn.functional.selu`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is a leaf that requires a gradient.
+    NotImplementedError
+        If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> tensor.selu_(tensor.tensor([-1.0, 2.0]))
+    tensor([-1.1113,  2.1014])
+    """
     return selu(input, inplace=True)
 
 
 @operation(method=False)
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """:func:`~nn.functional.threshold` in place."""
+    """Replace elements that are not above ``threshold`` by ``value``; see :func:`~nn.functional.threshold`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype; it is returned.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is a leaf that requires a gradient.
+    NotImplementedError
+        If the dtype is bool or complex.
+
+    Examples
+    --------
+    >>> tensor.threshold_(tensor.tensor([-1.0, 2.0]), 0.5, 9.0)
+    tensor([9., 2.])
+    """
     return THRESHOLD.in_place(input, threshold, value)

@@ -126,7 +126,36 @@ SUB_SCALED = Pointwise(
 
 @operation(in_place=True)
 def add(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tensor | None = None) -> Tensor:
-    """``input + alpha * other``."""
+    """``input + alpha * other``.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. The result has the promoted dtype; a number
+        only raises its category (a float beside integers gives the default floating dtype). Of two bools it
+        is a bool (``or``).
+    alpha : number
+        Factor of the second operand; for integers an integer, for real tensors not complex.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes do not broadcast, the tensors are on different devices, or ``alpha`` is of a higher
+        category than the result.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.add(tensor.tensor([[1], [2]]), tensor.tensor([10, 20]))
+    tensor([[11, 21],
+            [12, 22]])
+    >>> tensor.add(tensor.tensor([1.0, 2.0]), 10, alpha=0.5)
+    tensor([6., 7.])
+    """
     if type(alpha) is int and alpha == 1:
         return ADD.binary(input, other) if out is None else ADD.out(out, input, other)
     return ADD_SCALED.out(out, input, other, alpha)
@@ -136,10 +165,29 @@ def add(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tens
 def sub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tensor | None = None) -> Tensor:
     """``input - alpha * other``.
 
+    Parameters
+    ----------
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. The result has the promoted dtype; a number
+        only raises its category (a float beside integers gives the default floating dtype).
+    alpha : number
+        Factor of the second operand; for integers an integer, for real tensors not complex.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
     Raises
     ------
     RuntimeError
-        For bools, whose difference is ``^``.
+        If an operand is bool (use ``^`` or ``~``), the shapes do not broadcast, the tensors are on different
+        devices, or ``alpha`` is of a higher category than the result.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.sub(tensor.tensor([5, 7]), tensor.tensor([1, 2]), alpha=2)
+    tensor([3, 3])
     """
     if type(alpha) is int and alpha == 1:
         return SUB.binary(input, other) if out is None else SUB.out(out, input, other)
@@ -148,7 +196,31 @@ def sub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tens
 
 @operation(method=False)
 def rsub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1) -> Tensor:
-    """``other - alpha * input``."""
+    """``other - alpha * input``: :func:`sub` with its operands exchanged.
+
+    Parameters
+    ----------
+    input : Tensor
+        The subtrahend.
+    other : Tensor or number
+        The minuend; of a shape that broadcasts. The result has the promoted dtype; a number only raises its
+        category (a float beside integers gives the default floating dtype).
+    alpha : number
+        Factor of the second operand; for integers an integer, for real tensors not complex.
+
+    Raises
+    ------
+    RuntimeError
+        If an operand is bool, the shapes do not broadcast, the tensors are on different devices, or ``alpha``
+        is of a higher category than the result.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.rsub(tensor.tensor([1.0, 2.0]), 10)
+    tensor([9., 8.])
+    """
     check_tensor(input, "rsub", "input")
     if type(alpha) is int and alpha == 1:
         return SUB(other, input)
@@ -275,7 +347,30 @@ def _truncated(a: Any, b: Any) -> Any:
 
 @operation(in_place=True, also="multiply")
 def mul(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
-    """``input * other``."""
+    """``input * other``, element by element.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. The result has the promoted dtype; a number
+        only raises its category (a float beside integers gives the default floating dtype). Of two bools it
+        is a bool (``and``).
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.mul(tensor.tensor([1, 2, 3]), 0.5)
+    tensor([0.5000, 1.0000, 1.5000])
+    """
     return MUL.binary(input, other) if out is None else MUL.out(out, input, other)
 
 
@@ -287,18 +382,37 @@ def div(
     rounding_mode: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """``input / other``.
+    """``input / other``, or that rounded to a whole number.
 
     Parameters
     ----------
-    rounding_mode
-        ``None`` for the quotient, in floating point; ``"trunc"`` rounds it towards zero and ``"floor"``
-        down, and integers stay integers.
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. Without rounding, integers and bools give the
+        default floating dtype; with rounding the result has the promoted dtype.
+    rounding_mode : str, optional
+        ``"trunc"`` rounds the quotient towards zero, ``"floor"`` down.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
     RuntimeError
-        For another mode; on the CPU, for an integer divided by zero with rounding.
+        For another mode; on the CPU, for an integer divided by zero with rounding; if the shapes do not
+        broadcast, or the tensors are on different devices.
+    NotImplementedError
+        With rounding, if the promoted dtype is bool or complex.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.div(tensor.tensor([-7, 7]), 2)
+    tensor([-3.5000,  3.5000])
+    >>> tensor.div(tensor.tensor([-7, 7]), 2, rounding_mode="trunc")
+    tensor([-3,  3])
+    >>> tensor.div(tensor.tensor([-7, 7]), 2, rounding_mode="floor")
+    tensor([-4,  3])
     """
     if rounding_mode is None:
         return DIV.binary(input, other) if out is None else DIV.out(out, input, other)
@@ -313,31 +427,145 @@ def div(
 
 @operation(in_place=True)
 def true_divide(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
-    """``input / other`` in floating point."""
+    """``input / other``: :func:`div` without rounding.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. Integers and bools give the default floating
+        dtype; a floating-point division by zero is infinite or NaN.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.true_divide(tensor.tensor([1, 3]), tensor.tensor([2, 0]))
+    tensor([0.5000,    inf])
+    """
     return DIV.out(out, input, other)
 
 
 @operation(in_place=True)
 def floor_divide(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """``input // other``: the quotient rounded down."""
+    """``input // other``: the quotient rounded down, to minus infinity.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. Of integer or floating dtypes; the result has
+        the promoted one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        On the CPU, for an integer divided by zero; if the shapes do not broadcast, or the tensors are on
+        different devices.
+    NotImplementedError
+        If the promoted dtype is bool or complex.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.floor_divide(tensor.tensor([-7, 7]), 2)
+    tensor([-4,  3])
+    """
     return FLOOR_DIVIDE.out(out, input, other)
 
 
 @operation(in_place=True)
 def remainder(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """``input % other``: what is left of the quotient rounded down, with the divisor's sign."""
+    """``input % other``: ``input - other * floor(input / other)``, which has the divisor's sign.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. Of integer or floating dtypes; the result has
+        the promoted one. NaN where the divisor is a floating-point 0.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        On the CPU, for an integer divided by zero; if the shapes do not broadcast, or the tensors are on
+        different devices.
+    NotImplementedError
+        If the promoted dtype is bool or complex.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.remainder(tensor.tensor([-7, 7]), 3)
+    tensor([2, 1])
+    """
     return REMAINDER.out(out, input, other)
 
 
 @operation(in_place=True)
 def fmod(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """What is left of the quotient rounded towards zero, with the dividend's sign."""
+    """``input - other * trunc(input / other)``, which has the dividend's sign, as C's ``fmod``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Dividend, of an integer or floating dtype.
+    other : Tensor or number
+        Divisor, of a shape that broadcasts. The result has the promoted dtype. NaN where the divisor is a
+        floating-point 0.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        On the CPU, for an integer divided by zero; if the shapes do not broadcast, or the tensors are on
+        different devices.
+    NotImplementedError
+        If the promoted dtype is bool or complex.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fmod(tensor.tensor([-7, 7]), 3)
+    tensor([-1,  1])
+    """
     return FMOD.out(out, input, other)
 
 
 @operation(in_place=True, also="tensor.reciprocal_", autocast=Autocast(cuda=FLOAT32))
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """One divided by each element."""
+    """``1 / input``; infinite at 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; integers and bools give the default floating dtype,
+        complex numbers are taken in the complex plane. CUDA autocast computes it in float32.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.reciprocal(tensor.tensor([2, -4]))
+    tensor([ 0.5000, -0.2500])
+    """
     return RECIPROCAL.unary(input) if out is None else RECIPROCAL.out(out, input)
 
 
@@ -390,18 +618,43 @@ def _unit(a: Any) -> Any:
 
 @operation(in_place=True, also="negative tensor.neg_ tensor.negative_")
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """``-input``."""
+    """``-input``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and numeric dtype, which the result has too. Unsigned integers wrap around.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype is bool (use ``~``).
+
+    Examples
+    --------
+    >>> tensor.neg(tensor.tensor([-1, 2]))
+    tensor([ 1, -2])
+    """
     return NEG.unary(input) if out is None else NEG.out(out, input)
 
 
 @operation()
 def positive(input: Tensor) -> Tensor:
-    """``input`` itself.
+    """``+input``: ``input`` itself, not a copy.
 
     Raises
     ------
     RuntimeError
-        For bools.
+        If the dtype is bool.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([-1.0, 2.0])
+    >>> tensor.positive(x) is x
+    True
     """
     if input._layout.dtype.category is Category.BOOL:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
@@ -410,12 +663,30 @@ def positive(input: Tensor) -> Tensor:
 
 @operation(in_place=True, also="absolute tensor.abs_")
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Absolute value; the length of complex numbers, which in place is no complex number.
+    """Absolute value; of a complex number ``sqrt(real**2 + imag**2)``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and numeric dtype, which the result has too; complex numbers give the floating dtype of
+        their parts.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
+    NotImplementedError
+        If the dtype is bool.
     RuntimeError
-        For complex numbers in place.
+        In place, if the dtype is complex, as the result is real.
+
+    Examples
+    --------
+    >>> tensor.abs(tensor.tensor([-2, 3]))
+    tensor([2, 3])
+    >>> tensor.abs(tensor.tensor([3.0 + 4.0j]))
+    tensor([5.])
     """
     if out is IN_PLACE and input._layout.dtype.is_complex:
         raise RuntimeError("In-place abs is not supported for complex tensors: the result is real; use abs()")
@@ -424,11 +695,44 @@ def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 @operation(in_place=True)
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """1, 0 or -1 by the sign of each element; 0 for NaN."""
+    """1, 0 or -1 by the sign of each element; 0 for NaN.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype, which the result has too; bools stay as they are.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex: see :func:`sgn`.
+
+    Examples
+    --------
+    >>> tensor.sign(tensor.tensor([-2.0, 0.0, 5.0]))
+    tensor([-1.,  0.,  1.])
+    """
     return SIGN.unary(input) if out is None else SIGN.out(out, input)
 
 
 @operation(in_place=True)
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """:func:`sign`, and for complex numbers ``input / abs(input)``, 0 for 0."""
+    """:func:`sign`, and for complex numbers ``input / abs(input)``, which is on the unit circle (0 for 0).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype, which the result has too.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.sgn(tensor.tensor([3.0 + 4.0j, 0j]))
+    tensor([0.6000+0.8000j, 0.0000+0.0000j])
+    """
     return SGN.unary(input) if out is None else SGN.out(out, input)

@@ -79,18 +79,60 @@ class Apart(NamedTuple):
 
 @operation(in_place=True, also="tensor.ldexp_")
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """``input * 2**other``."""
+    """``input * 2**other``, exact for whole exponents.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of shapes that broadcast. The result has the promoted dtype; integers and bools give the default
+        floating dtype.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+
+    Examples
+    --------
+    >>> tensor.ldexp(tensor.tensor([1.0, 3.0]), tensor.tensor([4, -1]))
+    tensor([16.0000,  1.5000])
+    """
     return LDEXP.out(out, input, other)
 
 
 @operation()
 def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Apart:
-    """Fraction and exponent with ``mantissa * 2**exponent == input``.
+    """Fractions in [0.5, 1), with the sign, and exponents: ``mantissa * 2**exponent == input``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype. 0, infinities and NaN have exponent 0 and are their own fraction.
+    out : tuple of Tensor, optional
+        Two tensors that the results are written to.
+
+    Returns
+    -------
+    Apart
+        ``mantissa`` of the input's dtype and ``exponent`` of int32, both of its shape.
 
     Raises
     ------
     RuntimeError
-        If ``input`` is not floating point.
+        If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> mantissa, exponent = tensor.frexp(tensor.tensor([10.0, -0.25]))
+    >>> mantissa
+    tensor([ 0.6250, -0.5000])
+    >>> exponent
+    tensor([ 4, -1], dtype=tensor.int32)
     """
     first, second = (None, None) if out is None else out
     return Apart(FRACTION.out(first, input), EXPONENT.out(second, input))

@@ -53,35 +53,178 @@ RIGHT_SHIFT = Pointwise(
 
 @operation(in_place=True)
 def bitwise_and(input: Tensor | int, other: Tensor | int, *, out: Tensor | None = None) -> Tensor:
-    """``input & other``."""
+    """``input & other``: bitwise and.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. Of integers or bools; the result has the
+        promoted dtype, and of bools it is logical.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the promoted dtype is floating or complex.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.bitwise_and(tensor.tensor([12, 10]), 6)
+    tensor([4, 2])
+    """
     return AND.out(out, input, other)
 
 
 @operation(in_place=True)
 def bitwise_or(input: Tensor | int, other: Tensor | int, *, out: Tensor | None = None) -> Tensor:
-    """``input | other``."""
+    """``input | other``: bitwise or.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. Of integers or bools; the result has the
+        promoted dtype, and of bools it is logical.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the promoted dtype is floating or complex.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.bitwise_or(tensor.tensor([12, 10]), 6)
+    tensor([14, 14])
+    """
     return OR.out(out, input, other)
 
 
 @operation(in_place=True)
 def bitwise_xor(input: Tensor | int, other: Tensor | int, *, out: Tensor | None = None) -> Tensor:
-    """``input ^ other``."""
+    """``input ^ other``: bitwise exclusive or.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. Of integers or bools; the result has the
+        promoted dtype, and of bools it is logical.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the promoted dtype is floating or complex.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.bitwise_xor(tensor.tensor([12, 10]), 6)
+    tensor([10, 12])
+    """
     return XOR.out(out, input, other)
 
 
 @operation(in_place=True)
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """``~input``."""
+    """``~input``: each bit inverted; for bools, logical not.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of integers or bools; the result has both its shape and dtype.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is floating or complex.
+
+    Examples
+    --------
+    >>> tensor.bitwise_not(tensor.tensor([0, 5]))
+    tensor([-1, -6])
+    >>> tensor.bitwise_not(tensor.tensor([True, False]))
+    tensor([False,  True])
+    """
     return NOT.out(out, input)
 
 
 @operation(in_place=True)
 def bitwise_left_shift(input: Tensor | int, other: Tensor | int, *, out: Tensor | None = None) -> Tensor:
-    """``input << other``; 0 where ``other`` is negative or as large as the type has bits."""
+    """``input << other``; 0 where ``other`` is negative or not below the dtype's number of bits.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. Of integer dtypes; the result has the
+        promoted one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the promoted dtype is not an integer one.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.bitwise_left_shift(tensor.tensor([1, 3]), tensor.tensor([4, 64]))
+    tensor([16,  0])
+    """
     return LEFT_SHIFT.out(out, input, other)
 
 
 @operation(in_place=True)
 def bitwise_right_shift(input: Tensor | int, other: Tensor | int, *, out: Tensor | None = None) -> Tensor:
-    """``input >> other``, filled up with the sign; nothing but the sign where ``other`` is out of range."""
+    """``input >> other``, filled with the sign bit: 0 or -1 where ``other`` is out of range.
+
+    Out of range is negative, or not below the dtype's number of bits.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. Of integer dtypes; the result has the
+        promoted one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the promoted dtype is not an integer one.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If neither argument is a tensor.
+
+    Examples
+    --------
+    >>> tensor.bitwise_right_shift(tensor.tensor([9, -9]), tensor.tensor([1, 64]))
+    tensor([ 4, -1])
+    """
     return RIGHT_SHIFT.out(out, input, other)

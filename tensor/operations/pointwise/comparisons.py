@@ -49,37 +49,183 @@ GE = _comparison("ge", ">=", np.greater_equal)
 
 @operation(in_place=True)
 def eq(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
-    """``input == other``, element by element."""
+    """``input == other``, element by element, as a bool tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype.
+    other : Tensor or number
+        Of a shape that broadcasts; compared in the promoted dtype. NaN is equal to nothing.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If ``input`` is not a tensor, or ``other`` neither a tensor nor a number.
+
+    Examples
+    --------
+    >>> tensor.eq(tensor.tensor([1, 2, 3]), 2)
+    tensor([False,  True, False])
+    """
     return EQ.binary(input, other) if out is None else EQ.out(out, input, other)
 
 
 @operation(in_place=True, also="not_equal")
 def ne(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
-    """``input != other``, element by element."""
+    """``input != other``, element by element, as a bool tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype.
+    other : Tensor or number
+        Of a shape that broadcasts; compared in the promoted dtype. NaN differs from everything.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If ``input`` is not a tensor, or ``other`` neither a tensor nor a number.
+
+    Examples
+    --------
+    >>> tensor.ne(tensor.tensor([1, 2, 3]), 2)
+    tensor([ True, False,  True])
+    """
     return NE.binary(input, other) if out is None else NE.out(out, input, other)
 
 
 @operation(in_place=True, also="less")
 def lt(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """``input < other``, element by element."""
+    """``input < other``, element by element, as a bool tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype.
+    other : Tensor or number
+        Of a shape that broadcasts; compared in the promoted dtype. NaN compares as false.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If an operand is complex, which has no order.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If ``input`` is not a tensor, or ``other`` neither a tensor nor a number.
+
+    Examples
+    --------
+    >>> tensor.lt(tensor.tensor([1, 2, 3]), 2)
+    tensor([ True, False, False])
+    """
     return LT.binary(input, other) if out is None else LT.out(out, input, other)
 
 
 @operation(in_place=True, also="less_equal")
 def le(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """``input <= other``, element by element."""
+    """``input <= other``, element by element, as a bool tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype.
+    other : Tensor or number
+        Of a shape that broadcasts; compared in the promoted dtype. NaN compares as false.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If an operand is complex, which has no order.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If ``input`` is not a tensor, or ``other`` neither a tensor nor a number.
+
+    Examples
+    --------
+    >>> tensor.le(tensor.tensor([1, 2, 3]), 2)
+    tensor([ True,  True, False])
+    """
     return LE.binary(input, other) if out is None else LE.out(out, input, other)
 
 
 @operation(in_place=True, also="greater")
 def gt(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """``input > other``, element by element."""
+    """``input > other``, element by element, as a bool tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype.
+    other : Tensor or number
+        Of a shape that broadcasts; compared in the promoted dtype. NaN compares as false.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If an operand is complex, which has no order.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If ``input`` is not a tensor, or ``other`` neither a tensor nor a number.
+
+    Examples
+    --------
+    >>> tensor.gt(tensor.tensor([1, 2, 3]), 2)
+    tensor([False, False,  True])
+    """
     return GT.binary(input, other) if out is None else GT.out(out, input, other)
 
 
 @operation(in_place=True, also="greater_equal")
 def ge(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """``input >= other``, element by element."""
+    """``input >= other``, element by element, as a bool tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype.
+    other : Tensor or number
+        Of a shape that broadcasts; compared in the promoted dtype. NaN compares as false.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If an operand is complex, which has no order.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If ``input`` is not a tensor, or ``other`` neither a tensor nor a number.
+
+    Examples
+    --------
+    >>> tensor.ge(tensor.tensor([1, 2, 3]), 2)
+    tensor([False,  True,  True])
+    """
     return GE.binary(input, other) if out is None else GE.out(out, input, other)
 
 
@@ -124,43 +270,144 @@ ISREAL = Pointwise("isreal", by_kind("true", complex="a.im == 0"), np.isreal, ru
 
 @operation()
 def isnan(input: Tensor) -> Tensor:
-    """Whether each element is not a number."""
+    """Whether each element is NaN; of complex numbers, whether a part is. False for integers.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype; the result has its shape and dtype bool.
+
+    Examples
+    --------
+    >>> tensor.isnan(tensor.tensor([1.0, float('nan'), -float('inf')]))
+    tensor([False,  True, False])
+    """
     return ISNAN.unary(input)
 
 
 @operation()
 def isinf(input: Tensor) -> Tensor:
-    """Whether each element is infinite; of complex numbers, whether a part is."""
+    """Whether each element is infinite; of complex numbers, whether a part is. False for integers.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype; the result has its shape and dtype bool.
+
+    Examples
+    --------
+    >>> tensor.isinf(tensor.tensor([1.0, float('nan'), -float('inf')]))
+    tensor([False, False,  True])
+    """
     return ISINF.unary(input)
 
 
 @operation()
 def isfinite(input: Tensor) -> Tensor:
-    """Whether each element is neither infinite nor NaN."""
+    """Whether each element is neither infinite nor NaN; of complex numbers, whether both parts are not.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype; the result has its shape and dtype bool.
+
+    Examples
+    --------
+    >>> tensor.isfinite(tensor.tensor([1.0, float('nan'), -float('inf')]))
+    tensor([ True, False, False])
+    """
     return ISFINITE.unary(input)
 
 
 @operation()
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether each element is positive infinity."""
+    """Whether each element is positive infinity.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype; the result has its shape and dtype bool.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.isposinf(tensor.tensor([1.0, float('nan'), -float('inf')]))
+    tensor([False, False, False])
+    """
     return ISPOSINF.out(out, input)
 
 
 @operation()
 def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether each element is negative infinity."""
+    """Whether each element is negative infinity.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype; the result has its shape and dtype bool.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.isneginf(tensor.tensor([1.0, float('nan'), -float('inf')]))
+    tensor([False, False,  True])
+    """
     return ISNEGINF.out(out, input)
 
 
 @operation()
 def isreal(input: Tensor) -> Tensor:
-    """Whether each element has no imaginary part."""
+    """Whether the imaginary part of each element is 0; true for real tensors.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype; the result has its shape and dtype bool.
+
+    Examples
+    --------
+    >>> tensor.isreal(tensor.tensor([1.0 + 0j, 2j]))
+    tensor([ True, False])
+    """
     return ISREAL.unary(input)
 
 
 @operation()
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether the sign of each element is negative, that of a negative zero too."""
+    """Whether the sign bit of each element is set: negative numbers, and the negative zero.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype; the result has its shape and dtype bool.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.signbit(tensor.tensor([-1.0, -0.0, 0.0]))
+    tensor([ True,  True, False])
+    """
     return SIGNBIT.out(out, input)
 
 
@@ -197,17 +444,28 @@ ISCLOSE_OR_NAN = Pointwise(
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
-    """Whether ``abs(input - other) <= atol + rtol * abs(other)``.
+    """Whether ``abs(input - other) <= atol + rtol * abs(other)``, as a bool tensor.
 
     Parameters
     ----------
-    equal_nan
+    input, other : Tensor
+        Of one dtype, and of shapes that broadcast. Infinities are close to themselves only.
+    rtol, atol : float
+        Relative and absolute tolerance, not negative.
+    equal_nan : bool
         Whether NaN is close to NaN.
 
     Raises
     ------
     RuntimeError
-        If the tensors differ in dtype, or a tolerance is negative.
+        If the dtypes or the devices differ, a tolerance is negative, or the shapes do not broadcast.
+    TypeError
+        If an argument is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.isclose(tensor.tensor([1.0, 2.0]), tensor.tensor([1.000001, 2.1]))
+    tensor([ True, False])
     """
     check_tensor(input, "isclose", "input")
     check_tensor(other, "isclose", "other")

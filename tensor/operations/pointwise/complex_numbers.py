@@ -43,27 +43,76 @@ def conjugate(value: Any) -> Any:
 
 @operation()
 def conj(input: Tensor) -> Tensor:
-    """Complex conjugate; a real tensor itself. The result is new memory, not a view."""
+    """Complex conjugate; a real tensor itself.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype; the result has both. For a complex one it is new memory, not a view.
+
+    Examples
+    --------
+    >>> tensor.conj(tensor.tensor([1.0 + 2.0j]))
+    tensor([1.-2.j])
+    """
     return _LAZY_CONJ.unary(input) if input._layout.dtype.is_complex else input
 
 
 @operation(method=False)
 def resolve_conj(input: Tensor) -> Tensor:
-    """``input`` itself: conjugation is never put off here."""
+    """``input`` itself: conjugation is always carried out at once.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([1.0 + 2.0j])
+    >>> tensor.resolve_conj(x) is x
+    True
+    """
     check_tensor(input, "resolve_conj", "input")
     return input
 
 
 @operation(method=False)
 def resolve_neg(input: Tensor) -> Tensor:
-    """``input`` itself: negation is never put off here."""
+    """``input`` itself: negation is always carried out at once.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([1.0 + 2.0j])
+    >>> tensor.resolve_neg(x) is x
+    True
+    """
     check_tensor(input, "resolve_neg", "input")
     return input
 
 
 @operation(in_place=True, also="tensor.conj_physical_")
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Complex conjugate in new memory; a real tensor itself."""
+    """Complex conjugate in new memory; a real tensor itself.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype; the result has both.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.conj_physical(tensor.tensor([1.0 + 2.0j]))
+    tensor([1.-2.j])
+    """
     if not input._layout.dtype.is_complex:
         if out is None or out is IN_PLACE:
             return input
@@ -105,7 +154,24 @@ def sgn_gradient(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
 
 @operation()
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Angle of complex numbers in radians; pi for negative real numbers, and 0 for others."""
+    """Argument of complex numbers in radians; of real numbers pi for negative ones, 0 for others.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape and is floating: complex numbers give the dtype of
+        their parts, integers and bools the default. NaN stays NaN.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.angle(tensor.tensor([1j, -1.0 + 0j]))
+    tensor([1.5708, 3.1416])
+    >>> tensor.angle(tensor.tensor([-2.0, 3.0]))
+    tensor([3.1416, 0.0000])
+    """
     return ANGLE.out(out, input)
 
 
@@ -154,11 +220,25 @@ def _polar_gradient(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 @operation(method=False, autocast=Autocast(cpu=FLOAT32))
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Complex numbers of given length and angle in radians.
+    """Complex numbers ``abs * exp(1j * angle)`` of given length and angle in radians.
+
+    Parameters
+    ----------
+    abs, angle : Tensor
+        Both of float32 or both of float64, and of shapes that broadcast. The result is complex64 or
+        complex128.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
     RuntimeError
-        If the two are not of the same type, float32 or float64.
+        If the dtypes differ or are others, the shapes do not broadcast, or the devices differ.
+
+    Examples
+    --------
+    >>> tensor.polar(tensor.tensor([1.0, 2.0]), tensor.tensor([0.0, 1.0]))
+    tensor([1.0000+0.0000j, 1.0806+1.6829j])
     """
     return POLAR.out(out, abs, angle)

@@ -50,23 +50,103 @@ NOT = Pointwise(
 
 @operation(in_place=True)
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether both elements are true."""
+    """Whether both elements are true (not 0).
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of shapes that broadcast. Of any dtypes: 0 is false, everything else, NaN too, true. The result is of
+        bools.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+
+    Examples
+    --------
+    >>> tensor.logical_and(tensor.tensor([0, 1, 2]), tensor.tensor([True, True, False]))
+    tensor([False,  True, False])
+    """
     return AND.out(out, input, other)
 
 
 @operation(in_place=True)
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether one of two elements is true, or both."""
+    """Whether at least one of two elements is true (not 0).
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of shapes that broadcast. Of any dtypes: 0 is false, everything else, NaN too, true. The result is of
+        bools.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+
+    Examples
+    --------
+    >>> tensor.logical_or(tensor.tensor([0, 1, 2]), tensor.tensor([True, True, False]))
+    tensor([True, True, True])
+    """
     return OR.out(out, input, other)
 
 
 @operation(in_place=True)
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether exactly one of two elements is true."""
+    """Whether exactly one of two elements is true (not 0).
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of shapes that broadcast. Of any dtypes: 0 is false, everything else, NaN too, true. The result is of
+        bools.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+
+    Examples
+    --------
+    >>> tensor.logical_xor(tensor.tensor([0, 1, 2]), tensor.tensor([True, True, False]))
+    tensor([ True, False,  True])
+    """
     return XOR.out(out, input, other)
 
 
 @operation(in_place=True)
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether each element is false."""
+    """Whether each element is false (0).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype: 0 is false, everything else, NaN too, true. The result is of bools.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.logical_not(tensor.tensor([0.0, 0.5]))
+    tensor([ True, False])
+    """
     return NOT.out(out, input)

@@ -199,12 +199,34 @@ def _exponent_gradient(grad: Tensor, a: Any, b: Tensor, out: Tensor) -> Tensor:
 
 @operation(in_place=True, autocast=Autocast(cuda=FLOAT32))
 def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
-    """``input ** exponent``.
+    """``input**exponent``.
+
+    Parameters
+    ----------
+    input, exponent : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. The result has the promoted dtype: integers
+        give integers, where negative exponents in a tensor give 0 (for a base of -1 or 1, its power). CUDA
+        autocast computes it in float32.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
     RuntimeError
-        For integers and a negative number as exponent, as the result is no integer.
+        If the input is of integers or bools and the exponent a negative int, as the result is no integer; if
+        the number is out of the integer dtype's range, the shapes do not broadcast, or the devices differ.
+    NotImplementedError
+        If both are of bools.
+    TypeError
+        If neither is a tensor, or one is no number.
+
+    Examples
+    --------
+    >>> tensor.pow(tensor.tensor([1, 2, 3]), 2)
+    tensor([1, 4, 9])
+    >>> tensor.pow(2, tensor.tensor([-1.0, 0.5]))
+    tensor([0.5000, 1.4142])
     """
     if isinstance(exponent, TensorBase):
         return POW.out(out, input, exponent)
@@ -229,7 +251,30 @@ def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | No
 
 @operation(in_place=True)
 def float_power(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
-    """``input ** exponent`` in double precision."""
+    """``input**exponent`` in double precision.
+
+    Parameters
+    ----------
+    input, exponent : Tensor or number
+        At least one of them a tensor; of shapes that broadcast. The result is of float64, or complex128 if
+        one is complex.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes do not broadcast, or the devices differ; in place, if the input is not of the result's
+        dtype.
+    TypeError
+        If neither is a tensor.
+
+    Examples
+    --------
+    >>> tensor.float_power(tensor.tensor([2, 4]), -1)
+    tensor([0.5000, 0.2500], dtype=tensor.float64)
+    """
     operands = (input, exponent)
     is_complex = any(
         x._layout.dtype.is_complex if isinstance(x, TensorBase) else isinstance(x, complex) for x in operands
@@ -248,59 +293,210 @@ def float_power(input: Tensor | complex, exponent: Tensor | complex, *, out: Ten
 
 @operation(in_place=True, also="tensor.exp_", autocast=Autocast(cuda=FLOAT32))
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """E to the power of each element."""
+    """``e**input``, the exponential function.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; integers and bools give the default floating dtype,
+        complex numbers are taken in the complex plane. CUDA autocast computes it in float32.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.exp(tensor.tensor([-1, 0, 1]))
+    tensor([0.3679, 1.0000, 2.7183])
+    """
     return EXP.unary(input) if out is None else EXP.out(out, input)
 
 
 @operation(namespace="tensor special", in_place=True, also="tensor.exp2_")
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """2 to the power of each element."""
+    """``2**input``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; integers and bools give the default floating dtype,
+        complex numbers are taken in the complex plane.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.exp2(tensor.tensor([-1, 0, 3]))
+    tensor([0.5000, 1.0000, 8.0000])
+    """
     return EXP2.unary(input) if out is None else EXP2.out(out, input)
 
 
 @operation(namespace="tensor special", in_place=True, also="tensor.expm1_", autocast=Autocast(cuda=FLOAT32))
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """``exp(input) - 1``, exact also near 0."""
+    """``exp(input) - 1``, with full relative precision near 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; integers and bools give the default floating dtype,
+        complex numbers are taken in the complex plane. CUDA autocast computes it in float32.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.expm1(tensor.tensor([0.0, 1.0]))
+    tensor([0.0000, 1.7183])
+    """
     return EXPM1.unary(input) if out is None else EXPM1.out(out, input)
 
 
 @operation(in_place=True, also="tensor.log_", autocast=Autocast(cuda=FLOAT32))
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Natural logarithm."""
+    """Natural logarithm; -inf at 0, NaN for negative real numbers.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; integers and bools give the default floating dtype,
+        complex numbers are taken in the complex plane. CUDA autocast computes it in float32.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.log(tensor.tensor([-1.0, 0.0, 1.0, 10.0]))
+    tensor([   nan,   -inf, 0.0000, 2.3026])
+    """
     return LOG.unary(input) if out is None else LOG.out(out, input)
 
 
 @operation(in_place=True, also="tensor.log2_", autocast=Autocast(cuda=FLOAT32))
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Logarithm to the base 2."""
+    """Logarithm to the base 2; -inf at 0, NaN for negative real numbers.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; integers and bools give the default floating dtype,
+        complex numbers are taken in the complex plane. CUDA autocast computes it in float32.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.log2(tensor.tensor([0.5, 1.0, 8.0]))
+    tensor([-1.,  0.,  3.])
+    """
     return LOG2.unary(input) if out is None else LOG2.out(out, input)
 
 
 @operation(in_place=True, also="tensor.log10_", autocast=Autocast(cuda=FLOAT32))
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Logarithm to the base 10."""
+    """Logarithm to the base 10; -inf at 0, NaN for negative real numbers.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; integers and bools give the default floating dtype,
+        complex numbers are taken in the complex plane. CUDA autocast computes it in float32.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.log10(tensor.tensor([0.1, 1.0, 1000.0]))
+    tensor([-1.0000,  0.0000,  3.0000])
+    """
     return LOG10.unary(input) if out is None else LOG10.out(out, input)
 
 
 @operation(namespace="tensor special", in_place=True, also="tensor.log1p_", autocast=Autocast(cuda=FLOAT32))
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """``log(1 + input)``, exact also near 0."""
+    """``log(1 + input)``, with full relative precision near 0; NaN for real numbers below -1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; integers and bools give the default floating dtype,
+        complex numbers are taken in the complex plane. CUDA autocast computes it in float32.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.log1p(tensor.tensor([-1.0, 0.0, 1.0]))
+    tensor([  -inf, 0.0000, 0.6931])
+    """
     return LOG1P.unary(input) if out is None else LOG1P.out(out, input)
 
 
 @operation(in_place=True, also="tensor.sqrt_")
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Square root; NaN of negative real numbers."""
+    """Square root; NaN for negative real numbers.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; integers and bools give the default floating dtype,
+        complex numbers are taken in the complex plane.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.sqrt(tensor.tensor([-1.0, 4.0]))
+    tensor([nan, 2.])
+    >>> tensor.sqrt(tensor.tensor([-1.0 + 0j]))
+    tensor([0.+1.j])
+    """
     return SQRT.unary(input) if out is None else SQRT.out(out, input)
 
 
 @operation(in_place=True, also="tensor.rsqrt_", autocast=Autocast(cuda=FLOAT32))
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """One divided by the square root."""
+    """``1 / sqrt(input)``; infinite at 0, NaN for negative real numbers.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; integers and bools give the default floating dtype,
+        complex numbers are taken in the complex plane. CUDA autocast computes it in float32.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.rsqrt(tensor.tensor([0.0, 4.0]))
+    tensor([   inf, 0.5000])
+    """
     return RSQRT.unary(input) if out is None else RSQRT.out(out, input)
 
 
 @operation(in_place=True, also="tensor.square_")
 def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """``input * input``."""
+    """``input**2``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype, which the result has too; bools give int64.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.square(tensor.tensor([-3, 2]))
+    tensor([9, 4])
+    """
     return pow(input, 2, out=out)

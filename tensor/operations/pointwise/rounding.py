@@ -64,25 +64,80 @@ ROUND_TENS = Pointwise(
 
 @operation(in_place=True, also="tensor.ceil_")
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Smallest whole number that is not below each element."""
+    """The smallest whole number that is not below each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype; the result has both, and integers stay as they are.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is bool or complex.
+
+    Examples
+    --------
+    >>> tensor.ceil(tensor.tensor([-1.5, 0.2, 2.0]))
+    tensor([-1.,  1.,  2.])
+    """
     return CEIL.out(out, input)
 
 
 @operation(in_place=True, also="tensor.floor_")
 def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Largest whole number that is not above each element."""
+    """The largest whole number that is not above each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype; the result has both, and integers stay as they are.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is bool or complex.
+
+    Examples
+    --------
+    >>> tensor.floor(tensor.tensor([-1.5, 0.2, 2.0]))
+    tensor([-2.,  0.,  2.])
+    """
     return FLOOR.out(out, input)
 
 
 @operation(namespace="tensor special", in_place=True, also="tensor.round_")
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
-    """Nearest whole number, of two equally near ones the even one.
+    """Nearest whole number; of two equally near ones the even one.
 
     Parameters
     ----------
-    decimals
-        Decimals that are kept; a negative number rounds to tens, hundreds and so on. Only floating point
-        has decimals.
+    input : Tensor
+        Of any shape and an integer or floating dtype; the result has both, and integers stay as they are.
+    decimals : int
+        Decimals that are kept; a negative number rounds to tens, hundreds and so on. Only floating dtypes
+        take other numbers than 0.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is bool or complex, or an integer one with ``decimals``.
+
+    Examples
+    --------
+    >>> tensor.round(tensor.tensor([0.5, 1.5, 2.6]))
+    tensor([0., 2., 3.])
+    >>> tensor.round(tensor.tensor([1234.567]), decimals=-2)
+    tensor([1200.])
     """
     if decimals == 0:
         return ROUND.out(out, input)
@@ -91,11 +146,49 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
 
 @operation(in_place=True, also="fix tensor.fix_ tensor.trunc_")
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The whole number that is left without the fraction."""
+    """Each element rounded towards zero.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype; the result has both, and integers stay as they are.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is bool or complex.
+
+    Examples
+    --------
+    >>> tensor.trunc(tensor.tensor([-1.5, 0.2, 2.0]))
+    tensor([-1.,  0.,  2.])
+    """
     return TRUNC.out(out, input)
 
 
 @operation(in_place=True, also="tensor.frac_")
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The fraction, with the sign of the element."""
+    """Fractional part ``input - trunc(input)``, with the sign of the element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> tensor.frac(tensor.tensor([1.5, -2.25]))
+    tensor([ 0.5000, -0.2500])
+    """
     return FRAC.out(out, input)

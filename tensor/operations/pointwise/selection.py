@@ -63,20 +63,32 @@ DROP = Pointwise(
 
 @operation(method=False)
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
-    """Elements of ``input`` where ``condition`` is true, else of ``other``.
+    """``input`` where ``condition`` is true, else ``other``; without both, the indices of true elements.
 
     Parameters
     ----------
-    condition
-        A bool tensor (uint8 is taken too).
-    input, other
-        Tensors or numbers; without them the indices of true elements are returned, as
-        ``nonzero(as_tuple=True)``.
+    condition : Tensor
+        Of bools (uint8 is taken too).
+    input, other : Tensor or number, optional
+        Of shapes that broadcast with the condition's. The result has the promoted dtype. Without them a tuple
+        of int64 vectors is returned, one for each dimension, as by ``condition.nonzero(as_tuple=True)``.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
     RuntimeError
-        If the condition is of another type.
+        If the condition is of another dtype, a number is out of the range of the other's integer dtype, the
+        shapes do not broadcast, or the devices differ.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([-1.0, 2.0, -3.0])
+    >>> tensor.where(x > 0, x, 0.0)
+    tensor([0., 2., 0.])
+    >>> tensor.where(x < 0)
+    (tensor([0, 2]),)
     """
     check_tensor(condition, "where", "condition")
     if input is None and other is None:
@@ -179,25 +191,117 @@ def _first_is_smaller(a: Tensor, b: Tensor) -> Tensor:
 
 @operation()
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The larger of two elements; NaN where one of them is."""
+    """The larger of two elements; NaN where one of them is.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of shapes that broadcast. Of real dtypes; the result has the promoted one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    TypeError
+        If an argument is not a tensor.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+
+    Examples
+    --------
+    >>> tensor.maximum(tensor.tensor([1.0, 5.0, float('nan')]), tensor.tensor([2.0, 3.0, 4.0]))
+    tensor([2., 5., nan])
+    """
     return MAXIMUM.out(out, input, other)
 
 
 @operation()
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The smaller of two elements; NaN where one of them is."""
+    """The smaller of two elements; NaN where one of them is.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of shapes that broadcast. Of real dtypes; the result has the promoted one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    TypeError
+        If an argument is not a tensor.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+
+    Examples
+    --------
+    >>> tensor.minimum(tensor.tensor([1.0, 5.0, float('nan')]), tensor.tensor([2.0, 3.0, 4.0]))
+    tensor([1., 3., nan])
+    """
     return MINIMUM.out(out, input, other)
 
 
 @operation()
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The larger of two elements; where one is NaN, the other."""
+    """The larger of two elements; where one is NaN, the other.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of shapes that broadcast. Of real dtypes; the result has the promoted one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    TypeError
+        If an argument is not a tensor.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+
+    Examples
+    --------
+    >>> tensor.fmax(tensor.tensor([1.0, 5.0, float('nan')]), tensor.tensor([2.0, 3.0, 4.0]))
+    tensor([2., 5., 4.])
+    """
     return FMAX.out(out, input, other)
 
 
 @operation()
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The smaller of two elements; where one is NaN, the other."""
+    """The smaller of two elements; where one is NaN, the other.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of shapes that broadcast. Of real dtypes; the result has the promoted one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    TypeError
+        If an argument is not a tensor.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+
+    Examples
+    --------
+    >>> tensor.fmin(tensor.tensor([1.0, 5.0, float('nan')]), tensor.tensor([2.0, 3.0, 4.0]))
+    tensor([1., 3., 4.])
+    """
     return FMIN.out(out, input, other)
 
 
@@ -259,12 +363,33 @@ def clamp(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Elements brought between ``min`` and ``max``; ``max`` where ``min`` is larger. NaN stays.
+    """Elements clipped to the interval from ``min`` to ``max``: ``minimum(maximum(input, min), max)``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype. NaN stays.
+    min, max : Tensor or number, optional
+        Limits, at least one; of shapes that broadcast. The result has the promoted dtype, and is ``max``
+        where ``min`` is larger.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
     RuntimeError
-        If neither limit is given.
+        If neither limit is given, a number is out of the range of the input's integer dtype, the shapes do
+        not broadcast, or the devices differ.
+    NotImplementedError
+        If the dtype is bool or complex.
+
+    Examples
+    --------
+    >>> tensor.clamp(tensor.tensor([-2.0, 0.5, 3.0]), 0, 1)
+    tensor([0.0000, 0.5000, 1.0000])
+    >>> tensor.clamp(tensor.tensor([1, 5]), max=tensor.tensor([3, 3]))
+    tensor([1, 3])
     """
     if min is None:
         if max is None:
@@ -279,14 +404,62 @@ def clamp(
 
 @operation(in_place=True, also="tensor.clamp_min_")
 def clamp_min(input: Tensor, min: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """Elements not below ``min``."""
+    """``maximum(input, min)``: elements not below ``min``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype. NaN stays.
+    min : Tensor or number
+        Of a shape that broadcasts. The result has the promoted dtype.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If a number is out of the range of the input's integer dtype, the shapes do not broadcast, or the
+        devices differ.
+    NotImplementedError
+        If the dtype is bool or complex.
+
+    Examples
+    --------
+    >>> tensor.clamp_min(tensor.tensor([-2, 3]), 0)
+    tensor([0, 3])
+    """
     _check_numbers(input, min)
     return _CLAMP_MIN.out(out, input, min)
 
 
 @operation(in_place=True, also="tensor.clamp_max_")
 def clamp_max(input: Tensor, max: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """Elements not above ``max``."""
+    """``minimum(input, max)``: elements not above ``max``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype. NaN stays.
+    max : Tensor or number
+        Of a shape that broadcasts. The result has the promoted dtype.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If a number is out of the range of the input's integer dtype, the shapes do not broadcast, or the
+        devices differ.
+    NotImplementedError
+        If the dtype is bool or complex.
+
+    Examples
+    --------
+    >>> tensor.clamp_max(tensor.tensor([-2, 3]), 0)
+    tensor([-2,  0])
+    """
     _check_numbers(input, max)
     return _CLAMP_MAX.out(out, input, max)
 
@@ -316,7 +489,26 @@ def nan_to_num(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """``input`` with numbers for NaN and the infinities, by default 0 and the ends of the dtype's range."""
+    """``input`` with numbers in place of NaN and the infinities.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype; the result has both. Integers and bools stay as they are; of complex numbers
+        each part is treated.
+    nan : float, optional
+        In place of NaN.
+    posinf, neginf : float, optional
+        In place of the infinities; by default the largest and the smallest finite number of the dtype.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Examples
+    --------
+    >>> tensor.nan_to_num(tensor.tensor([1.0, float('nan'), float('inf')]), posinf=9.0)
+    tensor([1., 0., 9.])
+    """
     dtype = input._layout.dtype
     if dtype.is_complex:
         result = view_as_complex(nan_to_num(view_as_real(input), nan, posinf, neginf))
@@ -346,12 +538,29 @@ HEAVISIDE = Pointwise(
 
 @operation(in_place=True)
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """0 for negative elements, 1 for positive ones, and ``values`` for 0.
+    """Heaviside step function: 0 for negative elements, 1 for positive ones, ``values`` for 0.
+
+    Parameters
+    ----------
+    input, values : Tensor
+        Of one real dtype, which the result has too, and of shapes that broadcast.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
     RuntimeError
-        If the tensors differ in dtype.
+        If the dtypes or the devices differ, or the shapes do not broadcast.
+    NotImplementedError
+        If the dtype is complex.
+    TypeError
+        If an argument is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.heaviside(tensor.tensor([-2.0, 0.0, 3.0]), tensor.tensor([0.5]))
+    tensor([0.0000, 0.5000, 1.0000])
     """
     check_tensor(input, "heaviside", "input")
     check_tensor(values, "heaviside", "values")
@@ -393,13 +602,63 @@ _SECOND = Pointwise("nextafter", "b", lambda _, b: b, derivatives=(undefined("ne
 
 @operation(in_place=True)
 def copysign(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """The size of each element with the sign of ``other``."""
+    """``abs(input)`` with the sign of ``other``, that of a negative zero too.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype.
+    other : Tensor or number
+        Of a shape that broadcasts. The result has the promoted dtype; integers and bools give the default
+        floating dtype.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.copysign(tensor.tensor([1.0, -2.0]), -0.0)
+    tensor([-1., -2.])
+    """
     return COPYSIGN.out(out, input, other)
 
 
 @operation(in_place=True)
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The next number of the type from ``input`` towards ``other``."""
+    """The next representable number from ``input`` towards ``other``.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of shapes that broadcast. Of floating dtypes (one may be of integers); the result has the promoted
+        one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the promoted dtype is not a floating one; in backward, as there is no derivative.
+    TypeError
+        If an argument is not a tensor.
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+
+    Examples
+    --------
+    >>> tensor.nextafter(tensor.tensor([1.0]), tensor.tensor([2.0])) - 1
+    tensor([1.1921e-07])
+    """
     check_tensor(input, "nextafter", "input")
     check_tensor(other, "nextafter", "other")
     dtype = rules.promoted((input._layout, other._layout))
@@ -445,12 +704,29 @@ LERP = Pointwise(
 
 @operation(in_place=True)
 def lerp(input: Tensor, end: Tensor, weight: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """``input + weight * (end - input)``.
+    """Linear interpolation: ``input + weight * (end - input)``.
+
+    Parameters
+    ----------
+    input, end : Tensor
+        Of one floating or complex dtype, which the result has too, and of shapes that broadcast.
+    weight : Tensor or number
+        As a tensor of the same dtype, of a shape that broadcasts. 0 gives ``input``, 1 ``end``.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
     RuntimeError
-        If the tensors differ in dtype.
+        If the dtypes or the devices differ, or the shapes do not broadcast.
+    NotImplementedError
+        If the dtype is bool or an integer one.
+
+    Examples
+    --------
+    >>> tensor.lerp(tensor.tensor([0.0, 10.0]), tensor.tensor([1.0, 20.0]), 0.25)
+    tensor([ 0.2500, 12.5000])
     """
     check_tensor(input, "lerp", "input")
     for name, x in (("end", end), ("weight", weight)):
@@ -512,7 +788,31 @@ ADDCDIV = Pointwise(
 def addcmul(
     input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: complex = 1, out: Tensor | None = None
 ) -> Tensor:
-    """``input + value * tensor1 * tensor2``."""
+    """``input + value * tensor1 * tensor2``, in one kernel.
+
+    Parameters
+    ----------
+    input, tensor1, tensor2 : Tensor
+        Of shapes that broadcast; the result has the promoted dtype.
+    value : number
+        Factor, for integers an integer, for real tensors not complex.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If ``value`` is of a higher category than the result, the shapes do not broadcast, or the devices
+        differ.
+    NotImplementedError
+        If the dtype is bool.
+
+    Examples
+    --------
+    >>> tensor.addcmul(tensor.tensor([1.0]), tensor.tensor([2.0, 3.0]), tensor.tensor([4.0]), value=0.5)
+    tensor([5., 7.])
+    """
     return ADDCMUL.out(out, input, tensor1, tensor2, value)
 
 
@@ -520,11 +820,27 @@ def addcmul(
 def addcdiv(
     input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: complex = 1, out: Tensor | None = None
 ) -> Tensor:
-    """``input + value * tensor1 / tensor2``.
+    """``input + value * tensor1 / tensor2``, in one kernel.
+
+    Parameters
+    ----------
+    input, tensor1, tensor2 : Tensor
+        Of shapes that broadcast; the result has the promoted dtype.
+    value : number
+        Factor, for integers an integer, for real tensors not complex.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
     RuntimeError
-        For integers, whose quotient needs a rounding mode.
+        If the promoted dtype is bool or an integer one (use :func:`div` with a rounding mode), ``value`` is
+        of a higher category than the result, the shapes do not broadcast, or the devices differ.
+
+    Examples
+    --------
+    >>> tensor.addcdiv(tensor.tensor([1.0]), tensor.tensor([2.0, 3.0]), tensor.tensor([4.0]), value=2)
+    tensor([2.0000, 2.5000])
     """
     return ADDCDIV.out(out, input, tensor1, tensor2, value)
