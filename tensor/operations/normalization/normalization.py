@@ -91,6 +91,12 @@ def layer_norm(
     ------
     RuntimeError
         If shapes do not fit, or tensors are on different devices.
+
+    Examples
+    --------
+    >>> nn.functional.layer_norm(tensor.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 6.0]]), (3,))
+    tensor([[-1.2247,  0.0000,  1.2247],
+            [-0.7071, -0.7071,  1.4142]])
     """
     _check("layer_norm", input, weight=weight, bias=bias)
     rows = _rows_of("layer_norm", input, normalized_shape, center=True, weight=weight, bias=bias)
@@ -109,6 +115,11 @@ def rms_norm(
         Of shape ``normalized_shape``.
     eps : float, optional
         By default the machine epsilon of the type that is computed in.
+
+    Examples
+    --------
+    >>> nn.functional.rms_norm(tensor.tensor([[1.0, 2.0, 2.0]]), (3,))
+    tensor([[0.5774, 1.1547, 1.1547]])
     """
     _check("rms_norm", input, weight=weight)
     rows = _rows_of("rms_norm", input, normalized_shape, center=False, weight=weight)
@@ -167,6 +178,12 @@ def batch_norm(
     ------
     RuntimeError
         If shapes do not fit, or there are no running averages without ``training``.
+
+    Examples
+    --------
+    >>> nn.functional.batch_norm(tensor.tensor([[1.0], [3.0]]), None, None, training=True)
+    tensor([[-1.0000],
+            [ 1.0000]])
     """
     name = "batch_norm"
     _check(name, input, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
@@ -204,6 +221,11 @@ def group_norm(
     ------
     RuntimeError
         If shapes do not fit, or the groups do not divide the channels.
+
+    Examples
+    --------
+    >>> nn.functional.group_norm(tensor.tensor([[1.0, 3.0, 10.0, 30.0]]), num_groups=2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
     """
     name = "group_norm"
     _check(name, input, weight=weight, bias=bias)
@@ -239,6 +261,12 @@ def instance_norm(
     ----------
     running_mean, running_var : Tensor, optional
         Averages over the samples' moments; taken in place of them without ``use_input_stats``.
+
+    Examples
+    --------
+    >>> nn.functional.instance_norm(tensor.tensor([[[1.0, 3.0], [10.0, 30.0]]]))
+    tensor([[[-1.0000,  1.0000],
+             [-1.0000,  1.0000]]])
     """
     name = "instance_norm"
     _check(name, input, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
@@ -280,6 +308,13 @@ def local_response_norm(
     ------
     ValueError
         For fewer dimensions.
+
+    Examples
+    --------
+    >>> nn.functional.local_response_norm(tensor.ones(1, 3, 2), size=2)
+    tensor([[[1.0000, 1.0000],
+             [0.9999, 0.9999],
+             [0.9999, 0.9999]]])
     """
     _check("local_response_norm", input)
     shape = list(input._layout.shape)

@@ -179,19 +179,34 @@ def _apply(row: _Softmax, input: Tensor, dim: int | None, dtype: dtype | None, o
 def softmax(
     input: Tensor, dim: int | None = None, dtype: dtype | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """``exp(x)`` divided by its sum along ``dim``, computed without overflow.
+    """``exp(input) / sum(exp(input))`` along ``dim``, computed without overflow.
 
     Parameters
     ----------
-    dtype
-        Type of the result, and the one to compute in.
+    input : Tensor
+        Of a floating dtype, or of any with ``dtype``.
+    dim : int
+        Dimension along which the result sums to 1.
+    dtype : dtype, optional
+        Dtype of the result, and to compute in; by default the input's. CUDA autocast gives float32.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
     NotImplementedError
-        For integers without a ``dtype``.
+        If the dtype is not a floating one, and none is given.
     IndexError
-        If ``dim`` does not exist.
+        If there is no such dimension.
+    TypeError
+        If ``dim`` is missing.
+
+    Examples
+    --------
+    >>> tensor.softmax(tensor.tensor([[0.0, 0.0], [0.0, 1000.0]]), dim=1)
+    tensor([[0.5000, 0.5000],
+            [0.0000, 1.0000]])
     """
     return _apply(SOFTMAX, input, dim, dtype, out)
 
@@ -200,5 +215,33 @@ def softmax(
 def log_softmax(
     input: Tensor, dim: int | None = None, dtype: dtype | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Logarithm of :func:`softmax`, computed without loss of accuracy."""
+    """``input - log(sum(exp(input)))`` along ``dim``: the logarithm of :func:`softmax`, without loss of accuracy.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating dtype, or of any with ``dtype``.
+    dim : int
+        Dimension along which the exponentials of the result sum to 1.
+    dtype : dtype, optional
+        Dtype of the result, and to compute in; by default the input's. CUDA autocast gives float32.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is not a floating one, and none is given.
+    IndexError
+        If there is no such dimension.
+    TypeError
+        If ``dim`` is missing.
+
+    Examples
+    --------
+    >>> tensor.log_softmax(tensor.tensor([[0.0, 0.0], [0.0, 1000.0]]), dim=1)
+    tensor([[-6.9315e-01, -6.9315e-01],
+            [-1.0000e+03,  0.0000e+00]])
+    """
     return _apply(LOG_SOFTMAX, input, dim, dtype, out)

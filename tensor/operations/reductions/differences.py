@@ -37,6 +37,13 @@ def diff(
     ------
     RuntimeError
         For a negative ``n``, a 0-dim tensor, or tensors to be joined of another rank.
+
+    Examples
+    --------
+    >>> tensor.diff(tensor.tensor([1, 4, 9, 16]))
+    tensor([3, 5, 7])
+    >>> tensor.diff(tensor.tensor([1, 4, 9, 16]), n=2)
+    tensor([2, 2])
     """
     n = index(n)
     rank = len(input._layout.shape)
@@ -72,14 +79,34 @@ def _neighbours(x: Tensor, at: int) -> tuple[Tensor, Tensor]:
 
 @operation(method=False, also="trapz")
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """Integral along a dimension by the trapezoidal rule, at places ``x`` or ``dx`` apart (1).
+    """Integral of samples ``y`` along a dimension by the trapezoidal rule.
+
+    Parameters
+    ----------
+    y : Tensor
+        Values of the function, of a numeric dtype; the result is floating (or complex) and lacks the
+        dimension.
+    x : Tensor, optional
+        Positions of the samples: a vector with one for each, or of a shape that broadcasts with that of
+        ``y``.
+    dx : number, optional
+        Distance of neighbouring samples, by default 1.
 
     Raises
     ------
     TypeError
-        If both are given.
+        If both ``x`` and ``dx`` are given.
     RuntimeError
-        For bools, or if there are not as many places as values.
+        If a tensor is of bools, or there are not as many positions as samples.
+    IndexError
+        If ``y`` is 0-dim, or there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.trapezoid(tensor.tensor([1.0, 2.0, 4.0]))
+    tensor(4.5000)
+    >>> tensor.trapezoid(tensor.tensor([1.0, 2.0, 4.0]), tensor.tensor([0.0, 1.0, 3.0]))
+    tensor(7.5000)
     """
     at = _checked("trapezoid", y, x, dx, dim)
     if not y._layout.shape[at]:
@@ -99,7 +126,33 @@ trapz = trapezoid
 
 @operation(method=False)
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """Integrals along a dimension up to each value but the first; see :func:`trapezoid`."""
+    """Integrals along a dimension from the first sample to each other one, by the trapezoidal rule.
+
+    Parameters
+    ----------
+    y : Tensor
+        Values of the function, of a numeric dtype; the result is floating (or complex) and one shorter along
+        ``dim``.
+    x : Tensor, optional
+        Positions of the samples: a vector with one for each, or of a shape that broadcasts with that of
+        ``y``.
+    dx : number, optional
+        Distance of neighbouring samples, by default 1.
+
+    Raises
+    ------
+    TypeError
+        If both ``x`` and ``dx`` are given.
+    RuntimeError
+        If a tensor is of bools, or there are not as many positions as samples.
+    IndexError
+        If ``y`` is 0-dim, or there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.cumulative_trapezoid(tensor.tensor([1.0, 2.0, 4.0]))
+    tensor([1.5000, 4.5000])
+    """
     _refuse_bools("cumulative_trapezoid", y, x)
     at = _checked("cumulative_trapezoid", y, x, dx, dim)
     earlier, later = _neighbours(y, at)

@@ -17,14 +17,21 @@ if TYPE_CHECKING:
 
 @operation()
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether both have the same shape and elements. NaN equals nothing.
+    """Whether two tensors have the same shape and elements, as a Python bool; on CUDA the host waits.
+
+    Elements are compared in the promoted dtype. NaN equals nothing.
 
     Raises
     ------
     RuntimeError
         If the devices differ.
     TypeError
-        If one is no tensor.
+        If an argument is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.equal(tensor.tensor([1, 2]), tensor.tensor([1.0, 2.0]))
+    True
     """
     for position, x in enumerate((input, other)):
         if not isinstance(x, TensorBase):
@@ -38,5 +45,27 @@ def equal(input: Tensor, other: Tensor) -> bool:
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close; see :func:`tensor.isclose`."""
+    """Whether ``abs(input - other) <= atol + rtol * abs(other)`` everywhere, as a Python bool.
+
+    On CUDA the host waits for the device.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of one dtype, and of shapes that broadcast.
+    rtol, atol : float
+        Relative and absolute tolerance, not negative.
+    equal_nan : bool
+        Whether NaN is close to NaN.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtypes or the devices differ, a tolerance is negative, or the shapes do not broadcast.
+
+    Examples
+    --------
+    >>> tensor.allclose(tensor.tensor([1.0, 2.0]), tensor.tensor([1.000001, 2.0]))
+    True
+    """
     return bool(all(isclose(input.detach(), other.detach(), rtol, atol, equal_nan)))

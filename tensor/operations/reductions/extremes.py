@@ -163,22 +163,109 @@ def _extreme_of(row: Reduction, input: Tensor, dim: Any, keepdim: bool, out: Ten
 
 @operation()
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Largest elements over the dimensions ``dim``, by default all. NaN is larger than everything.
+    """Largest elements over the dimensions ``dim``, by default all. NaN wins over every number.
 
-    The gradient is shared equally between elements of the same value.
+    The gradient is shared equally between equal extremes.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype, which the result has too.
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension, or one of those reduced has size 0.
+    RuntimeError
+        If the dtype is complex, a dimension is named twice, or all elements of an empty tensor are reduced.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, 5], [7, 3]])
+    >>> tensor.amax(x, dim=1)
+    tensor([5, 7])
+    >>> tensor.amax(x)
+    tensor(7)
     """
     return _extreme_of(AMAX, input, dim, keepdim, out)
 
 
 @operation()
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Smallest elements over the dimensions ``dim``, by default all; see :func:`amax`."""
+    """Smallest elements over the dimensions ``dim``, by default all. NaN wins over every number.
+
+    The gradient is shared equally between equal extremes.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype, which the result has too.
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension, or one of those reduced has size 0.
+    RuntimeError
+        If the dtype is complex, a dimension is named twice, or all elements of an empty tensor are reduced.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, 5], [7, 3]])
+    >>> tensor.amin(x, dim=1)
+    tensor([1, 3])
+    >>> tensor.amin(x)
+    tensor(1)
+    """
     return _extreme_of(AMIN, input, dim, keepdim, out)
 
 
 @operation()
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> Range:
-    """Smallest and largest elements in one pass, over all elements or along a dimension."""
+    """Smallest and largest elements in one pass. NaN wins over every number.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype, which the results have too.
+    dim : int, optional
+        Dimension to reduce, negative ones counted from the end; by default all elements are reduced.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    out : tuple of Tensor, optional
+        Two tensors that the results are written to.
+
+    Returns
+    -------
+    Range
+        ``min`` and ``max``.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension, or one of those reduced has size 0.
+    RuntimeError
+        If the dtype is complex, or all elements of an empty tensor are reduced.
+
+    Examples
+    --------
+    >>> low, high = tensor.aminmax(tensor.tensor([[1, 5], [7, 3]]), dim=0)
+    >>> low
+    tensor([1, 3])
+    >>> high
+    tensor([7, 5])
+    """
     if dim is None and not input._layout.numel:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
@@ -260,21 +347,89 @@ def _largest(
 
 @operation()
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:
-    """Largest element; with ``dim``, the largest along it and where they stand; with a tensor, of each pair.
+    """Largest element; with ``dim``, those along it and their indices; with a tensor, that of each pair.
 
-    Of equal elements the first is taken; NaN is larger than everything.
+    Of equal elements the index is that of the first; NaN wins over every number. ``max(input, other)`` is
+    ``tensor.maximum(input, other)``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype, which the values have too.
+    dim : int or Tensor, optional
+        Dimension to reduce, or the other tensor of the pairs.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    out : Tensor or tuple of Tensor, optional
+        What the result is, or the values and indices are, written to.
 
     Returns
     -------
     Tensor or Extreme
-        ``(values, indices)`` with ``dim``.
+        ``(values, indices)`` with ``dim``; the indices are of int64.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension, or it has size 0.
+    RuntimeError
+        If the dtype is complex, or all elements of an empty tensor are reduced.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, 5], [7, 3]])
+    >>> tensor.max(x)
+    tensor(7)
+    >>> values, indices = tensor.max(x, dim=1)
+    >>> values
+    tensor([5, 7])
+    >>> indices
+    tensor([1, 0])
     """
     return _largest(input, dim, keepdim, other, out, MAX, AMAX, maximum)
 
 
 @operation()
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:
-    """Smallest element; see :func:`max`."""
+    """Smallest element; with ``dim``, those along it and their indices; with a tensor, that of each pair.
+
+    Of equal elements the index is that of the first; NaN wins over every number. ``min(input, other)`` is
+    ``tensor.minimum(input, other)``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype, which the values have too.
+    dim : int or Tensor, optional
+        Dimension to reduce, or the other tensor of the pairs.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    out : Tensor or tuple of Tensor, optional
+        What the result is, or the values and indices are, written to.
+
+    Returns
+    -------
+    Tensor or Extreme
+        ``(values, indices)`` with ``dim``; the indices are of int64.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension, or it has size 0.
+    RuntimeError
+        If the dtype is complex, or all elements of an empty tensor are reduced.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, 5], [7, 3]])
+    >>> tensor.min(x)
+    tensor(1)
+    >>> values, indices = tensor.min(x, dim=1)
+    >>> values
+    tensor([1, 3])
+    >>> indices
+    tensor([0, 1])
+    """
     return _largest(input, dim, keepdim, other, out, MIN, AMIN, minimum)
 
 
@@ -291,7 +446,36 @@ def _argument(row: Reduction, input: Tensor, dim: int | None, keepdim: bool) -> 
 def argmax(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """Where the largest element stands: along ``dim``, or in row-major order. The first of equal ones."""
+    """Index of the largest element along ``dim``, or in row-major order; the first of equal ones.
+
+    NaN wins over every number.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype. The result is of int64.
+    dim : int, optional
+        Dimension to reduce, negative ones counted from the end; by default all elements are reduced.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension, it has size 0, or the tensor is empty.
+    RuntimeError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, 5], [7, 3]])
+    >>> tensor.argmax(x)
+    tensor(2)
+    >>> tensor.argmax(x, dim=1)
+    tensor([1, 0])
+    """
     return given(_argument(ARGMAX, input, dim, keepdim), out, "argmax")
 
 
@@ -299,5 +483,34 @@ def argmax(
 def argmin(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """Where the smallest element stands; see :func:`argmax`."""
+    """Index of the smallest element along ``dim``, or in row-major order; the first of equal ones.
+
+    NaN wins over every number.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype. The result is of int64.
+    dim : int, optional
+        Dimension to reduce, negative ones counted from the end; by default all elements are reduced.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension, it has size 0, or the tensor is empty.
+    RuntimeError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, 5], [7, 3]])
+    >>> tensor.argmin(x)
+    tensor(0)
+    >>> tensor.argmin(x, dim=1)
+    tensor([0, 1])
+    """
     return given(_argument(ARGMIN, input, dim, keepdim), out, "argmin")

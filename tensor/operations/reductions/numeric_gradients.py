@@ -38,6 +38,11 @@ def gradient(
     ------
     RuntimeError
         For bools and unsigned integers, another order, a dimension that is too short for it, or spacings that do not fit.
+
+    Examples
+    --------
+    >>> tensor.gradient(tensor.tensor([1.0, 4.0, 9.0, 16.0]))
+    (tensor([3., 4., 6., 7.]),)
     """
     shape = input._layout.shape
     if input._layout.dtype in (dtypes.uint8, dtypes.bool_):

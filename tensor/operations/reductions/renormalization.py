@@ -25,6 +25,12 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     ------
     RuntimeError
         For fewer than two dimensions, a ``p`` that is not positive, a negative ``maxnorm``, or integers.
+
+    Examples
+    --------
+    >>> tensor.renorm(tensor.tensor([[3.0, 4.0], [0.3, 0.4]]), p=2, dim=0, maxnorm=1)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
     """
     layout = input._layout
     rank = len(layout.shape)

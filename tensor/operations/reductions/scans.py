@@ -159,9 +159,27 @@ _CUMSUM_BACKWARD = BackwardFormula("CumsumBackward0", "a", [Derivative(_reversed
 
 @operation(autocast=Autocast(cuda=FLOAT32_RESULT))
 def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Sums of all elements up to each along a dimension.
+    """Cumulative sum along a dimension: of each element and all before it.
 
-    Integers and bools become int64 unless ``dtype`` says otherwise.
+    Parameters
+    ----------
+    dim : int
+        Dimension to go along, negative ones counted from the end.
+    dtype : dtype, optional
+        Dtype to convert to first, and of the result; by default the input's, or int64 for integers and bools.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.cumsum(tensor.tensor([[1, 2, 3], [4, 5, 6]]), dim=1)
+    tensor([[ 1,  3,  6],
+            [ 4,  9, 15]])
     """
     at = dimension(dim, len(input._layout.shape))
     results = CUMSUM(input, at, _type(input, dtype))
@@ -179,13 +197,53 @@ def _cumprod_gradient(grad: Tensor, a: Tensor, dim: int) -> Tensor:
 
 @operation(namespace="")
 def cumsum_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
-    """:func:`cumsum` in place."""
+    """Replace the elements by their :func:`cumsum` along a dimension; the dtype stays.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension to go along, negative ones counted from the end.
+    dtype : dtype, optional
+        Dtype to compute in.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If ``input`` is a leaf that requires a gradient.
+
+    Examples
+    --------
+    >>> tensor.tensor([1, 2, 3]).cumsum_(0)
+    tensor([1, 3, 6])
+    """
     return input.copy_(cumsum(input, dim, dtype=dtype))
 
 
 @operation(namespace="")
 def cumprod_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
-    """:func:`cumprod` in place."""
+    """Replace the elements by their :func:`cumprod` along a dimension; the dtype stays.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension to go along, negative ones counted from the end.
+    dtype : dtype, optional
+        Dtype to compute in.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If ``input`` is a leaf that requires a gradient.
+
+    Examples
+    --------
+    >>> tensor.tensor([1, 2, 3]).cumprod_(0)
+    tensor([1, 2, 6])
+    """
     # What the derivative needs is kept in a copy.
     return input.copy_(cumprod(input.clone() if input.requires_grad else input, dim, dtype=dtype))
 
@@ -195,7 +253,27 @@ _CUMPROD_BACKWARD = BackwardFormula("CumprodBackward0", "a", [Derivative(_cumpro
 
 @operation(autocast=Autocast(cuda=FLOAT32_RESULT))
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Products of all elements up to each along a dimension; see :func:`cumsum`."""
+    """Cumulative product along a dimension: of each element and all before it.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension to go along, negative ones counted from the end.
+    dtype : dtype, optional
+        Dtype to convert to first, and of the result; by default the input's, or int64 for integers and bools.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.cumprod(tensor.tensor([1.0, 2.0, 3.0]), dim=0)
+    tensor([1., 2., 6.])
+    """
     input = converted(input, dtype)
     at = dimension(dim, len(input._layout.shape))
     results = CUMPROD(input, at, _type(input, dtype))
@@ -221,7 +299,29 @@ _LOGCUMSUMEXP_BACKWARD = BackwardFormula(
 
 @operation()
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
-    """Logarithms of the sums of exponentials of all elements up to each along a dimension."""
+    """Logarithm of the cumulative sum of exponentials along a dimension, without overflow.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating or complex dtype, which the result has too.
+    dim : int
+        Dimension to go along, negative ones counted from the end.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If the dtype is bool or an integer one.
+
+    Examples
+    --------
+    >>> tensor.logcumsumexp(tensor.tensor([0.0, 1.0, 100.0]), dim=0)
+    tensor([  0.0000,   1.3133, 100.0000])
+    """
     at = dimension(dim, len(input._layout.shape))
     dtype = input._layout.dtype
     if dtype.is_complex:
@@ -277,13 +377,77 @@ def _running(scan: _Scan, input: Tensor, dim: int, out: Any) -> Running:
 
 @operation()
 def cummax(input: Tensor, dim: int, *, out: Any = None) -> Running:
-    """Largest elements up to each along a dimension, and where they stand; the last of equal ones."""
+    """Running extreme: the largest of each element and all before it along a dimension, with its index.
+
+    Of equal elements the index is that of the last; NaN wins over every number.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype, which the values have too.
+    dim : int
+        Dimension to go along, negative ones counted from the end.
+    out : tuple of Tensor, optional
+        Two tensors that the results are written to.
+
+    Returns
+    -------
+    Running
+        ``values``, and ``indices`` of int64, both of the input's shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> values, indices = tensor.cummax(tensor.tensor([3, 1, 5, 2]), dim=0)
+    >>> values
+    tensor([3, 3, 5, 5])
+    >>> indices
+    tensor([0, 0, 2, 2])
+    """
     return _running(CUMMAX, input, dim, out)
 
 
 @operation()
 def cummin(input: Tensor, dim: int, *, out: Any = None) -> Running:
-    """Smallest elements up to each along a dimension; see :func:`cummax`."""
+    """Running extreme: the smallest of each element and all before it along a dimension, with its index.
+
+    Of equal elements the index is that of the last; NaN wins over every number.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype, which the values have too.
+    dim : int
+        Dimension to go along, negative ones counted from the end.
+    out : tuple of Tensor, optional
+        Two tensors that the results are written to.
+
+    Returns
+    -------
+    Running
+        ``values``, and ``indices`` of int64, both of the input's shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> values, indices = tensor.cummin(tensor.tensor([3, 1, 5, 2]), dim=0)
+    >>> values
+    tensor([3, 1, 1, 1])
+    >>> indices
+    tensor([0, 1, 1, 1])
+    """
     return _running(CUMMIN, input, dim, out)
 
 
@@ -295,6 +459,17 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     ------
     RuntimeError
         If ``x`` is no vector, or ``N`` negative.
+
+    Examples
+    --------
+    >>> tensor.vander(tensor.tensor([1, 2, 3]))
+    tensor([[1, 1, 1],
+            [4, 2, 1],
+            [9, 3, 1]])
+    >>> tensor.vander(tensor.tensor([1, 2, 3]), N=2, increasing=True)
+    tensor([[1, 1],
+            [1, 2],
+            [1, 3]])
     """
     if len(x._layout.shape) != 1:
         raise RuntimeError(f"vander(): x must be a one-dimensional tensor, got shape {list(x._layout.shape)}")

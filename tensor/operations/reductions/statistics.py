@@ -52,6 +52,12 @@ def cov(
     ------
     RuntimeError
         For more dimensions, bools, or weights of another size or kind, or negative ones.
+
+    Examples
+    --------
+    >>> tensor.cov(tensor.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
     """
     shape = input._layout.shape
     if len(shape) > 2:
@@ -112,6 +118,12 @@ def corrcoef(input: Tensor) -> Tensor:
     ------
     RuntimeError
         For more than two dimensions.
+
+    Examples
+    --------
+    >>> tensor.corrcoef(tensor.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
     """
     shape = input._layout.shape
     if len(shape) > 2:
@@ -163,6 +175,14 @@ def histogram(
     ------
     RuntimeError
         For dtypes that are not floating point or differ, or bounds that are none.
+
+    Examples
+    --------
+    >>> hist, edges = tensor.histogram(tensor.tensor([1.0, 2.0, 1.0]), bins=3, range=(0.0, 3.0))
+    >>> hist
+    tensor([0., 2., 1.])
+    >>> edges
+    tensor([0., 1., 2., 3.])
     """
     bounds = bins if isinstance(bins, TensorBase) else (bins,)
     sides = [bounds] if isinstance(bounds, TensorBase) else bounds
@@ -185,12 +205,36 @@ def histogramdd(
 
     Parameters
     ----------
-    input
-        Points ``(..., D)``.
-    bins
-        How many in each dimension, one number for all, or the bounds of each dimension.
-    range
+    input : Tensor
+        Points, of shape (..., D) and a floating dtype.
+    bins : int, sequence of int, or sequence of Tensor
+        How many in each of D dimensions, one number for all, or the increasing bounds of each dimension.
+    range : sequence of float, optional
         The outer bounds of each dimension, one after the other.
+    weight : Tensor, optional
+        Weights of the input's dtype, one for each point.
+    density : bool
+        Divide by the sum of all and the sizes of the boxes, so that the integral is 1.
+
+    Returns
+    -------
+    Histogram
+        ``hist`` with D dimensions, and ``bin_edges``, a tuple of D vectors.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtypes differ or are not floating, the input has fewer than two dimensions, there are not D
+        numbers of bins, or bounds or numbers do not fit.
+
+    Examples
+    --------
+    >>> hist, edges = tensor.histogramdd(tensor.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), bins=[2, 2])
+    >>> hist
+    tensor([[0., 1.],
+            [1., 1.]])
+    >>> edges[0]
+    tensor([0.0000, 0.5000, 1.0000])
     """
     shape = input._layout.shape
     if len(shape) < 2:

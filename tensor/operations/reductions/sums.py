@@ -158,10 +158,31 @@ def sum(
 
     Parameters
     ----------
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
     keepdim : bool
-        Whether the dimensions stay, with size 1.
-    dtype
-        What the elements are converted to first; integers and bools become int64 by default.
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        Dtype to convert to first, and of the result; by default the input's, or int64 for integers and bools.
+        CUDA autocast adds up in float32.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If a dimension is named twice.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, 2], [3, 4]])
+    >>> tensor.sum(x)
+    tensor(10)
+    >>> tensor.sum(x, dim=1, keepdim=True)
+    tensor([[3],
+            [7]])
     """
     input = converted(input, dtype)
     axes = axes_of("sum", input, dim)
@@ -182,6 +203,11 @@ def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     ------
     RuntimeError
         If ``size`` does not broadcast to this shape.
+
+    Examples
+    --------
+    >>> tensor.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]])
     """
     expected = integers(sizes, "sum_to_size") if size is None else sizes_of(sizes, size, "sum_to_size")
     shape = input._layout.shape
@@ -211,7 +237,31 @@ def nansum(
     dtype: dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`sum` that takes NaN as 0."""
+    """Sum that takes NaN as 0, over the dimensions ``dim``, by default all.
+
+    Parameters
+    ----------
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        Dtype to convert to first, and of the result; by default the input's, or int64 for integers and bools.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If a dimension is named twice, or the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.nansum(tensor.tensor([1.0, float('nan'), 2.0]))
+    tensor(3.)
+    """
     input = converted(input, dtype)
     axes = axes_of("nansum", input, dim)
     results = NANSUM(input, axes, keepdim)
@@ -241,12 +291,32 @@ def mean(
     dtype: dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Mean over the dimensions ``dim``, by default all; see :func:`sum`.
+    """Arithmetic mean over the dimensions ``dim``, by default all; NaN where there are no elements.
+
+    Parameters
+    ----------
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        Dtype to convert to first, and of the result; by default the input's.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
 
     Raises
     ------
+    IndexError
+        If there is no such dimension.
     RuntimeError
-        For integers and bools, unless ``dtype`` says otherwise.
+        If a dimension is named twice, or the dtype is bool or an integer one: give a floating ``dtype``.
+
+    Examples
+    --------
+    >>> tensor.mean(tensor.tensor([[1.0, 2.0], [3.0, 6.0]]), dim=0)
+    tensor([2., 4.])
+    >>> tensor.mean(tensor.tensor([1, 2]), dtype=tensor.float32)
+    tensor(1.5000)
     """
     input = converted(input, dtype)
     axes = axes_of("mean", input, dim)
@@ -268,7 +338,31 @@ def nanmean(
     dtype: dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Mean of the elements that are not NaN."""
+    """Arithmetic mean of the elements that are not NaN, over the dimensions ``dim``, by default all.
+
+    Parameters
+    ----------
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        Dtype to convert to first, and of the result; by default the input's.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If a dimension is named twice, or the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> tensor.nanmean(tensor.tensor([1.0, float('nan'), 2.0]))
+    tensor(1.5000)
+    """
     input = converted(input, dtype)
     if modes.recording and input.requires_grad:
         there = logical_not(isnan(input))
@@ -316,7 +410,30 @@ def prod(
     dtype: dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Product over a dimension, by default over all elements; see :func:`sum`."""
+    """Product over a dimension, by default over all elements; 1 where there are none.
+
+    Parameters
+    ----------
+    dim : int, optional
+        Dimension to reduce, negative ones counted from the end; by default all elements are reduced.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        Dtype to convert to first, and of the result; by default the input's, or int64 for integers and bools.
+        CUDA autocast multiplies in float32.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.prod(tensor.tensor([[1, 2], [3, 4]]), dim=1)
+    tensor([ 2, 12])
+    """
     input = converted(input, dtype)
     axes = axes_of("prod", input, dim)
     results = PROD(input, axes, keepdim)
@@ -343,7 +460,32 @@ _LOGSUMEXP_BACKWARD = BackwardFormula(
 
 @operation(namespace="tensor special", autocast=Autocast(cuda=FLOAT32))
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Logarithm of the sum of exponentials over the dimensions ``dim``, without overflow."""
+    """``log(sum(exp(input)))`` over the dimensions ``dim``, without overflow.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype, which the result has too; integers and bools give the default floating dtype. CUDA
+        autocast computes it in float32.
+    dim : int or sequence of int
+        Dimensions to reduce, negative ones counted from the end; an empty sequence is all.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If a dimension is named twice.
+
+    Examples
+    --------
+    >>> tensor.logsumexp(tensor.tensor([[0.0, 0.0], [1000.0, 1000.0]]), dim=1)
+    tensor([6.9315e-01, 1.0007e+03])
+    """
     if input._layout.dtype.category < Category.FLOATING:
         input = input.to(get_default_dtype())
     axes = axes_of("logsumexp", input, dim)
@@ -370,17 +512,85 @@ def _complex_logsumexp(input: Any, axes: Any, keepdim: bool) -> Tensor:
 
 @operation()
 def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Whether an element is not 0, over the dimensions ``dim``, by default all."""
+    """Whether an element is not 0, over the dimensions ``dim``, by default all; false where there are none.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype; NaN is not 0. The result is of bools, for uint8 of uint8.
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If a dimension is named twice.
+
+    Examples
+    --------
+    >>> tensor.any(tensor.tensor([[0, 0], [0, 2]]), dim=1)
+    tensor([False,  True])
+    """
     return given(ANY(input, axes_of("any", input, dim), keepdim)[0], out, "any")
 
 
 @operation()
 def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Whether no element is 0, over the dimensions ``dim``, by default all."""
+    """Whether no element is 0, over the dimensions ``dim``, by default all; true where there are none.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype; NaN is not 0. The result is of bools, for uint8 of uint8.
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If a dimension is named twice.
+
+    Examples
+    --------
+    >>> tensor.all(tensor.tensor([[1, 0], [1, 2]]), dim=1)
+    tensor([False,  True])
+    """
     return given(ALL(input, axes_of("all", input, dim), keepdim)[0], out, "all")
 
 
 @operation()
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
-    """How many elements are not 0, over the dimensions ``dim``, by default all."""
+    """How many elements are not 0, over the dimensions ``dim``, by default all.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype; NaN is not 0. The result is of int64.
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If a dimension is named twice.
+
+    Examples
+    --------
+    >>> tensor.count_nonzero(tensor.tensor([[1, 0], [1, 2]]), dim=1)
+    tensor([1, 2])
+    """
     return COUNT(input, axes_of("count_nonzero", input, dim), False)[0]

@@ -185,10 +185,36 @@ def var(
 ) -> Tensor:
     """Variance over the dimensions ``dim``, by default all: squares of deviations over ``N - correction``.
 
+    NaN where there are not more elements than the correction and all deviations are 0.
+
     Parameters
     ----------
+    input : Tensor
+        Of a floating or complex dtype; a complex one gives the real dtype of its parts.
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
     unbiased : bool, optional
-        ``correction`` 1 (the default) or 0.
+        True is ``correction=1`` (the default), False ``correction=0``.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    correction : number, optional
+        What is taken from the number of elements N before it divides.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If the dtype is bool or an integer one, or a dimension is named twice.
+
+    Examples
+    --------
+    >>> tensor.var(tensor.tensor([1.0, 2.0, 3.0, 4.0]))
+    tensor(1.6667)
+    >>> tensor.var(tensor.tensor([[1.0, 3.0], [2.0, 6.0]]), dim=1, correction=0)
+    tensor([1., 4.])
     """
     dim, unbiased = _spread_arguments(dim, unbiased)
     axes, less = axes_of("var", input, dim), _correction(unbiased, correction)
@@ -207,7 +233,35 @@ def std(
     correction: float | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Standard deviation: the square root of :func:`var`."""
+    """Standard deviation, the square root of :func:`var`, over the dimensions ``dim``, by default all.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating or complex dtype; a complex one gives the real dtype of its parts.
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+    unbiased : bool, optional
+        True is ``correction=1`` (the default), False ``correction=0``.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    correction : number, optional
+        What is taken from the number of elements N before it divides.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If the dtype is bool or an integer one, or a dimension is named twice.
+
+    Examples
+    --------
+    >>> tensor.std(tensor.tensor([1.0, 2.0, 3.0, 4.0]))
+    tensor(1.2910)
+    """
     dim, unbiased = _spread_arguments(dim, unbiased)
     axes, less = axes_of("std", input, dim), _correction(unbiased, correction)
     results = STD(input, axes, keepdim, less)
@@ -225,7 +279,39 @@ def var_mean(
     *,
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Variance and mean in one pass; see :func:`var`."""
+    """Variance and mean in one pass, over the dimensions ``dim``, by default all; see :func:`var`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating or complex dtype; a complex one gives the real dtype of its parts.
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+    unbiased : bool, optional
+        True is ``correction=1`` (the default), False ``correction=0``.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    correction : number, optional
+        What is taken from the number of elements N before it divides.
+
+    Returns
+    -------
+    tuple of Tensor
+        Variance, of a real dtype, and mean, of the input's.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If the dtype is bool or an integer one, or a dimension is named twice.
+
+    Examples
+    --------
+    >>> variance, mean = tensor.var_mean(tensor.tensor([1.0, 2.0, 3.0, 4.0]))
+    >>> variance, mean
+    (tensor(1.6667), tensor(2.5000))
+    """
     dim, unbiased = _spread_arguments(dim, unbiased)
     axes, less = axes_of("var_mean", input, dim), _correction(unbiased, correction)
     first, second = results = VAR_MEAN(input, axes, keepdim, less)
@@ -243,7 +329,39 @@ def std_mean(
     *,
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean in one pass; see :func:`std`."""
+    """Standard deviation and mean in one pass, over the dimensions ``dim``, by default all.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating or complex dtype; a complex one gives the real dtype of its parts.
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+    unbiased : bool, optional
+        True is ``correction=1`` (the default), False ``correction=0``.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    correction : number, optional
+        What is taken from the number of elements N before it divides.
+
+    Returns
+    -------
+    tuple of Tensor
+        Standard deviation, of a real dtype, and mean, of the input's.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If the dtype is bool or an integer one, or a dimension is named twice.
+
+    Examples
+    --------
+    >>> deviation, mean = tensor.std_mean(tensor.tensor([1.0, 2.0, 3.0, 4.0]))
+    >>> deviation, mean
+    (tensor(1.2910), tensor(2.5000))
+    """
     dim, unbiased = _spread_arguments(dim, unbiased)
     axes, less = axes_of("std_mean", input, dim), _correction(unbiased, correction)
     first, second = results = STD_MEAN(input, axes, keepdim, less)
@@ -288,9 +406,40 @@ def vector_norm(
     dtype: dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Norm of vectors: ``(sum of |x|**ord)**(1/ord)`` over the dimensions ``dim``, by default all.
+    """Vector norm ``sum(abs(x)**ord)**(1 / ord)`` over the dimensions ``dim``, by default all.
 
-    ``ord`` infinity is the largest magnitude, minus infinity the smallest, 0 counts what is not 0.
+    Parameters
+    ----------
+    x : Tensor
+        Of a floating or complex dtype; a complex one gives the real dtype of its parts.
+    ord : float
+        Infinity is the largest magnitude, minus infinity the smallest, and 0 counts the elements that are not
+        0.
+    dim : int or sequence of int, optional
+        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+    keepdim : bool
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        Dtype to convert to first, and of the result; by default the input's.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If the dtype is bool or an integer one, a dimension is named twice, or one of size 0 is reduced with a
+        negative or infinite ``ord``.
+    TypeError
+        If ``ord`` is a string.
+
+    Examples
+    --------
+    >>> tensor.linalg.vector_norm(tensor.tensor([3.0, -4.0]))
+    tensor(5.)
+    >>> tensor.linalg.vector_norm(tensor.tensor([3.0, -4.0]), ord=1)
+    tensor(7.)
     """
     if isinstance(ord, str):
         raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not str")

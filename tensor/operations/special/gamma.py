@@ -276,7 +276,27 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 @operation(namespace="", method=False, also="Tensor.polygamma Tensor.polygamma_")
 def polygamma_of(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
-    """:func:`polygamma` with the arguments in the order of the method."""
+    """:func:`polygamma` with the arguments in the order of the method: derivative ``n`` of the digamma function.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype; integers and bools give the default floating dtype.
+    n : int
+        Order of the derivative, not negative.
+
+    Raises
+    ------
+    RuntimeError
+        If ``n`` is negative.
+    NotImplementedError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.tensor([1.0, 2.0]).polygamma(1)
+    tensor([1.6449, 0.6449])
+    """
     return polygamma(n, input, out=out)
 
 
