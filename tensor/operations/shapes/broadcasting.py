@@ -24,6 +24,11 @@ def broadcast_shapes(*shapes: Any) -> Size:
     ------
     RuntimeError
         If sizes differ and neither is 1, or one is negative.
+
+    Examples
+    --------
+    >>> tensor.broadcast_shapes((2, 1), (3,))
+    tensor.Size([2, 3])
     """
     arguments = [
         (index(shape),) if hasattr(shape, "__index__") else integers((shape,), "broadcast_shapes")
@@ -45,6 +50,16 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     ------
     RuntimeError
         If sizes differ and neither is 1.
+
+    Examples
+    --------
+    >>> a, b = tensor.broadcast_tensors(tensor.tensor([[1], [2]]), tensor.tensor([3, 4]))
+    >>> a
+    tensor([[1, 1],
+            [2, 2]])
+    >>> b
+    tensor([[3, 4],
+            [3, 4]])
     """
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])

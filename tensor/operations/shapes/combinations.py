@@ -55,6 +55,16 @@ def repeat_interleave(
     ------
     RuntimeError
         If a number of repeats is negative, ``repeats`` has another type or length, or ``output_size`` is wrong.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, 2], [3, 4]])
+    >>> tensor.repeat_interleave(x, 2)
+    tensor([1, 1, 2, 2, 3, 3, 4, 4])
+    >>> tensor.repeat_interleave(x, tensor.tensor([1, 2]), dim=0)
+    tensor([[1, 2],
+            [3, 4],
+            [3, 4]])
     """
     if input is None or repeats is None:
         return _repeated_indices(repeats if input is None else input, output_size)
@@ -145,6 +155,13 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     ------
     RuntimeError
         If ``input`` is no vector, or ``r`` negative.
+
+    Examples
+    --------
+    >>> tensor.combinations(tensor.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [1, 3],
+            [2, 3]])
     """
     shape = input._layout.shape
     if len(shape) != 1:

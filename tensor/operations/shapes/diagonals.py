@@ -41,6 +41,12 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
         If there is no such dimension.
     RuntimeError
         If the two are the same one.
+
+    Examples
+    --------
+    >>> tensor.diag_embed(tensor.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
     """
     shape = input._layout.shape
     rank, offset = len(shape) + 1, index(offset)
@@ -79,6 +85,14 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     ------
     RuntimeError
         If the tensor is neither a vector nor a matrix.
+
+    Examples
+    --------
+    >>> tensor.diag(tensor.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    >>> tensor.diag(tensor.tensor([[1, 2], [3, 4]]), 1)
+    tensor([2])
     """
     rank = len(input._layout.shape)
     if rank == 1:
@@ -94,7 +108,22 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 @operation()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """All elements, in row-major order, as the diagonal of a square matrix."""
+    """All elements, in row-major order, as the diagonal of a square matrix with zeros elsewhere.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype; the result has n + abs(offset) rows and columns for n elements.
+    offset : int
+        0 is the main diagonal, positive ones are above it.
+
+    Examples
+    --------
+    >>> tensor.diagflat(tensor.tensor([1, 2]), offset=1)
+    tensor([[0, 1, 0],
+            [0, 0, 2],
+            [0, 0, 0]])
+    """
     return diag_embed(input.reshape(-1), offset)
 
 
@@ -111,6 +140,12 @@ def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor
     ------
     RuntimeError
         For fewer than two dimensions, or more of different sizes.
+
+    Examples
+    --------
+    >>> tensor.zeros(2, 3).fill_diagonal_(5)
+    tensor([[5., 0., 0.],
+            [0., 5., 0.]])
     """
     shape, strides = input._layout.shape, input._layout.strides
     if len(shape) < 2:
@@ -141,6 +176,12 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     ------
     RuntimeError
         If ``src`` has not the diagonal's shape.
+
+    Examples
+    --------
+    >>> tensor.diagonal_scatter(tensor.zeros(2, 2), tensor.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
     """
     return _scattered("DiagonalScatter", parts.diagonal, input, src, offset, dim1, dim2)
 
@@ -155,6 +196,12 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
         If ``src`` has not the slice's shape.
     IndexError
         If the index is outside.
+
+    Examples
+    --------
+    >>> tensor.select_scatter(tensor.zeros(2, 2), tensor.tensor([1.0, 2.0]), dim=0, index=1)
+    tensor([[0., 0.],
+            [1., 2.]])
     """
     return _scattered("SelectScatter", parts.select, input, src, dim, index)
 
@@ -169,6 +216,11 @@ def slice_scatter(
     ------
     RuntimeError
         If ``src`` has not the shape of these elements, or ``step`` is not positive.
+
+    Examples
+    --------
+    >>> tensor.slice_scatter(tensor.zeros(4), tensor.tensor([1.0, 2.0]), start=0, end=4, step=2)
+    tensor([1., 0., 2., 0.])
     """
     shape = input._layout.shape
     if not shape:
@@ -196,6 +248,12 @@ def as_strided_scatter(
     ------
     RuntimeError
         If ``src`` has not the shape ``size``, or elements would lie outside the storage.
+
+    Examples
+    --------
+    >>> tensor.as_strided_scatter(tensor.zeros(2, 2), tensor.tensor([1.0, 2.0]), (2,), (3,))
+    tensor([[1., 0.],
+            [0., 2.]])
     """
     layout = input._layout
     if layout.contiguous and not input.storage_offset():

@@ -66,16 +66,38 @@ _REPEATED = BackwardFormula("RepeatBackward0", "input", [Derivative(_repeat_grad
 
 @operation(method=False, also="concat concatenate", autocast=Autocast(cpu=WIDEST))
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Tensors joined along a dimension; all other sizes are the same.
+    """Tensors joined along a dimension that they have; all other sizes must be the same.
 
-    Empty vectors are left out, and types promoted.
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of any dtypes, of which the result has the promoted one. Vectors without elements are left out.
+    dim : int
+        Dimension to join along, negative ones counted from the end.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
     ValueError
         If there are none.
     RuntimeError
-        If sizes differ elsewhere, or devices do.
+        If other sizes, the numbers of dimensions, or the devices differ.
+    IndexError
+        If there is no such dimension.
+    TypeError
+        If an argument is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.cat([tensor.tensor([[1, 2]]), tensor.tensor([[3, 4], [5, 6]])])
+    tensor([[1, 2],
+            [3, 4],
+            [5, 6]])
+    >>> tensor.cat([tensor.tensor([[1], [2]]), tensor.tensor([[3.5], [4.5]])], dim=1)
+    tensor([[1.0000, 3.5000],
+            [2.0000, 4.5000]])
     """
     if type(tensors) not in (list, tuple) and not isinstance(tensors, Iterable):
         raise TypeError(
@@ -102,12 +124,35 @@ concat = concatenate = cat
 
 @operation(method=False, autocast=Autocast(cpu=WIDEST))
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Tensors of one shape joined along a new dimension.
+    """Tensors of one shape joined along a new dimension ``dim``.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of one shape and any dtypes, of which the result has the promoted one.
+    dim : int
+        Where the new dimension is in the result, negative ones counted from the end.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
 
     Raises
     ------
     RuntimeError
         If there are none, or shapes or devices differ.
+    IndexError
+        If ``dim`` is not one of the result's dimensions.
+    TypeError
+        If an argument is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.stack([tensor.tensor([1, 2]), tensor.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    >>> tensor.stack([tensor.tensor([1, 2]), tensor.tensor([3, 4])], dim=1)
+    tensor([[1, 3],
+            [2, 4]])
     """
     argument = list(tensors)
     try:
@@ -124,13 +169,37 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
 
 @operation(method=False)
 def atleast_1d(*tensors: Any) -> Any:
-    """Tensors with at least one dimension: 0-dim ones become vectors."""
+    """Views with at least one dimension: 0-dim tensors get shape (1,), others stay.
+
+    Parameters
+    ----------
+    tensors : Tensor
+        One, for which the result is a tensor; or several, or a sequence, for which it is a tuple. They share
+        the memory of what was passed.
+
+    Examples
+    --------
+    >>> tensor.atleast_1d(tensor.tensor(3))
+    tensor([3])
+    """
     return _each(tensors, lambda x: x if x._layout.shape else views.view(x, 1))
 
 
 @operation(method=False)
 def atleast_2d(*tensors: Any) -> Any:
-    """Tensors with at least two dimensions; a vector becomes a row."""
+    """Views with at least two dimensions: vectors of shape (n,) become rows (1, n), larger ones stay.
+
+    Parameters
+    ----------
+    tensors : Tensor
+        One, for which the result is a tensor; or several, or a sequence, for which it is a tuple. They share
+        the memory of what was passed.
+
+    Examples
+    --------
+    >>> tensor.atleast_2d(tensor.tensor([1, 2]))
+    tensor([[1, 2]])
+    """
     return _each(
         tensors,
         lambda x: x if len(x._layout.shape) >= 2 else views.unsqueeze(atleast_1d(x), 0),
@@ -139,7 +208,19 @@ def atleast_2d(*tensors: Any) -> Any:
 
 @operation(method=False)
 def atleast_3d(*tensors: Any) -> Any:
-    """Tensors with at least three dimensions; a matrix gets a last one."""
+    """Views with at least three dimensions: (n,) becomes (1, n, 1), and (m, n) becomes (m, n, 1).
+
+    Parameters
+    ----------
+    tensors : Tensor
+        One, for which the result is a tensor; or several, or a sequence, for which it is a tuple. They share
+        the memory of what was passed.
+
+    Examples
+    --------
+    >>> tensor.atleast_3d(tensor.tensor([1, 2])).shape
+    tensor.Size([1, 2, 1])
+    """
 
     def lift(x: Tensor) -> Tensor:
         rank = len(x._layout.shape)
@@ -174,14 +255,57 @@ def _no_tensor(argument: Sequence[Any], expected: str) -> TypeError:
 
 @operation(method=False)
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Tensors side by side: vectors joined along the first dimension, others along the second."""
+    """Tensors joined side by side: vectors along their dimension, others along the second one.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of any dtypes, of which the result has the promoted one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If there are none, or sizes elsewhere or devices differ.
+    TypeError
+        If an argument is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.hstack([tensor.tensor([1, 2]), tensor.tensor([3, 4])])
+    tensor([1, 2, 3, 4])
+    """
     argument = list(atleast_1d(_listed("hstack", tensors)))
     return cat(argument, 0 if len(argument[0]._layout.shape) == 1 else 1, out=out)
 
 
 @operation(method=False, also="row_stack")
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Tensors below each other; vectors are rows."""
+    """Tensors joined below each other, along the first dimension; a vector counts as one row.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of any dtypes, of which the result has the promoted one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If there are none, or sizes elsewhere or devices differ.
+    TypeError
+        If an argument is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.vstack([tensor.tensor([1, 2]), tensor.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    """
     return cat(list(atleast_2d(_listed("vstack", tensors))), 0, out=out)
 
 
@@ -190,13 +314,57 @@ row_stack = vstack
 
 @operation(method=False)
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Tensors behind each other, along the third dimension."""
+    """Tensors joined along the third dimension, which :func:`atleast_3d` gives to those without it.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of any dtypes, of which the result has the promoted one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If there are none, or sizes elsewhere or devices differ.
+    TypeError
+        If an argument is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.dstack([tensor.tensor([1, 2]), tensor.tensor([3, 4])])
+    tensor([[[1, 3],
+             [2, 4]]])
+    """
     return cat(list(atleast_3d(_listed("dstack", tensors))), 2, out=out)
 
 
 @operation(method=False)
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Columns side by side: vectors are columns."""
+    """Tensors joined along the second dimension; a vector counts as one column.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of any dtypes, of which the result has the promoted one.
+    out : Tensor, optional
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (bool, integer, floating, complex).
+
+    Raises
+    ------
+    RuntimeError
+        If there are none, or sizes elsewhere or devices differ.
+    TypeError
+        If an argument is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.column_stack([tensor.tensor([1, 2]), tensor.tensor([3, 4])])
+    tensor([[1, 3],
+            [2, 4]])
+    """
     listed = _listed("column_stack", tensors)
     argument = [x if len(x._layout.shape) >= 2 else x.reshape(x.numel(), 1) for x in listed]
     return cat(argument, 1, out=out)
@@ -210,6 +378,12 @@ def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     ------
     RuntimeError
         For fewer numbers than dimensions, or a negative one.
+
+    Examples
+    --------
+    >>> tensor.tensor([1, 2]).repeat(2, 2)
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
     """
     counts = (
         integers(counts, "repeat", "repeats")
@@ -243,7 +417,29 @@ def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
 
 @operation()
 def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
-    """As :func:`repeat`; missing leading numbers are 1."""
+    """The tensor repeated so often along each dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype; the result is new memory of that dtype.
+    counts : int
+        Numbers, one by one or as a sequence, for the last dimensions. Missing leading ones are 1; if there
+        are more than dimensions, dimensions of size 1 are added in front.
+    dims : sequence of int, optional
+        The numbers by name.
+
+    Raises
+    ------
+    RuntimeError
+        If a number is negative.
+
+    Examples
+    --------
+    >>> tensor.tile(tensor.tensor([[1, 2], [3, 4]]), 2)
+    tensor([[1, 2, 1, 2],
+            [3, 4, 3, 4]])
+    """
     counts = integers(counts, "tile", "dims") if dims is None else sizes_of(counts, dims, "tile", "dims")
     lead = len(input._layout.shape) - len(counts)
     return repeat(input, (1,) * max(lead, 0) + tuple(counts))
@@ -257,6 +453,13 @@ def block_diag(*tensors: Any) -> Tensor:
     ------
     RuntimeError
         For more than two dimensions.
+
+    Examples
+    --------
+    >>> tensor.block_diag(tensor.tensor([[1, 2], [3, 4]]), tensor.tensor([5]))
+    tensor([[1, 2, 0],
+            [3, 4, 0],
+            [0, 0, 5]])
     """
     for position, x in enumerate(tensors):
         if len(x._layout.shape) > 2:
@@ -284,6 +487,14 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     ------
     RuntimeError
         If one is no vector.
+
+    Examples
+    --------
+    >>> tensor.cartesian_prod(tensor.tensor([1, 2]), tensor.tensor([3, 4]))
+    tensor([[1, 3],
+            [1, 4],
+            [2, 3],
+            [2, 4]])
     """
     for x in tensors:
         if len(x._layout.shape) != 1:

@@ -93,6 +93,12 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
         If there is no such dimension.
     RuntimeError
         If one is named twice.
+
+    Examples
+    --------
+    >>> tensor.flip(tensor.tensor([[1, 2], [3, 4]]), 0, 1)
+    tensor([[4, 3],
+            [2, 1]])
     """
     layout = input._layout
     argument = integers(axes, "flip", "dims") if dims is None else sizes_of(axes, dims, "flip", "dims")
@@ -118,6 +124,12 @@ def fliplr(input: Tensor) -> Tensor:
     ------
     RuntimeError
         For fewer than two dimensions.
+
+    Examples
+    --------
+    >>> tensor.fliplr(tensor.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 1],
+            [4, 3]])
     """
     if len(input._layout.shape) < 2:
         raise RuntimeError(f"fliplr(): Input must be >= 2-d, got shape {list(input._layout.shape)}")
@@ -132,6 +144,12 @@ def flipud(input: Tensor) -> Tensor:
     ------
     RuntimeError
         For a 0-dim tensor.
+
+    Examples
+    --------
+    >>> tensor.flipud(tensor.tensor([[1, 2], [3, 4]]))
+    tensor([[3, 4],
+            [1, 2]])
     """
     if not input._layout.shape:
         raise RuntimeError("flipud(): Input must be >= 1-d, got a 0-dim tensor")
@@ -155,6 +173,14 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
         If there is no such dimension.
     RuntimeError
         If there are not as many shifts as dimensions, or none.
+
+    Examples
+    --------
+    >>> tensor.roll(tensor.tensor([[1, 2, 3], [4, 5, 6]]), 1, dims=1)
+    tensor([[3, 1, 2],
+            [6, 4, 5]])
+    >>> tensor.roll(tensor.tensor([1, 2, 3]), -1)
+    tensor([2, 3, 1])
     """
     moves = integers((shifts,), "roll", "shifts")
     axes = () if dims is None else integers((dims,), "roll", "dims")
@@ -199,6 +225,12 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         If ``dims`` are not two different ones, or there are fewer in the tensor.
     IndexError
         If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.rot90(tensor.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 4],
+            [1, 3]])
     """
     axes = integers((dims,), "rot90", "dims")
     rank = len(input._layout.shape)
@@ -221,5 +253,25 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 @operation()
 def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
-    """A copy of what :func:`~tensor.narrow` shows."""
+    """A copy of ``length`` elements of a dimension from ``start`` on; :func:`narrow` shows them without one.
+
+    Parameters
+    ----------
+    start : int
+        First index; a negative one counts from the end.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension, or ``start`` is outside.
+    RuntimeError
+        If ``start + length`` is beyond the size, ``length`` is negative, or the tensor is 0-dim.
+
+    Examples
+    --------
+    >>> tensor.narrow_copy(tensor.tensor([1, 2, 3, 4]), 0, 1, 2)
+    tensor([2, 3])
+    """
     return given(clone(parts.narrow(input, dim, start, length)), out, "narrow_copy")

@@ -18,17 +18,25 @@ if TYPE_CHECKING:
 
 @operation()
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
-    """The elements in row-major order as another shape; one size may be -1.
+    """The elements in row-major order as another shape: a view where the strides allow it, else a copy.
 
     Parameters
     ----------
-    shape
-        Sizes, one by one or as a sequence.
+    sizes : int
+        Sizes, one by one or as a sequence. One may be -1, for what is left of the number of elements.
+    shape : sequence of int, optional
+        The sizes by name.
 
     Raises
     ------
     RuntimeError
         If the number of elements differs.
+
+    Examples
+    --------
+    >>> tensor.arange(6).reshape(2, -1)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
     """
     argument = sizes_of(sizes, shape, "reshape", "shape")
     layout = input._layout
@@ -41,18 +49,44 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
 
 @operation(namespace="")
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
-    """``input.reshape(other.shape)``."""
+    """``input.reshape(other.shape)``: a view where the strides allow it, else a copy.
+
+    Raises
+    ------
+    RuntimeError
+        If the numbers of elements differ.
+
+    Examples
+    --------
+    >>> tensor.arange(4).reshape_as(tensor.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return reshape(input, other._layout.shape)
 
 
 @operation()
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dimensions ``start_dim`` to ``end_dim`` as one; a 0-dim tensor becomes a vector.
+    """Dimensions ``start_dim`` to ``end_dim``, both included, as one; a view where the strides allow it.
+
+    Parameters
+    ----------
+    start_dim, end_dim : int
+        Dimensions, negative ones counted from the end. A 0-dim tensor becomes a vector.
 
     Raises
     ------
     RuntimeError
         If ``start_dim`` comes after ``end_dim``.
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.flatten(tensor.zeros(2, 3, 4)).shape
+    tensor.Size([24])
+    >>> tensor.flatten(tensor.zeros(2, 3, 4), start_dim=1).shape
+    tensor.Size([2, 12])
     """
     shape = input._layout.shape
     first, last = dimension(start_dim, len(shape)), dimension(end_dim, len(shape))
@@ -70,5 +104,11 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 @operation()
 def ravel(input: Tensor) -> Tensor:
-    """All elements as a contiguous vector, without a copy where they lie so."""
+    """All elements in row-major order as a vector: a view of a contiguous tensor, else a copy.
+
+    Examples
+    --------
+    >>> tensor.ravel(tensor.tensor([[1, 2], [3, 4]]))
+    tensor([1, 2, 3, 4])
+    """
     return views.view(contiguous(input), -1)

@@ -47,6 +47,12 @@ def set_(
         If ``source`` is neither tensor nor storage.
     RuntimeError
         If the dtype or device differs, elements lie outside the storage, or this is a leaf that requires grad.
+
+    Examples
+    --------
+    >>> x = tensor.zeros(2)
+    >>> x.set_(tensor.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 2., 3.])
     """
     layout = input._layout
     dtype, device_state = layout.dtype, layout.device_state
@@ -113,6 +119,11 @@ def resize_(
         If ``size`` is no sequence of ints.
     RuntimeError
         For a negative size, a tensor that requires grad, or memory of another library that is too small.
+
+    Examples
+    --------
+    >>> tensor.tensor([[1, 2], [3, 4]]).resize_(3)
+    tensor([1, 2, 3])
     """
     shape = sizes_of(sizes, size, "resize_")
     layout = input._layout
@@ -159,5 +170,24 @@ def _grow(storage: Storage, nbytes: int, layout: Layout) -> None:
 
 @operation()
 def resize_as_(input: Tensor, the_template: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """``resize_(the_template.shape)``."""
+    """``input.resize_(the_template.shape)``: take another shape over the same memory, larger where needed.
+
+    Parameters
+    ----------
+    the_template : Tensor
+        Its shape is taken; its dtype and device are of no interest.
+    memory_format : memory_format, optional
+        Order of the dimensions in memory; by default row-major.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` requires a gradient, or its memory belongs to another library and is too small.
+
+    Examples
+    --------
+    >>> tensor.tensor([1, 2, 3, 4]).resize_as_(tensor.zeros(2, 2))
+    tensor([[1, 2],
+            [3, 4]])
+    """
     return resize_(input, the_template._layout.shape, memory_format=memory_format)

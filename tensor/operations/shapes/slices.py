@@ -31,6 +31,11 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     ------
     IndexError
         If the tensor has no dimensions, or the index is outside.
+
+    Examples
+    --------
+    >>> tensor.select(tensor.tensor([[1, 2], [3, 4]]), 1, 0)
+    tensor([1, 3])
     """
     layout, stride, size = _selected[input._layout, dim]
     at = index if type(index) is int else operator.index(index)
@@ -52,12 +57,24 @@ def _select(layout: Layout, dim: Any) -> tuple[Layout, int, int]:
 
 @operation()
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """View of ``length`` elements of a dimension from ``start`` on (negative: from the end).
+    """View of ``length`` elements of a dimension from ``start`` on.
+
+    Parameters
+    ----------
+    start : int
+        First index; a negative one counts from the end.
 
     Raises
     ------
+    IndexError
+        If there is no such dimension, or ``start`` is outside.
     RuntimeError
-        If they are not all there.
+        If ``start + length`` is beyond the size, ``length`` is negative, or the tensor is 0-dim.
+
+    Examples
+    --------
+    >>> tensor.narrow(tensor.tensor([1, 2, 3, 4]), 0, 1, 2)
+    tensor([2, 3])
     """
     layout = input._layout
     if not layout.shape:
@@ -98,12 +115,28 @@ def _step(layout: Layout, dim: int, length: int, step: int) -> tuple[Layout, int
 
 @operation(method=False)
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of parts of a dimension: of one size (the last may be smaller), or of given sizes.
+    """Views of consecutive parts of a dimension.
+
+    Parameters
+    ----------
+    split_size_or_sections : int or sequence of int
+        Size of each part, of which the last may be smaller; or the size of each, which sum to the
+        dimension's.
 
     Raises
     ------
     RuntimeError
-        For a negative size, or sizes that do not sum to the dimension's.
+        For a negative size, a size of 0 of a dimension that is not empty, sizes that do not sum to the
+        dimension's, or a 0-dim tensor.
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.split(tensor.tensor([1, 2, 3, 4, 5]), 2)
+    (tensor([1, 2]), tensor([3, 4]), tensor([5]))
+    >>> tensor.split(tensor.tensor([1, 2, 3, 4, 5]), [1, 4])
+    (tensor([1]), tensor([2, 3, 4, 5]))
     """
     layout = tensor._layout
     if not layout.shape:
@@ -139,42 +172,132 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
 
 @operation(namespace="", method=False, also="Tensor.split")
 def split_parts(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """:func:`split` as a method."""
+    """Views of consecutive parts of a dimension; see :func:`tensor.split`.
+
+    Parameters
+    ----------
+    split_size : int or sequence of int
+        Size of each part, of which the last may be smaller; or the size of each, which sum to the
+        dimension's.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative size, a size of 0 of a dimension that is not empty, sizes that do not sum to the
+        dimension's, or a 0-dim tensor.
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.tensor([1, 2, 3]).split(2)
+    (tensor([1, 2]), tensor([3]))
+    """
     return split(input, split_size, dim)
 
 
 @operation()
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of parts of given sizes; see :func:`split`."""
+    """Views of consecutive parts of a dimension, of the sizes ``split_sizes``.
+
+    Raises
+    ------
+    RuntimeError
+        If a size is negative, the sizes do not sum to the dimension's, or the tensor is 0-dim.
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.split_with_sizes(tensor.tensor([1, 2, 3]), [1, 2])
+    (tensor([1]), tensor([2, 3]))
+    """
     return split(input, list(split_sizes), dim)
 
 
 @operation()
 def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """:func:`split`, whose parts the caller promises not to write and read through each other."""
+    """Views of parts of ``split_size`` elements, of which the last may be smaller; see :func:`split`.
+
+    The caller promises not to write to one part and read it through the input or another part.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative size, a size of 0 of a dimension that is not empty, or a 0-dim tensor.
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.unsafe_split(tensor.tensor([1, 2, 3]), 2)
+    (tensor([1, 2]), tensor([3]))
+    """
     return split(input, split_size, dim)
 
 
 @operation()
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """:func:`split_with_sizes` under the promise of :func:`unsafe_split`."""
+    """Views of parts of the sizes ``split_sizes``; see :func:`split_with_sizes`.
+
+    The caller promises not to write to one part and read it through the input or another part.
+
+    Raises
+    ------
+    RuntimeError
+        If a size is negative, the sizes do not sum to the dimension's, or the tensor is 0-dim.
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.unsafe_split_with_sizes(tensor.tensor([1, 2, 3]), [1, 2])
+    (tensor([1]), tensor([2, 3]))
+    """
     return split(input, list(split_sizes), dim)
 
 
 @operation()
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """:func:`chunk` under the promise of :func:`unsafe_split`."""
+    """Views of at most ``chunks`` parts of a dimension; see :func:`chunk`.
+
+    The caller promises not to write to one part and read it through the input or another part.
+
+    Raises
+    ------
+    RuntimeError
+        If ``chunks`` is not positive, or the tensor is 0-dim.
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.unsafe_chunk(tensor.tensor([1, 2, 3]), 2)
+    (tensor([1, 2]), tensor([3]))
+    """
     return chunk(input, chunks, dim)
 
 
 @operation()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of at most ``chunks`` parts of a dimension, all of one size but the last.
+    """Views of at most ``chunks`` parts of a dimension, all of one size but the last, which may be smaller.
+
+    There are fewer where the size divided by ``chunks``, rounded up, gives fewer: :func:`tensor_split` gives
+    exactly as many.
 
     Raises
     ------
     RuntimeError
-        If ``chunks`` is not positive.
+        If ``chunks`` is not positive, or the tensor is 0-dim.
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.chunk(tensor.tensor([1, 2, 3, 4, 5]), 3)
+    (tensor([1, 2]), tensor([3, 4]), tensor([5]))
+    >>> len(tensor.chunk(tensor.zeros(6), 4))
+    3
     """
     if not input._layout.shape:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
@@ -189,14 +312,31 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def tensor_split(
     input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
 ) -> tuple[Tensor, ...]:
-    """Views of parts of a dimension: a number of nearly equal ones, or those between given indices.
+    """Views of parts of a dimension: a number of nearly equal ones, or those between indices.
+
+    Parameters
+    ----------
+    indices_or_sections : int, sequence of int, or Tensor
+        Number of parts, of which the first are longer by one where it does not divide the size; or the
+        indices at which parts begin. On CUDA the host waits for a tensor.
+    sections, indices : optional
+        The same by other names.
 
     Raises
     ------
     TypeError
-        If neither is given, or both.
+        If it is not passed, or by several names.
     RuntimeError
         For a 0-dim tensor, or a number of sections that is not positive.
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.tensor_split(tensor.tensor([1, 2, 3, 4, 5]), 3)
+    (tensor([1, 2]), tensor([3, 4]), tensor([5]))
+    >>> tensor.tensor_split(tensor.tensor([1, 2, 3, 4, 5]), [1, 4])
+    (tensor([1]), tensor([2, 3, 4]), tensor([5]))
     """
     if not input._layout.shape:
         raise RuntimeError(
@@ -239,6 +379,13 @@ def hsplit(
     ------
     RuntimeError
         For a 0-dim tensor, or a number of sections that the size is no multiple of.
+
+    Examples
+    --------
+    >>> tensor.hsplit(tensor.tensor([[1, 2], [3, 4]]), 2)
+    (tensor([[1],
+            [3]]), tensor([[2],
+            [4]]))
     """
     division = _division("hsplit", indices_or_sections, sections, indices)
     return _split_evenly("hsplit", input, division, 0 if len(input._layout.shape) == 1 else 1, 1)
@@ -254,6 +401,11 @@ def vsplit(
     ------
     RuntimeError
         For fewer dimensions, or a number of sections that the size is no multiple of.
+
+    Examples
+    --------
+    >>> tensor.vsplit(tensor.tensor([[1, 2], [3, 4]]), 2)
+    (tensor([[1, 2]]), tensor([[3, 4]]))
     """
     division = _division("vsplit", indices_or_sections, sections, indices)
     return _split_evenly("vsplit", input, division, 0, 2)
@@ -269,6 +421,11 @@ def dsplit(
     ------
     RuntimeError
         For fewer dimensions, or a number of sections that the size is no multiple of.
+
+    Examples
+    --------
+    >>> [part.shape for part in tensor.dsplit(tensor.zeros(1, 2, 4), [1])]
+    [tensor.Size([1, 2, 1]), tensor.Size([1, 2, 3])]
     """
     division = _division("dsplit", indices_or_sections, sections, indices)
     return _split_evenly("dsplit", input, division, 2, 3)
@@ -290,12 +447,17 @@ def _split_evenly(name: str, input: Tensor, argument: Any, dim: int, least: int)
 
 @operation()
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of all slices along a dimension.
+    """Tuple of views of all slices along a dimension, without it.
 
     Raises
     ------
-    RuntimeError
-        For a 0-dim tensor.
+    IndexError
+        If the tensor is 0-dim, or there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.unbind(tensor.tensor([[1, 2], [3, 4]]), dim=1)
+    (tensor([1, 3]), tensor([2, 4]))
     """
     if not input._layout.shape:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
@@ -311,7 +473,16 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     Raises
     ------
     RuntimeError
-        If a window is larger than the dimension, or the step is not positive.
+        If a window is larger than the dimension, the size is negative, or the step not positive.
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.arange(5).unfold(0, 3, 1)
+    tensor([[0, 1, 2],
+            [1, 2, 3],
+            [2, 3, 4]])
     """
     dim, size, step = index(dimension), index(size), index(step)
     return show(input, _unfolded[input._layout, dim, size, step], 0, _UNFOLD, dim, size, step)
@@ -347,6 +518,11 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     ------
     RuntimeError
         If the two dimensions are the same one.
+
+    Examples
+    --------
+    >>> tensor.diagonal(tensor.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
     """
     layout, delta = _diagonals[input._layout, index(offset), index(dim1), index(dim2)]
     return show(input, layout, delta, _DIAGONAL, offset, dim1, dim2)

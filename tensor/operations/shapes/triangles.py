@@ -117,6 +117,12 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     ------
     RuntimeError
         For fewer than two dimensions.
+
+    Examples
+    --------
+    >>> tensor.tril(tensor.tensor([[1, 2, 3], [4, 5, 6]]))
+    tensor([[1, 0, 0],
+            [4, 5, 0]])
     """
     return _TRIL.function(input, diagonal, out)
 
@@ -134,17 +140,57 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     ------
     RuntimeError
         For fewer than two dimensions.
+
+    Examples
+    --------
+    >>> tensor.triu(tensor.tensor([[1, 2, 3], [4, 5, 6]]), diagonal=1)
+    tensor([[0, 2, 3],
+            [0, 0, 6]])
     """
     return _TRIU.function(input, diagonal, out)
 
 
 @operation(namespace="")
 def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
-    """:func:`tril` in place."""
+    """Set the elements above a diagonal of matrices (the last two dimensions) to 0.
+
+    Parameters
+    ----------
+    diagonal : int
+        The last diagonal that is kept; 0 is the main one, positive ones are above it.
+
+    Raises
+    ------
+    RuntimeError
+        If there are fewer than two dimensions, or the tensor is a leaf that requires a gradient.
+
+    Examples
+    --------
+    >>> tensor.tensor([[1, 2], [3, 4]]).tril_()
+    tensor([[1, 0],
+            [3, 4]])
+    """
     return _TRIL.in_place(input, diagonal)
 
 
 @operation(namespace="")
 def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
-    """:func:`triu` in place."""
+    """Set the elements below a diagonal of matrices (the last two dimensions) to 0.
+
+    Parameters
+    ----------
+    diagonal : int
+        The first diagonal that is kept; 0 is the main one, positive ones are above it.
+
+    Raises
+    ------
+    RuntimeError
+        If there are fewer than two dimensions, or the tensor is a leaf that requires a gradient.
+
+    Examples
+    --------
+    >>> tensor.tensor([[1, 2], [3, 4]]).triu_()
+    tensor([[1, 2],
+            [0, 4]])
+    """
     return _TRIU.in_place(input, diagonal)

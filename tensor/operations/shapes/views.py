@@ -43,6 +43,13 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     ------
     IndexError
         If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.transpose(tensor.tensor([[1, 2, 3], [4, 5, 6]]), 0, 1)
+    tensor([[1, 4],
+            [2, 5],
+            [3, 6]])
     """
     dim0, dim1 = index(dim0), index(dim1)
     return show(input, _transposed[input._layout, dim0, dim1], 0, _TRANSPOSE, dim0, dim1)
@@ -67,6 +74,13 @@ def t(input: Tensor) -> Tensor:
     ------
     RuntimeError
         For more than two dimensions.
+
+    Examples
+    --------
+    >>> tensor.t(tensor.tensor([[1, 2, 3], [4, 5, 6]]))
+    tensor([[1, 4],
+            [2, 5],
+            [3, 6]])
     """
     return show(input, _t[input._layout,], 0, _T)
 
@@ -86,6 +100,11 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     ------
     RuntimeError
         If it is no permutation of the dimensions.
+
+    Examples
+    --------
+    >>> tensor.permute(tensor.zeros(2, 3, 4), (2, 0, 1)).shape
+    tensor.Size([4, 2, 3])
     """
     result = integers(order, "permute", "dims") if dims is None else sizes_of(order, dims, "permute", "dims")
     return show(input, _permuted[input._layout, result], 0, _PERMUTE, result)
@@ -112,6 +131,11 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     ------
     RuntimeError
         If the two differ in length or name a dimension twice.
+
+    Examples
+    --------
+    >>> tensor.movedim(tensor.zeros(2, 3, 4), 0, -1).shape
+    tensor.Size([3, 4, 2])
     """
     source, destination = _tuple(source), _tuple(destination)
     return show(input, _moved[input._layout, source, destination], 0, _MOVEDIM, source, destination)
@@ -173,7 +197,27 @@ def reverse_dimensions(input: Tensor) -> Tensor:
 
 @operation()
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """View without the dimensions of size 1: all, or those of ``dim`` that have it."""
+    """View without dimensions of size 1: without all of them, or those of ``dim`` that have size 1.
+
+    Parameters
+    ----------
+    dim : int or sequence of int, optional
+        Dimensions to leave out, negative ones counted from the end; those of another size stay.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If a dimension is named twice.
+
+    Examples
+    --------
+    >>> tensor.squeeze(tensor.zeros(1, 2, 1)).shape
+    tensor.Size([2])
+    >>> tensor.squeeze(tensor.zeros(1, 2, 1), 0).shape
+    tensor.Size([2, 1])
+    """
     if dim is not None:
         dim = _tuple(dim)
         return show(input, _squeezed[input._layout, dim], 0, _SQUEEZE_DIM, dim)
@@ -189,7 +233,26 @@ def _squeeze(layout: Layout, dim: Ints | None) -> Layout:
 
 @operation()
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """View with a new dimension of size 1 before ``dim``, which counts up to the rank."""
+    """View with a new dimension of size 1, which is dimension ``dim`` of the result.
+
+    Parameters
+    ----------
+    dim : int
+        From 0 to the number of dimensions; negative ones count from the result's end.
+
+    Raises
+    ------
+    IndexError
+        If ``dim`` is not one of the result's dimensions.
+
+    Examples
+    --------
+    >>> tensor.unsqueeze(tensor.tensor([1, 2]), 0)
+    tensor([[1, 2]])
+    >>> tensor.unsqueeze(tensor.tensor([1, 2]), -1)
+    tensor([[1],
+            [2]])
+    """
     dim = index(dim)
     return show(input, _unsqueezed[input._layout, dim], 0, _UNSQUEEZE, dim)
 
@@ -211,6 +274,12 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
     ------
     RuntimeError
         If a size other than 1 would change.
+
+    Examples
+    --------
+    >>> tensor.tensor([[1], [2]]).expand(-1, 3)
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
     """
     shape = integers(sizes, "expand") if size is None else sizes_of(sizes, size, "expand")
     return show(input, _expanded[input._layout, shape], 0, _EXPAND, shape)
@@ -249,20 +318,62 @@ def _expand(layout: Layout, size: Ints) -> Layout:
 
 @operation(namespace="")
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
-    """``input.expand(other.shape)``."""
+    """``input.expand(other.shape)``: view in which dimensions of size 1 are stretched without a copy.
+
+    Raises
+    ------
+    RuntimeError
+        If a size other than 1 would change, or there are fewer sizes than dimensions.
+
+    Examples
+    --------
+    >>> tensor.tensor([[1], [2]]).expand_as(tensor.zeros(2, 3))
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
     shape = other._layout.shape
     return show(input, _expanded[input._layout, shape], 0, _EXPAND, shape)
 
 
 @operation()
 def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
-    """The same as :func:`expand`."""
+    """View in which dimensions of size 1 are stretched to ``size`` without a copy, as by ``expand``.
+
+    Parameters
+    ----------
+    sizes : int
+        Sizes, one by one or as a sequence; leading dimensions may be new, and -1 keeps a size.
+    size : sequence of int, optional
+        The sizes by name.
+
+    Raises
+    ------
+    RuntimeError
+        If a size other than 1 would change, or there are fewer sizes than dimensions.
+
+    Examples
+    --------
+    >>> tensor.broadcast_to(tensor.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     return expand(input, *sizes, size=size)
 
 
 @operation()
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
-    """The same as :func:`transpose`."""
+    """View with two dimensions exchanged, as :func:`transpose`.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.swapaxes(tensor.zeros(2, 3, 4), 0, 2).shape
+    tensor.Size([4, 3, 2])
+    """
     return transpose(input, axis0, axis1)
 
 
@@ -280,6 +391,15 @@ def view(input: Tensor, *shape: Any, size: Any = None, dtype: dtype | None = Non
     ------
     RuntimeError
         If the number of elements differs, or the strides do not allow it without a copy.
+
+    Examples
+    --------
+    >>> x = tensor.arange(4)
+    >>> x.view(2, -1)
+    tensor([[0, 1],
+            [2, 3]])
+    >>> tensor.tensor([1.0]).view(tensor.int32)
+    tensor([1065353216], dtype=tensor.int32)
     """
     if len(shape) == 1 and not isinstance(shape[0], (tuple, list, int)) and hasattr(shape[0], "itemsize"):
         return _as_type(input, shape[0])
@@ -317,7 +437,19 @@ def alias(input: Tensor) -> Tensor:
 
 @operation(namespace="")
 def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """``input.view(other.shape)``."""
+    """``input.view(other.shape)``: the same elements, in row-major order, as another shape.
+
+    Raises
+    ------
+    RuntimeError
+        If the numbers of elements differ, or the strides do not allow it without a copy.
+
+    Examples
+    --------
+    >>> tensor.arange(4).view_as(tensor.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     shape = other._layout.shape
     return show(input, _viewed[input._layout, shape], 0, _VIEW, shape)
 
@@ -360,6 +492,12 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     ------
     RuntimeError
         If the product of ``sizes`` is not the dimension's size.
+
+    Examples
+    --------
+    >>> tensor.unflatten(tensor.arange(6), 0, (2, -1))
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
     """
     dim, sizes = index(dim), integers((sizes,), "unflatten", "sizes")
     return show(input, _unflattened[input._layout, dim, sizes], 0, _UNFLATTEN, dim, sizes)
@@ -393,24 +531,40 @@ def view_as_complex(input: Tensor) -> Tensor:
     ------
     RuntimeError
         If the last dimension is not so, another stride is odd, or the type has no complex one.
+
+    Examples
+    --------
+    >>> tensor.view_as_complex(tensor.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1.+2.j, 3.+4.j])
     """
     return as_complex(input)
 
 
 @operation(method=False)
 def real(input: Tensor) -> Tensor:
-    """View of the real parts; a real tensor itself."""
+    """View of the real parts, of the dtype of the parts; a real tensor itself.
+
+    Examples
+    --------
+    >>> tensor.real(tensor.tensor([1.0 + 2.0j]))
+    tensor([1.])
+    """
     return parts.select(view_as_real(input), -1, 0) if input._layout.dtype.is_complex else input
 
 
 @operation(method=False)
 def imag(input: Tensor) -> Tensor:
-    """View of the imaginary parts.
+    """View of the imaginary parts, of the dtype of the parts.
 
     Raises
     ------
     RuntimeError
-        For a real tensor.
+        If the tensor is real.
+
+    Examples
+    --------
+    >>> tensor.imag(tensor.tensor([1.0 + 2.0j]))
+    tensor([2.])
     """
     if not input._layout.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
