@@ -203,7 +203,7 @@ class Function:
 
     Examples
     --------
-    >>> class Exp(Function):
+    >>> class Exp(tensor.autograd.Function):
     ...     @staticmethod
     ...     def forward(ctx, x):
     ...         y = x.exp()
@@ -214,6 +214,10 @@ class Function:
     ...     def backward(ctx, grad):
     ...         (y,) = ctx.saved_tensors
     ...         return grad * y
+    >>> x = tensor.tensor([0.0, 1.0], requires_grad=True)
+    >>> Exp.apply(x).sum().backward()
+    >>> x.grad
+    tensor([1.0000, 2.7183])
     """
 
     _ctx_class: ClassVar[type[FunctionCtx]] = FunctionCtx

@@ -37,8 +37,9 @@ class RawKernel(nvrtc_kernels.RawKernel):
 
     Examples
     --------
-    >>> double = RawKernel('__global__ void twice(float* x) { x[threadIdx.x] *= 2; }', "twice")
-    >>> double(1, 256, (x,))
+    >>> double = tensor.cuda.RawKernel('__global__ void twice(float* x) { x[threadIdx.x] *= 2; }', "twice")
+    >>> x = tensor.ones(256, device="cuda")  # doctest: +SKIP
+    >>> double(1, 256, (x,))  # doctest: +SKIP
     """
 
     def __call__(
