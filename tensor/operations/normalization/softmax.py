@@ -186,19 +186,20 @@ def softmax(
     input : Tensor
         Of a floating dtype, or of any with ``dtype``.
     dim : int
-        Dimension along which the result sums to 1.
+        Dimension along which the result sums to 1, negative ones counted from the end.
     dtype : dtype, optional
-        Dtype of the result, and to compute in; by default the input's. CUDA autocast gives float32.
+        Floating dtype of the result, and to compute in; by default the input's. CUDA autocast gives float32.
     out : Tensor, optional
-        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
-        or a higher one (bool, integer, floating, complex).
+        Tensor of the result's dtype that the result is written to, resized to its shape.
 
     Raises
     ------
     NotImplementedError
-        If the dtype is not a floating one, and none is given.
+        If the dtype is not a floating one.
     IndexError
         If there is no such dimension.
+    RuntimeError
+        If ``out`` is of another dtype or device.
     TypeError
         If ``dim`` is missing.
 
@@ -222,19 +223,20 @@ def log_softmax(
     input : Tensor
         Of a floating dtype, or of any with ``dtype``.
     dim : int
-        Dimension along which the exponentials of the result sum to 1.
+        Dimension along which the exponentials of the result sum to 1, negative ones counted from the end.
     dtype : dtype, optional
-        Dtype of the result, and to compute in; by default the input's. CUDA autocast gives float32.
+        Floating dtype of the result, and to compute in; by default the input's. CUDA autocast gives float32.
     out : Tensor, optional
-        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
-        or a higher one (bool, integer, floating, complex).
+        Tensor of the result's dtype that the result is written to, resized to its shape.
 
     Raises
     ------
     NotImplementedError
-        If the dtype is not a floating one, and none is given.
+        If the dtype is not a floating one.
     IndexError
         If there is no such dimension.
+    RuntimeError
+        If ``out`` is of another dtype or device.
     TypeError
         If ``dim`` is missing.
 

@@ -31,12 +31,25 @@ def diff(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """``n`` times the differences of neighbours along a dimension; ``prepend`` and ``append`` are joined first.
+    """Differences of neighbours along a dimension, ``input[i + 1] - input[i]``, taken ``n`` times.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype, which the result has too; of bools the difference is exclusive or. Each time the
+        dimension shrinks by 1; ``n=0`` gives a copy.
+    prepend, append : Tensor, optional
+        Joined to the input along the dimension first; of as many dimensions.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
 
     Raises
     ------
     RuntimeError
-        For a negative ``n``, a 0-dim tensor, or tensors to be joined of another rank.
+        If ``n`` is negative, the tensor is 0-dim, or one to be joined has another number of dimensions or
+        another size elsewhere.
+    IndexError
+        If there is no such dimension.
 
     Examples
     --------

@@ -350,7 +350,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
     """Largest element; with ``dim``, those along it and their indices; with a tensor, that of each pair.
 
     Of equal elements the index is that of the first; NaN wins over every number. ``max(input, other)`` is
-    ``tensor.maximum(input, other)``.
+    ``maximum(input, other)``.
 
     Parameters
     ----------
@@ -360,6 +360,8 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
         Dimension to reduce, or the other tensor of the pairs.
     keepdim : bool
         Whether the reduced dimensions stay, with size 1.
+    other : Tensor, optional
+        The other tensor of the pairs, by name.
     out : Tensor or tuple of Tensor, optional
         What the result is, or the values and indices are, written to.
 
@@ -374,6 +376,8 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
         If there is no such dimension, or it has size 0.
     RuntimeError
         If the dtype is complex, or all elements of an empty tensor are reduced.
+    NotImplementedError
+        With a tensor, if the dtype is complex.
 
     Examples
     --------
@@ -394,7 +398,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
     """Smallest element; with ``dim``, those along it and their indices; with a tensor, that of each pair.
 
     Of equal elements the index is that of the first; NaN wins over every number. ``min(input, other)`` is
-    ``tensor.minimum(input, other)``.
+    ``minimum(input, other)``.
 
     Parameters
     ----------
@@ -404,6 +408,8 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
         Dimension to reduce, or the other tensor of the pairs.
     keepdim : bool
         Whether the reduced dimensions stay, with size 1.
+    other : Tensor, optional
+        The other tensor of the pairs, by name.
     out : Tensor or tuple of Tensor, optional
         What the result is, or the values and indices are, written to.
 
@@ -418,6 +424,8 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
         If there is no such dimension, or it has size 0.
     RuntimeError
         If the dtype is complex, or all elements of an empty tensor are reduced.
+    NotImplementedError
+        With a tensor, if the dtype is complex.
 
     Examples
     --------

@@ -197,7 +197,14 @@ def sum(
 
 @operation(namespace="")
 def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
-    """Sum over the dimensions that broadcasting ``size`` to this shape stretches: a tensor of shape ``size``.
+    """Sum over the dimensions that broadcasting ``size`` to this shape stretches: of shape ``size``.
+
+    Parameters
+    ----------
+    sizes : int
+        Sizes, one by one or as a sequence.
+    size : sequence of int, optional
+        The sizes by name.
 
     Raises
     ------

@@ -170,12 +170,23 @@ def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor
 
 @operation()
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A copy of ``input`` whose :func:`~tensor.diagonal` is ``src``.
+    """A copy of ``input`` whose diagonal, as :func:`~tensor.diagonal` gives it, is ``src``.
+
+    Parameters
+    ----------
+    src : Tensor
+        Of the shape of the part that it takes; converted to the input's dtype, which the result has.
+    offset : int
+        0 is the main diagonal, positive ones are above it.
+    dim1, dim2 : int
+        Dimensions that rows and columns are.
 
     Raises
     ------
     RuntimeError
-        If ``src`` has not the diagonal's shape.
+        If ``src`` has not the diagonal's shape, or the two dimensions are the same one.
+    IndexError
+        If there is no such dimension.
 
     Examples
     --------
@@ -190,12 +201,17 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of ``input`` whose slice ``input.select(dim, index)`` is ``src``.
 
+    Parameters
+    ----------
+    src : Tensor
+        Of the shape of the part that it takes; converted to the input's dtype, which the result has.
+
     Raises
     ------
     RuntimeError
         If ``src`` has not the slice's shape.
     IndexError
-        If the index is outside.
+        If the index is out of range, there is no such dimension, or the tensor is 0-dim.
 
     Examples
     --------
@@ -210,12 +226,21 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
-    """A copy of ``input`` in which ``src`` stands for the elements ``start:end:step`` of a dimension.
+    """A copy of ``input`` whose elements ``start:end:step`` of dimension ``dim`` are ``src``.
+
+    Parameters
+    ----------
+    src : Tensor
+        Of the shape of the part that it takes; converted to the input's dtype, which the result has.
+    start, end : int, optional
+        As in a Python slice: negative ones count from the end, and what is outside is cut off.
 
     Raises
     ------
     RuntimeError
         If ``src`` has not the shape of these elements, or ``step`` is not positive.
+    IndexError
+        If there is no such dimension, or the tensor is 0-dim.
 
     Examples
     --------
@@ -242,7 +267,16 @@ def as_strided_scatter(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Tensor:
-    """A copy of ``input`` whose :func:`~tensor.as_strided` is ``src``.
+    """A copy of ``input`` whose elements at ``size`` and ``stride``, as by ``as_strided``, are ``src``.
+
+    Parameters
+    ----------
+    src : Tensor
+        Of shape ``size``; converted to the input's dtype, which the result has.
+    stride : sequence of int
+        Distances in elements, one for each size.
+    storage_offset : int, optional
+        First element in the storage; by default the input's.
 
     Raises
     ------

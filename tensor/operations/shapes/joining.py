@@ -87,7 +87,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
     IndexError
         If there is no such dimension.
     TypeError
-        If an argument is not a tensor.
+        If an element is not a tensor, or the result's dtype is of a higher category than that of ``out``.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     IndexError
         If ``dim`` is not one of the result's dimensions.
     TypeError
-        If an argument is not a tensor.
+        If an element is not a tensor, or the result's dtype is of a higher category than that of ``out``.
 
     Examples
     --------
@@ -372,12 +372,20 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
 
 @operation(namespace="")
 def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
-    """The tensor repeated so often along each dimension; leading dimensions may be new.
+    """The tensor repeated so often along each dimension, in new memory.
+
+    Parameters
+    ----------
+    counts : int
+        Numbers, one by one or as a sequence, at least one for each dimension; if there are more, dimensions
+        of size 1 are added in front.
+    repeats : sequence of int, optional
+        The numbers by name.
 
     Raises
     ------
     RuntimeError
-        For fewer numbers than dimensions, or a negative one.
+        If there are fewer numbers than dimensions, or one is negative.
 
     Examples
     --------
@@ -447,12 +455,18 @@ def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
 
 @operation(method=False)
 def block_diag(*tensors: Any) -> Tensor:
-    """Matrix with the given ones along its diagonal and zeros elsewhere; vectors are rows.
+    """Matrix with the tensors along its diagonal, one below the other, and zeros elsewhere.
+
+    Parameters
+    ----------
+    tensors : Tensor
+        With at most two dimensions: a vector counts as one row, a 0-dim tensor as a matrix of one element.
+        The result has the promoted dtype.
 
     Raises
     ------
     RuntimeError
-        For more than two dimensions.
+        If one has more than two dimensions.
 
     Examples
     --------
@@ -481,12 +495,17 @@ def block_diag(*tensors: Any) -> Tensor:
 
 @operation(method=False)
 def cartesian_prod(*tensors: Any) -> Tensor:
-    """All combinations of elements of vectors: shape ``(product of sizes, vectors)``.
+    """All combinations of one element of each vector: shape ``(product of sizes, number of vectors)``.
+
+    Parameters
+    ----------
+    tensors : Tensor
+        Vectors; of a single one the result is that vector itself.
 
     Raises
     ------
     RuntimeError
-        If one is no vector.
+        If one is not a vector.
 
     Examples
     --------

@@ -85,14 +85,21 @@ ROLL = planned(_roll_plan)
 
 @operation()
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
-    """A copy in which dimensions, given one by one, as a sequence or by name, run backward.
+    """A copy in which some dimensions run backward.
+
+    Parameters
+    ----------
+    axes : int
+        Dimensions, one by one or as a sequence, negative ones counted from the end.
+    dims : sequence of int, optional
+        The dimensions by name.
 
     Raises
     ------
     IndexError
         If there is no such dimension.
     RuntimeError
-        If one is named twice.
+        If a dimension is named twice.
 
     Examples
     --------

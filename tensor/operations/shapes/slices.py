@@ -25,12 +25,17 @@ if TYPE_CHECKING:
 
 @operation()
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """View of the slice at ``index`` of a dimension, which goes.
+    """View of the slice at ``index`` of dimension ``dim``, without that dimension.
+
+    Parameters
+    ----------
+    index : int
+        Negative ones are counted from the end.
 
     Raises
     ------
     IndexError
-        If the tensor has no dimensions, or the index is outside.
+        If the index is out of range, there is no such dimension, or the tensor is 0-dim.
 
     Examples
     --------
@@ -373,19 +378,31 @@ def _division(name: str, argument: Any, sections: Any, indices: Any) -> Any:
 def hsplit(
     input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
 ) -> tuple[Tensor, ...]:
-    """Views of parts side by side: :func:`tensor_split` along the second dimension, or the only one.
+    """Views of parts side by side: along the second dimension, or the only one of a vector.
+
+    Parameters
+    ----------
+    indices_or_sections : int, sequence of int, or Tensor
+        Number of equal parts, or the indices at which parts begin.
+    sections, indices : optional
+        The same by other names.
 
     Raises
     ------
     RuntimeError
-        For a 0-dim tensor, or a number of sections that the size is no multiple of.
+        If the tensor has fewer dimensions, or the number of sections does not divide the size.
+    TypeError
+        If no division is passed, or by several names.
 
     Examples
     --------
-    >>> tensor.hsplit(tensor.tensor([[1, 2], [3, 4]]), 2)
-    (tensor([[1],
-            [3]]), tensor([[2],
-            [4]]))
+    >>> left, right = tensor.hsplit(tensor.tensor([[1, 2], [3, 4]]), 2)
+    >>> left
+    tensor([[1],
+            [3]])
+    >>> right
+    tensor([[2],
+            [4]])
     """
     division = _division("hsplit", indices_or_sections, sections, indices)
     return _split_evenly("hsplit", input, division, 0 if len(input._layout.shape) == 1 else 1, 1)
@@ -395,12 +412,21 @@ def hsplit(
 def vsplit(
     input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
 ) -> tuple[Tensor, ...]:
-    """Views of parts below each other: :func:`tensor_split` along the first of at least two dimensions.
+    """Views of parts below each other: along the first of at least two dimensions.
+
+    Parameters
+    ----------
+    indices_or_sections : int, sequence of int, or Tensor
+        Number of equal parts, or the indices at which parts begin.
+    sections, indices : optional
+        The same by other names.
 
     Raises
     ------
     RuntimeError
-        For fewer dimensions, or a number of sections that the size is no multiple of.
+        If the tensor has fewer dimensions, or the number of sections does not divide the size.
+    TypeError
+        If no division is passed, or by several names.
 
     Examples
     --------
@@ -415,12 +441,21 @@ def vsplit(
 def dsplit(
     input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
 ) -> tuple[Tensor, ...]:
-    """Views of parts behind each other: :func:`tensor_split` along the third dimension.
+    """Views of parts along the third of at least three dimensions.
+
+    Parameters
+    ----------
+    indices_or_sections : int, sequence of int, or Tensor
+        Number of equal parts, or the indices at which parts begin.
+    sections, indices : optional
+        The same by other names.
 
     Raises
     ------
     RuntimeError
-        For fewer dimensions, or a number of sections that the size is no multiple of.
+        If the tensor has fewer dimensions, or the number of sections does not divide the size.
+    TypeError
+        If no division is passed, or by several names.
 
     Examples
     --------
@@ -511,18 +546,24 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
     Parameters
     ----------
-    offset
-        0 is the main diagonal, positive ones are above it.
+    offset : int
+        0 is the main diagonal, positive ones are above it, negative ones below.
+    dim1, dim2 : int
+        Dimensions that rows and columns are, negative ones counted from the end.
 
     Raises
     ------
     RuntimeError
         If the two dimensions are the same one.
+    IndexError
+        If there is no such dimension.
 
     Examples
     --------
     >>> tensor.diagonal(tensor.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])
+    >>> tensor.diagonal(tensor.tensor([[1, 2], [3, 4]]), offset=1)
+    tensor([2])
     """
     layout, delta = _diagonals[input._layout, index(offset), index(dim1), index(dim2)]
     return show(input, layout, delta, _DIAGONAL, offset, dim1, dim2)

@@ -94,12 +94,21 @@ def _matrix_transpose(layout: Layout) -> Layout:
 
 @operation()
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
-    """View with the dimensions in another order, given one by one, as a sequence or by name.
+    """View with the dimensions in another order.
+
+    Parameters
+    ----------
+    order : int
+        The dimensions in their new order, one by one or as a sequence, negative ones counted from the end.
+    dims : sequence of int, optional
+        The order by name.
 
     Raises
     ------
     RuntimeError
-        If it is no permutation of the dimensions.
+        If there are not as many as the tensor has, or one is named twice.
+    IndexError
+        If there is no such dimension.
 
     Examples
     --------
@@ -125,12 +134,19 @@ def _permute(layout: Layout, dims: Ints) -> Layout:
 
 @operation(also="moveaxis")
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """View with the dimensions ``source`` moved to the places ``destination``; the others keep their order.
+    """View with dimensions moved to other positions; the others keep their order.
+
+    Parameters
+    ----------
+    source, destination : int or sequence of int
+        Dimensions, and the positions that they have in the result; negative ones are counted from the end.
 
     Raises
     ------
     RuntimeError
-        If the two differ in length or name a dimension twice.
+        If the two differ in length, or name a dimension twice.
+    IndexError
+        If there is no such dimension.
 
     Examples
     --------
@@ -268,12 +284,22 @@ def _unsqueeze(layout: Layout, dim: int) -> Layout:
 
 @operation(namespace="")
 def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
-    """View in which dimensions of size 1 are stretched without a copy; -1 keeps a size.
+    """View in which dimensions of size 1 are stretched without a copy: elements share memory.
+
+    Parameters
+    ----------
+    sizes : int
+        Sizes, one by one or as a sequence; -1 keeps a size, and leading dimensions may be new.
+    size : sequence of int, optional
+        The sizes by name.
+    implicit : bool
+        Without effect.
 
     Raises
     ------
     RuntimeError
-        If a size other than 1 would change.
+        If a size other than 1 would change, there are fewer sizes than dimensions, or a new dimension has
+        size -1.
 
     Examples
     --------
@@ -486,12 +512,19 @@ def _view_dtype(layout: Layout, dtype: dtype) -> Layout:
 
 @operation()
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """View with dimension ``dim`` split into ``sizes``, one of which may be -1.
+    """View with dimension ``dim`` split into several of the sizes ``sizes``.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        One may be -1, for what is left of the dimension's size.
 
     Raises
     ------
     RuntimeError
-        If the product of ``sizes`` is not the dimension's size.
+        If the product of ``sizes`` is not the dimension's size, there are none, or the tensor is 0-dim.
+    IndexError
+        If there is no such dimension.
 
     Examples
     --------
@@ -525,12 +558,18 @@ def _unflatten(layout: Layout, dim: int, sizes: Ints) -> Layout:
 
 @operation(method=False, autocast=Autocast(cpu=FLOAT32))
 def view_as_complex(input: Tensor) -> Tensor:
-    """View of a float tensor whose last dimension has size 2 and stride 1 as complex tensor.
+    """View of pairs of floating-point numbers, the last dimension, as complex numbers.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating dtype that has a complex one, and of shape (..., 2) with stride 1 there; the result has
+        shape (...).
 
     Raises
     ------
     RuntimeError
-        If the last dimension is not so, another stride is odd, or the type has no complex one.
+        If the last dimension is not so, another stride is odd, or the dtype has no complex one.
 
     Examples
     --------

@@ -129,6 +129,11 @@ def modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.modified_bessel_i0(tensor.tensor([0.0, 1.0, 2.0]))
+    tensor([1.0000, 1.2661, 2.2796])
     """
     return I0.out(out, input.detach())
 
@@ -163,6 +168,11 @@ def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.i0e(tensor.tensor([0.0, 1.0, 2.0]))
+    tensor([1.0000, 0.4658, 0.3085])
     """
     return I0E.out(out, input)
 
@@ -203,6 +213,11 @@ def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.i1(tensor.tensor([0.0, 1.0, 2.0]))
+    tensor([0.0000, 0.5652, 1.5906])
     """
     return I1.out(out, input)
 
@@ -222,6 +237,11 @@ def modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.modified_bessel_i1(tensor.tensor([0.0, 1.0, 2.0]))
+    tensor([0.0000, 0.5652, 1.5906])
     """
     return I1.out(out, input.detach())
 
@@ -258,6 +278,11 @@ def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.i1e(tensor.tensor([0.0, 1.0, 2.0]))
+    tensor([0.0000, 0.2079, 0.2153])
     """
     return I1E.out(out, input)
 
@@ -306,6 +331,11 @@ def modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.modified_bessel_k0(tensor.tensor([1.0, 2.0]))
+    tensor([0.4210, 0.1139])
     """
     return K0.out(out, input)
 
@@ -334,6 +364,11 @@ def modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.modified_bessel_k1(tensor.tensor([1.0, 2.0]))
+    tensor([0.6019, 0.1399])
     """
     return K1.out(out, input)
 
@@ -362,6 +397,11 @@ def scaled_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Te
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.scaled_modified_bessel_k0(tensor.tensor([1.0, 2.0]))
+    tensor([1.1445, 0.8416])
     """
     return K0E.out(out, input)
 
@@ -390,6 +430,11 @@ def scaled_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Te
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.scaled_modified_bessel_k1(tensor.tensor([1.0, 2.0]))
+    tensor([1.6362, 1.0335])
     """
     return K1E.out(out, input)
 
@@ -463,6 +508,11 @@ def bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.bessel_j0(tensor.tensor([0.0, 1.0, 2.0]))
+    tensor([1.0000, 0.7652, 0.2239])
     """
     return J0.out(out, input)
 
@@ -491,6 +541,11 @@ def bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.bessel_j1(tensor.tensor([0.0, 1.0, 2.0]))
+    tensor([0.0000, 0.4401, 0.5767])
     """
     return J1.out(out, input)
 
@@ -519,6 +574,11 @@ def bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.bessel_y0(tensor.tensor([1.0, 2.0]))
+    tensor([0.0883, 0.5104])
     """
     return Y0.out(out, input)
 
@@ -547,6 +607,11 @@ def bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.bessel_y1(tensor.tensor([1.0, 2.0]))
+    tensor([-0.7812, -0.1070])
     """
     return Y1.out(out, input)
 
@@ -579,6 +644,11 @@ def spherical_bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.spherical_bessel_j0(tensor.tensor([0.0, 1.0, 2.0]))
+    tensor([1.0000, 0.8415, 0.4546])
     """
     return SPHERICAL_J0.out(out, input)
 

@@ -229,6 +229,11 @@ def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.erfc(tensor.tensor([0.0, 0.5, 2.0]))
+    tensor([1.0000, 0.4795, 0.0047])
     """
     return ERFC.out(out, input)
 
@@ -288,6 +293,11 @@ def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.erfinv(tensor.tensor([0.0, 0.5, 1.0]))
+    tensor([0.0000, 0.4769,    inf])
     """
     return ERFINV.out(out, input)
 
@@ -332,6 +342,11 @@ def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.erfcx(tensor.tensor([0.0, 1.0, 100.0]))
+    tensor([1.0000, 0.4276, 0.0056])
     """
     return ERFCX.out(out, input)
 
@@ -440,6 +455,11 @@ def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.log_ndtr(tensor.tensor([-10.0, 0.0]))
+    tensor([-53.2313,  -0.6931])
     """
     return LOG_NDTR.out(out, input)
 
@@ -497,5 +517,10 @@ def ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.ndtri(tensor.tensor([0.025, 0.5, 0.975]))
+    tensor([-1.9600,  0.0000,  1.9600])
     """
     return NDTRI.out(out, input)

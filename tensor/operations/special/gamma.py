@@ -180,6 +180,11 @@ def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.digamma(tensor.tensor([0.5, 1.0]))
+    tensor([-1.9635, -0.5772])
     """
     return DIGAMMA.out(out, input)
 
@@ -268,6 +273,11 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
         If ``n`` is negative.
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.polygamma(1, tensor.tensor([0.5, 1.0]))
+    tensor([4.9348, 1.6449])
     """
     if n < 0:
         raise RuntimeError(f"polygamma(n, x) does not support negative n, got {n}")
@@ -352,6 +362,11 @@ def zeta(input: Tensor | float, other: Tensor | float, *, out: Tensor | None = N
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.zeta(tensor.tensor([2.0, 4.0]), 1.0)
+    tensor([1.6449, 1.0823])
     """
     return ZETA.out(out, input, other)
 
@@ -405,6 +420,11 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
         If ``p`` is smaller than 1, or the dtype is bool.
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.mvlgamma(tensor.tensor([2.0, 3.0]), 2)
+    tensor([0.4516, 1.5502])
     """
     if input._layout.dtype.category is Category.BOOL:
         raise RuntimeError("mvlgamma(): The input tensor may not be a boolean tensor.")

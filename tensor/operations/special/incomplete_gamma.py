@@ -313,5 +313,10 @@ def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
         If one is a number.
     NotImplementedError
         If the common dtype is another one.
+
+    Examples
+    --------
+    >>> tensor.special.gammaincc(tensor.tensor([1.0, 2.0]), tensor.tensor([1.0, 1.0]))
+    tensor([0.3679, 0.7358])
     """
     return IGAMMAC.out(out, input, other)

@@ -107,6 +107,11 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.logit(tensor.tensor([0.1, 0.5, 0.9]))
+    tensor([-2.1972,  0.0000,  2.1972])
     """
     if eps is None:
         return LOGIT.out(out, input)
@@ -202,6 +207,11 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
         If one is a number.
     NotImplementedError
         If the common dtype is another one.
+
+    Examples
+    --------
+    >>> tensor.logaddexp2(tensor.tensor([1.0, 100.0]), tensor.tensor([1.0, 100.0]))
+    tensor([  2., 101.])
     """
     return LOGADDEXP2.out(out, input, other)
 
@@ -306,6 +316,11 @@ def xlog1py(input: Tensor | float, other: Tensor | float, *, out: Tensor | None 
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.xlog1py(tensor.tensor([0.0, 2.0]), tensor.tensor([-1.0, 1.0]))
+    tensor([0.0000, 1.3863])
     """
     return XLOG1PY.out(out, input, other)
 
@@ -338,5 +353,10 @@ def entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     NotImplementedError
         If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.entr(tensor.tensor([-1.0, 0.0, 0.5]))
+    tensor([  -inf, 0.0000, 0.3466])
     """
     return ENTR.out(out, input)

@@ -117,6 +117,11 @@ def chebyshev_polynomial_u(input: Tensor | float, n: Tensor | int, *, out: Tenso
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.chebyshev_polynomial_u(tensor.tensor([0.5]), tensor.tensor([0, 1, 2]))
+    tensor([1., 1., 0.])
     """
     return _CHEBYSHEV_U.out(out, input, n)
 
@@ -145,6 +150,11 @@ def chebyshev_polynomial_v(input: Tensor | float, n: Tensor | int, *, out: Tenso
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.chebyshev_polynomial_v(tensor.tensor([0.5]), tensor.tensor([0, 1, 2]))
+    tensor([ 1.,  0., -1.])
     """
     return _CHEBYSHEV_V.out(out, input, n)
 
@@ -173,6 +183,11 @@ def chebyshev_polynomial_w(input: Tensor | float, n: Tensor | int, *, out: Tenso
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.chebyshev_polynomial_w(tensor.tensor([0.5]), tensor.tensor([0, 1, 2]))
+    tensor([1., 2., 1.])
     """
     return _CHEBYSHEV_W.out(out, input, n)
 
@@ -205,6 +220,11 @@ def shifted_chebyshev_polynomial_t(
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.shifted_chebyshev_polynomial_t(tensor.tensor([0.5]), tensor.tensor([0, 1, 2]))
+    tensor([ 1.,  0., -1.])
     """
     return _SHIFTED_T.out(out, input, n)
 
@@ -237,6 +257,11 @@ def shifted_chebyshev_polynomial_u(
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.shifted_chebyshev_polynomial_u(tensor.tensor([0.5]), tensor.tensor([0, 1, 2]))
+    tensor([ 1.,  0., -1.])
     """
     return _SHIFTED_U.out(out, input, n)
 
@@ -269,6 +294,11 @@ def shifted_chebyshev_polynomial_v(
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.shifted_chebyshev_polynomial_v(tensor.tensor([0.5]), tensor.tensor([0, 1, 2]))
+    tensor([ 1., -1., -1.])
     """
     return _SHIFTED_V.out(out, input, n)
 
@@ -301,6 +331,11 @@ def shifted_chebyshev_polynomial_w(
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.shifted_chebyshev_polynomial_w(tensor.tensor([0.5]), tensor.tensor([0, 1, 2]))
+    tensor([ 1.,  1., -1.])
     """
     return _SHIFTED_W.out(out, input, n)
 
@@ -335,6 +370,11 @@ def hermite_polynomial_h(input: Tensor | float, n: Tensor | int, *, out: Tensor 
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.hermite_polynomial_h(tensor.tensor([0.5]), tensor.tensor([0, 1, 2]))
+    tensor([ 1.,  1., -1.])
     """
     return _HERMITE_H.out(out, input, n)
 
@@ -365,6 +405,11 @@ def hermite_polynomial_he(input: Tensor | float, n: Tensor | int, *, out: Tensor
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.hermite_polynomial_he(tensor.tensor([0.5]), tensor.tensor([0, 1, 2]))
+    tensor([ 1.0000,  0.5000, -0.7500])
     """
     return _HERMITE_HE.out(out, input, n)
 
@@ -397,6 +442,11 @@ def laguerre_polynomial_l(input: Tensor | float, n: Tensor | int, *, out: Tensor
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.laguerre_polynomial_l(tensor.tensor([0.5]), tensor.tensor([0, 1, 2]))
+    tensor([1.0000, 0.5000, 0.1250])
     """
     return _LAGUERRE_L.out(out, input, n)
 
@@ -429,5 +479,10 @@ def legendre_polynomial_p(input: Tensor | float, n: Tensor | int, *, out: Tensor
         If both are numbers.
     NotImplementedError
         If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.legendre_polynomial_p(tensor.tensor([0.5]), tensor.tensor([0, 1, 2]))
+    tensor([ 1.0000,  0.5000, -0.1250])
     """
     return _LEGENDRE_P.out(out, input, n)
