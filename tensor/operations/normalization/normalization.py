@@ -94,7 +94,7 @@ def layer_norm(
 
     Examples
     --------
-    >>> nn.functional.layer_norm(tensor.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 6.0]]), (3,))
+    >>> tensor.layer_norm(tensor.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 6.0]]), (3,))
     tensor([[-1.2247,  0.0000,  1.2247],
             [-0.7071, -0.7071,  1.4142]])
     """
@@ -107,14 +107,26 @@ def layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """``x / sqrt(mean(x ** 2) + eps) * weight`` over the last dimensions (Zhang, Sennrich, 2019).
+    """``input / sqrt(mean(input**2) + eps) * weight`` over the last dimensions (Zhang, Sennrich, 2019).
 
     Parameters
     ----------
+    input : Tensor
+        Of a floating dtype and shape (..., *normalized_shape); the result has both. CUDA autocast computes it
+        in float32.
+    normalized_shape : sequence of int
+        Sizes of the last dimensions, over which means are taken.
     weight : Tensor, optional
         Of shape ``normalized_shape``.
     eps : float, optional
-        By default the machine epsilon of the type that is computed in.
+        By default the machine epsilon of the dtype that is computed in.
+
+    Raises
+    ------
+    RuntimeError
+        If ``normalized_shape`` is empty, the shapes do not fit, or the devices differ.
+    NotImplementedError
+        If the input's dtype is not a floating one.
 
     Examples
     --------
@@ -181,7 +193,7 @@ def batch_norm(
 
     Examples
     --------
-    >>> nn.functional.batch_norm(tensor.tensor([[1.0], [3.0]]), None, None, training=True)
+    >>> tensor.batch_norm(tensor.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 1e-5)
     tensor([[-1.0000],
             [ 1.0000]])
     """
@@ -224,7 +236,7 @@ def group_norm(
 
     Examples
     --------
-    >>> nn.functional.group_norm(tensor.tensor([[1.0, 3.0, 10.0, 30.0]]), num_groups=2)
+    >>> tensor.group_norm(tensor.tensor([[1.0, 3.0, 10.0, 30.0]]), num_groups=2)
     tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
     """
     name = "group_norm"
@@ -259,12 +271,30 @@ def instance_norm(
 
     Parameters
     ----------
-    running_mean, running_var : Tensor, optional
-        Averages over the samples' moments; taken in place of them without ``use_input_stats``.
+    input : Tensor
+        Of a floating dtype and shape (N, C, ...); the result has both.
+    weight, bias : Tensor or None
+        Of shape (C,).
+    running_mean, running_var : Tensor or None
+        Averages over the samples' moments, of shape (C,). With ``use_input_stats`` they are updated, else
+        taken in place of the moments.
+    momentum : float
+        Share of the new moments in the averages.
+    eps : float
+        Added to the variances.
+
+    Raises
+    ------
+    RuntimeError
+        If the input has fewer than two dimensions, a vector is not of shape (C,), averages are needed and
+        missing, or the devices differ.
+    NotImplementedError
+        If the input's dtype is not a floating one.
 
     Examples
     --------
-    >>> nn.functional.instance_norm(tensor.tensor([[[1.0, 3.0], [10.0, 30.0]]]))
+    >>> x = tensor.tensor([[[1.0, 3.0], [10.0, 30.0]]])
+    >>> tensor.instance_norm(x, None, None, None, None, True, 0.1, 1e-5)
     tensor([[[-1.0000,  1.0000],
              [-1.0000,  1.0000]]])
     """

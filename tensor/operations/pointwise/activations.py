@@ -256,8 +256,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     Parameters
     ----------
     input : Tensor
-        Of a floating dtype, of any shape, or (N, C, ...) where there is a weight for each of C channels; the result
-        has its shape.
+        Of a floating dtype, of any shape, or (N, C, ...) where there is a weight for each of C channels; the
+        result has its shape.
     weight : Tensor
         Of shape (1,) or (), or (C,).
 
@@ -265,6 +265,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     ------
     RuntimeError
         If there are neither one weight nor C.
+    NotImplementedError
+        If the promoted dtype is not a floating one.
 
     Examples
     --------
@@ -745,7 +747,12 @@ def softsign(input: Tensor) -> Tensor:
     Parameters
     ----------
     input : Tensor
-        Of any shape and dtype. The result has its shape; its dtype is that of a quotient of such tensors.
+        Of any shape and numeric dtype. The result has its shape; integers give the default floating dtype.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is bool.
 
     Examples
     --------
@@ -1004,6 +1011,11 @@ def tanhshrink(input: Tensor) -> Tensor:
     ----------
     input : Tensor
         Of any shape and a numeric dtype. The result has its shape; integers give the default floating dtype.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype is bool.
 
     Examples
     --------

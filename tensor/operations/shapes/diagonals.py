@@ -129,23 +129,31 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 @operation(namespace="")
 def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
-    """Write a number to the main diagonal, on which all indices are the same.
+    """Write a number to the main diagonal, on which all indices are the same; the tensor is returned.
 
     Parameters
     ----------
-    wrap
+    fill_value : number
+        Converted to the tensor's dtype.
+    wrap : bool
         Whether the diagonal of a tall matrix starts again, one row below where it has left the matrix.
 
     Raises
     ------
     RuntimeError
-        For fewer than two dimensions, or more of different sizes.
+        If there are fewer than two dimensions, or more of different sizes, or the tensor is a leaf that
+        requires a gradient.
 
     Examples
     --------
     >>> tensor.zeros(2, 3).fill_diagonal_(5)
     tensor([[5., 0., 0.],
             [0., 5., 0.]])
+    >>> tensor.zeros(4, 2).fill_diagonal_(5, wrap=True)
+    tensor([[5., 0.],
+            [0., 5.],
+            [0., 0.],
+            [5., 0.]])
     """
     shape, strides = input._layout.shape, input._layout.strides
     if len(shape) < 2:
@@ -272,7 +280,7 @@ def as_strided_scatter(
     Parameters
     ----------
     src : Tensor
-        Of shape ``size``; converted to the input's dtype, which the result has.
+        Of shape ``size`` and the input's dtype.
     stride : sequence of int
         Distances in elements, one for each size.
     storage_offset : int, optional
