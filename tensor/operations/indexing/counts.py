@@ -31,12 +31,22 @@ _FEW = 16
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> Ranked:
     """The most frequent value along ``dim``, the smallest of several, and the index of its last occurrence.
 
+    Returns
+    -------
+    Ranked
+        Named tuple of ``values`` and int64 ``indices``, without the dimension, or with size 1 with ``keepdim``.
+
     Raises
     ------
     RuntimeError
-        For complex numbers.
+        If ``input`` is complex.
     IndexError
-        If ``dim`` does not exist or is empty.
+        If ``dim`` is out of range or has size 0.
+
+    Examples
+    --------
+    >>> tensor.tensor([[1, 2, 2], [3, 3, 1]]).mode().values
+    tensor([2, 3])
     """
     rank = len(input._layout.shape)
     at = dimension(dim, rank)
@@ -86,10 +96,28 @@ def isin(
 
     Parameters
     ----------
-    elements, test_elements
-        Tensors, or one of them a number.
-    assume_unique
-        Taken for PyTorch's sake; nothing depends on it.
+    elements, test_elements : Tensor or number
+        Of any shapes; at least one is a tensor. Different dtypes are promoted.
+    assume_unique : bool
+        Ignored.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of bools and the shape of ``elements``.
+
+    Raises
+    ------
+    TypeError
+        If both are numbers.
+
+    Examples
+    --------
+    >>> tensor.isin(tensor.tensor([[1, 2], [3, 4]]), tensor.tensor([2, 3]))
+    tensor([[False,  True],
+            [ True, False]])
     """
     if not isinstance(elements, TensorBase):
         if not isinstance(test_elements, TensorBase):

@@ -19,14 +19,32 @@ if TYPE_CHECKING:
 
 @operation(method=False)
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """Indices of each dimension of ``shape`` for positions in its elements in row-major order.
+    """Indices of each dimension of ``shape`` for positions in row-major order.
+
+    Parameters
+    ----------
+    indices : Tensor
+        Positions, integers of any shape.
+
+    Returns
+    -------
+    tuple of Tensor
+        For each dimension an int64 tensor of the shape of ``indices``.
 
     Raises
     ------
     TypeError
-        If ``indices`` is no integer tensor.
+        If ``indices`` is not an integer tensor.
     ValueError
         If a size is negative.
+
+    Examples
+    --------
+    >>> rows, columns = tensor.unravel_index(tensor.tensor([1, 5]), (2, 3))
+    >>> rows
+    tensor([0, 1])
+    >>> columns
+    tensor([1, 2])
     """
     check_tensor(indices, "unravel_index", "indices")
     dtype = indices._layout.dtype

@@ -34,19 +34,43 @@ _INDICES = ("int32", "int64")
 def gather(
     input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """For every element of ``index`` the element of ``input`` that it names along ``dim``.
+    """Elements of ``input`` at indices along ``dim``.
+
+    For a matrix and ``dim=0``: ``result[i][j] = input[index[i][j]][j]``; for ``dim=1``:
+    ``result[i][j] = input[i][index[i][j]]``.
 
     Parameters
     ----------
-    index
-        int64 or int32, of as many dimensions as ``input`` and no larger than it apart from ``dim``.
-    sparse_grad
-        Gradients are dense in any case.
+    index : Tensor
+        int64 or int32, with as many dimensions as ``input``, and no larger than it apart from ``dim``. Negative indices
+        are out of range; see :func:`take_along_dim`.
+    sparse_grad : bool
+        Ignored: gradients are dense.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of ``index`` and the dtype of ``input``.
 
     Raises
     ------
     RuntimeError
-        If shapes or dtypes do not fit, or an index is out of bounds (on CUDA at the next synchronisation).
+        If the dtype of ``index``, devices, numbers of dimensions or sizes do not match, or an index is out of range (on
+        CUDA a device assert, which a later synchronising call raises).
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, 2], [3, 4]])
+    >>> x.gather(1, tensor.tensor([[0, 0], [1, 0]]))
+    tensor([[1, 1],
+            [4, 3]])
+    >>> x.gather(1, x.argmax(1, keepdim=True))
+    tensor([[2],
+            [4]])
     """
     at = dimension(dim, len(input._layout.shape))
     argument = getattr(index, "_layout", None)
@@ -71,9 +95,42 @@ def check_rank(name: str, input: Tensor, index: Tensor) -> None:
 def take_along_dim(
     input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """As :func:`gather`, with ``input`` and ``indices`` broadcast apart from ``dim``; flat without ``dim``.
+    """Elements of ``input`` at indices along ``dim``, such as :func:`argsort` and :func:`argmax` return.
 
-    With ``dim``, negative indices count from the end.
+    As :func:`gather`, but ``input`` and ``indices`` are broadcast apart from ``dim``, and negative indices count from
+    the end.
+
+    Parameters
+    ----------
+    indices : Tensor
+        int64, with as many dimensions as ``input``.
+    dim : int, optional
+        By default both tensors are flattened; negative indices are then out of range.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape, with the size of ``indices`` along ``dim``, and the dtype of ``input``.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype of ``indices``, devices or shapes do not match, or an index is out of range (on CUDA a device
+        assert, which a later synchronising call raises).
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[3, 1, 2], [4, 6, 5]])
+    >>> x.take_along_dim(x.argsort(1), 1)
+    tensor([[1, 2, 3],
+            [4, 5, 6]])
+    >>> x.take_along_dim(tensor.tensor([[-1]]), 1)
+    tensor([[2],
+            [5]])
     """
     check_indices("take_along_dim", input, indices)
     if dim is None:
@@ -96,14 +153,33 @@ def take_along_dim(
 
 @operation()
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Slices along ``dim`` that a vector of int64 or int32 chooses.
+    """Slices of ``input`` along ``dim``: ``input[index]`` for ``dim=0``.
+
+    Parameters
+    ----------
+    index : Tensor
+        A vector (or 0-dim) of int64 or int32. Negative indices are out of range.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        A new tensor of the dtype of ``input``, with as many slices along ``dim`` as there are indices.
 
     Raises
     ------
     RuntimeError
-        If the dtype or device does not fit.
+        If ``index`` has another dtype or device, or a 0-dim ``input`` gets more than one index.
     IndexError
-        If ``index`` is no vector, or out of bounds (on CUDA at the next synchronisation).
+        If ``dim`` or an index is out of range (on CUDA a device assert, which a later synchronising call raises), or
+        ``index`` has more than one dimension.
+
+    Examples
+    --------
+    >>> tensor.tensor([[1, 2, 3], [4, 5, 6]]).index_select(1, tensor.tensor([2, 0]))
+    tensor([[3, 1],
+            [6, 4]])
     """
     at = dimension(dim, len(input._layout.shape))
     check_indices("index_select", input, index, types=_INDICES)
@@ -120,7 +196,32 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
 
 @operation()
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Elements by their row-major places, which int64 ``index`` gives; negative ones count from the end."""
+    """Elements of ``input`` at positions in row-major order: ``input.flatten()[index]``.
+
+    Parameters
+    ----------
+    index : Tensor
+        int64 of any shape; negative positions count from the end.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of ``index`` and the dtype of ``input``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``index`` is not int64 or on another device.
+    IndexError
+        If a position is out of range (on CUDA a device assert, which a later synchronising call raises).
+
+    Examples
+    --------
+    >>> tensor.tensor([[1, 2], [3, 4]]).take(tensor.tensor([0, -1, 2]))
+    tensor([1, 4, 3])
+    """
     check_indices("take", input, index)
     return delivered(out, read(input, Choice("take", "flat", (index,))), "take")
 
@@ -181,11 +282,27 @@ def true_indices(input: Tensor) -> list[Tensor]:
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
     """Indices of the elements that are not zero, in row-major order.
 
+    On CUDA the host waits for the count.
+
     Returns
     -------
     Tensor or tuple of Tensor
-        int64 of shape ``(count, dimensions)``; with ``as_tuple`` a vector for each dimension (a number
-        counts as a vector then). On CUDA the host waits for the count.
+        int64 of shape ``(count, input.ndim)``; with ``as_tuple`` a vector for each dimension (a 0-dim tensor counts as
+        a vector then), which can index ``input``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``out`` has another dtype or device.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, 0], [0, 2]])
+    >>> tensor.nonzero(x)
+    tensor([[0, 0],
+            [1, 1]])
+    >>> x[tensor.nonzero(x, as_tuple=True)]
+    tensor([1, 2])
     """
     if as_tuple:
         return tuple(true_indices(input if input._layout.shape else views.view(input.detach(), (1,))))
@@ -200,18 +317,34 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
 
 @operation()
 def argwhere(input: Tensor) -> Tensor:
-    """Indices of the elements that are not zero, one row each."""
+    """Indices of the elements that are not zero: int64 of shape ``(count, input.ndim)``, in row-major order.
+
+    The same as :func:`nonzero`; on CUDA the host waits for the count.
+
+    Examples
+    --------
+    >>> tensor.argwhere(tensor.tensor([0, 5, 6]) > 0)
+    tensor([[1],
+            [2]])
+    """
     return nonzero(input)  # type: ignore[no-any-return]
 
 
 @operation()
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
-    """The first ``size`` rows of :func:`nonzero`; where there are fewer, the others are ``fill_value``.
+    """The first ``size`` rows of :func:`nonzero`, filled up with ``fill_value``: int64 of shape ``(size, input.ndim)``.
 
     Raises
     ------
     RuntimeError
-        If ``size`` is negative.
+        If ``size`` is negative, or ``out`` has another dtype or device.
+
+    Examples
+    --------
+    >>> tensor.nonzero_static(tensor.tensor([0, 7, 8]), size=3)
+    tensor([[ 1],
+            [ 2],
+            [-1]])
     """
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")

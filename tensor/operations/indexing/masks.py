@@ -42,19 +42,50 @@ MASKED_FILL = Pointwise(
 
 @operation()
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """A copy of ``input`` with ``value``, a number or a 0-dim tensor, where ``mask`` is true; both are broadcast.
+    """A copy of ``input`` with ``value`` where ``mask`` is true: ``where(mask, value, input)``.
+
+    Parameters
+    ----------
+    mask : Tensor
+        Of bools; both tensors are broadcast.
+    value : number or Tensor
+        A number, or a 0-dim tensor, converted to the dtype of ``input``.
+
+    Returns
+    -------
+    Tensor
+        Row-major, of the broadcast shape and the dtype of ``input``.
 
     Raises
     ------
     RuntimeError
-        If the mask is no tensor of bools, or the value has dimensions or does not convert.
+        If the mask is not of bools, is on another device (unless it is 0-dim) or does not broadcast, ``value`` has
+        dimensions, or is complex and ``input`` is not.
+    TypeError
+        If ``mask`` is not a tensor.
+
+    Examples
+    --------
+    >>> scores = tensor.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> scores.masked_fill(tensor.tensor([False, True]), -float("inf"))
+    tensor([[1., -inf],
+            [3., -inf]])
     """
     return MASKED_FILL(input, _fill(input, value), check_mask("masked_fill", input, mask))
 
 
 @operation(namespace="")
 def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """:func:`masked_fill` in place."""
+    """:func:`masked_fill` in place: ``input[mask] = value``. Returns ``input``.
+
+    The mask must broadcast to the shape of ``input``; arguments and errors are otherwise those of :func:`masked_fill`.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([1.0, -2.0, 3.0])
+    >>> x.masked_fill_(x < 0, 0)
+    tensor([1., 0., 3.])
+    """
     return MASKED_FILL.in_place(input, _fill(input, value), check_mask("masked_fill", input, mask))
 
 
@@ -72,13 +103,36 @@ def _fill(input: Tensor, value: Any) -> Any:
 
 @operation()
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """A copy of ``input`` with the elements of ``source``, in order, where ``mask`` is true.
+    """A copy of ``input`` whose elements with a true ``mask`` are replaced by elements of ``source``, in order.
+
+    On CUDA the host waits for the number of true elements.
+
+    Parameters
+    ----------
+    mask : Tensor
+        Of bools; ``input`` and ``mask`` are broadcast.
+    source : Tensor
+        Of the dtype of ``input``, with at least as many elements as ``mask`` has true ones; its shape does not matter.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the dtype of ``input``.
 
     Raises
     ------
     RuntimeError
-        If the mask is no tensor of bools or does not broadcast, dtypes differ, or ``source`` has too few
-        elements.
+        If the mask is not of bools, is on another device or does not broadcast, dtypes differ, or ``source`` has too
+        few elements.
+    TypeError
+        If ``mask`` or ``source`` is not a tensor.
+
+    Examples
+    --------
+    >>> mask = tensor.tensor([[True, False], [False, True]])
+    >>> tensor.zeros(2, 2).masked_scatter(mask, tensor.tensor([1.0, 2.0, 3.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
     """
     shape = strides_of.broadcast_shapes(input._layout.shape, mask._layout.shape)
     wide = input if tuple(shape) == tuple(input._layout.shape) else views.expand(input, shape)
@@ -87,7 +141,16 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 @operation(namespace="")
 def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """:func:`masked_scatter` in place."""
+    """:func:`masked_scatter` in place: ``input[mask] = source.flatten()[:mask.sum()]``. Returns ``input``.
+
+    The mask must broadcast to the shape of ``input``; arguments and errors are otherwise those of
+    :func:`masked_scatter`.
+
+    Examples
+    --------
+    >>> tensor.zeros(3).masked_scatter_(tensor.tensor([True, False, True]), tensor.tensor([1.0, 2.0]))
+    tensor([1., 0., 2.])
+    """
     return write_(input, *_masked("masked_scatter", input, mask, source))
 
 
@@ -110,12 +173,29 @@ def _masked(name: str, input: Tensor, mask: Tensor, source: Tensor) -> tuple[Cho
 
 @operation()
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A vector of the elements whose ``mask`` is true; both are broadcast. On CUDA the host waits for their number.
+    """A vector of the elements whose ``mask`` is true, in row-major order: ``input[mask]``.
+
+    On CUDA the host waits for their number.
+
+    Parameters
+    ----------
+    mask : Tensor
+        Of bools; both tensors are broadcast.
+    out : Tensor, optional
+        Tensor that the result is written to.
 
     Raises
     ------
     RuntimeError
-        If the mask is no tensor of bools, is on another device or does not broadcast.
+        If the mask is not of bools, is on another device (unless it is 0-dim) or does not broadcast.
+    TypeError
+        If ``mask`` is not a tensor.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, -2], [-3, 4]])
+    >>> x.masked_select(x > 0)
+    tensor([1, 4])
     """
     mask = check_mask("masked_select", input, mask)
     shape = strides_of.broadcast_shapes(input._layout.shape, mask._layout.shape)

@@ -99,20 +99,55 @@ def scatter(
     reduce: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """A copy of ``input`` with an element overwritten for every index along ``dim``.
+    """A copy of ``input`` with elements of ``src`` written at indices along ``dim``.
+
+    For a matrix and ``dim=0``: ``result[index[i][j]][j] = src[i][j]``; for ``dim=1``:
+    ``result[i][index[i][j]] = src[i][j]``. Where an element is written more than once, which value stays is undefined
+    on CUDA.
 
     Parameters
     ----------
+    index : Tensor
+        int64 or int32, with as many dimensions as ``input``, and no larger than ``input`` apart from ``dim`` and no
+        larger than ``src``. Negative indices are out of range.
     src : Tensor or number
-        A tensor at least as large as ``index``, or one number for all; ``value`` is another name for it.
+        A tensor of the dtype of ``input``, whose elements beyond the shape of ``index`` are ignored, or one number for
+        every index.
+    value : number or Tensor, optional
+        Another name for ``src``.
     reduce : {"add", "multiply"}, optional
-        Add or multiply instead of overwriting.
+        Combine with the element instead of overwriting it. ``"multiply"`` has no derivative: see
+        :func:`scatter_reduce`.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of ``input``.
 
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not fit, or an index is out of bounds (on CUDA at the next
-        synchronisation).
+        If dtypes, devices, numbers of dimensions or sizes do not match, an index is out of range (on CUDA a device
+        assert, which a later synchronising call raises), or there is no such reduction.
+    IndexError
+        If ``dim`` is out of range.
+
+    See Also
+    --------
+    gather : The inverse: reads at indices.
+
+    Examples
+    --------
+    >>> index = tensor.tensor([[0, 2, 1]])
+    >>> tensor.zeros(3, 3).scatter(0, index, tensor.tensor([[1.0, 2.0, 3.0]]))
+    tensor([[1., 0., 0.],
+            [0., 0., 3.],
+            [0., 2., 0.]])
+    >>> tensor.zeros(2, 3).scatter(1, tensor.tensor([[2], [0]]), 1.0)  # one-hot rows
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
     """
     if reduce is not None:
         result = scatter_(input.clone(), dim, index, src, value=value, reduce=reduce)
@@ -126,7 +161,23 @@ def scatter(
 def scatter_(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
-    """:func:`scatter` in place."""
+    """:func:`scatter` in place: ``input[index[i][j]][j] = src[i][j]`` for ``dim=0``. Returns ``input``.
+
+    Arguments and errors are those of :func:`scatter`.
+
+    Raises
+    ------
+    RuntimeError
+        Also if elements of ``input`` overlap in memory, if ``input`` is a leaf that requires grad, or if
+        ``reduce="multiply"`` and a derivative would be needed.
+
+    Examples
+    --------
+    >>> tensor.ones(4).scatter_(0, tensor.tensor([1, 3]), 5.0)
+    tensor([1., 5., 1., 5.])
+    >>> tensor.full((4,), 2.0).scatter_(0, tensor.tensor([1, 3]), 5.0, reduce="multiply")
+    tensor([ 2., 10.,  2., 10.])
+    """
     choice, values = scattered("scatter", input, dim, index, src if value is None else value)
     if reduce is None:
         return write_(input, choice, values)
@@ -142,14 +193,64 @@ def scatter_(
 
 @operation(autocast=Autocast(cuda=WIDEST))
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy of ``input`` with the elements of ``src`` added where ``index`` says along ``dim``."""
+    """A copy of ``input`` with elements of ``src`` added at indices along ``dim``.
+
+    For a matrix and ``dim=0``: ``result[index[i][j]][j] += src[i][j]``; for ``dim=1``:
+    ``result[i][index[i][j]] += src[i][j]``. Elements sent to the same place are all added; on CUDA in any order, unless
+    deterministic algorithms are required.
+
+    Parameters
+    ----------
+    index : Tensor
+        int64 or int32, with as many dimensions as ``input``, and no larger than ``input`` apart from ``dim`` and no
+        larger than ``src``. Negative indices are out of range.
+    src : Tensor
+        Of the dtype of ``input``; elements beyond the shape of ``index`` are ignored.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of ``input``.
+
+    Raises
+    ------
+    RuntimeError
+        If dtypes, devices, numbers of dimensions or sizes do not match, or an index is out of range (on CUDA a device
+        assert, which a later synchronising call raises).
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``src`` is not a tensor.
+
+    Examples
+    --------
+    >>> index = tensor.tensor([[0, 1, 1], [0, 0, 1]])
+    >>> src = tensor.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> tensor.zeros(2, 3).scatter_add(0, index, src)
+    tensor([[5., 5., 0.],
+            [0., 2., 9.]])
+    >>> tensor.zeros(2, 3).scatter_add(1, index, src)
+    tensor([[1., 5., 0.],
+            [9., 6., 0.]])
+    """
     choice, values = scattered("scatter_add", input, dim, index, _tensor("scatter_add", src))
     return delivered(out, add(input, choice, values), "scatter_add")
 
 
 @operation(namespace="")
 def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """:func:`scatter_add` in place."""
+    """:func:`scatter_add` in place: ``input[index[i][j]][j] += src[i][j]`` for ``dim=0``. Returns ``input``.
+
+    Arguments and errors are those of :func:`scatter_add`.
+
+    Examples
+    --------
+    >>> sums = tensor.zeros(3)
+    >>> sums.scatter_add_(0, tensor.tensor([0, 2, 0]), tensor.tensor([1.0, 2.0, 3.0]))
+    tensor([4., 0., 2.])
+    """
     choice, values = scattered("scatter_add", input, dim, index, _tensor("scatter_add", src))
     return add_(input, choice, values)
 
@@ -188,14 +289,57 @@ def _sliced(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """A copy of ``input`` with slices of ``source``, times ``alpha``, added where ``index`` says along ``dim``."""
+    """A copy of ``input`` with slices of ``source`` added along ``dim``.
+
+    For ``dim=0``: ``result[index[i]] += alpha * source[i]``. Slices sent to the same place are all added.
+
+    Parameters
+    ----------
+    index : Tensor
+        A vector (or 0-dim) of int64 or int32, with one index for each slice of ``source``. Negative indices are out of
+        range.
+    source : Tensor
+        Of the dtype of ``input``, and of its shape apart from ``dim``.
+    alpha : number
+        Factor of ``source``.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of ``input``.
+
+    Raises
+    ------
+    IndexError
+        If ``dim`` is out of range, or ``index`` has more than one dimension.
+    RuntimeError
+        If dtypes, devices or sizes do not match, or an index is out of range (on CUDA a device assert, which a later
+        synchronising call raises).
+
+    Examples
+    --------
+    >>> source = tensor.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> tensor.zeros(2, 2).index_add(0, tensor.tensor([0, 1, 0]), source)
+    tensor([[6., 8.],
+            [3., 4.]])
+    """
     choice, values = _sliced("index_add", input, dim, index, source)
     return delivered(out, add(input, choice, values if alpha == 1 else values * alpha), "index_add")
 
 
 @operation(namespace="")
 def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    """:func:`index_add` in place."""
+    """:func:`index_add` in place: ``input[index[i]] += alpha * source[i]`` for ``dim=0``. Returns ``input``.
+
+    Arguments and errors are those of :func:`index_add`.
+
+    Examples
+    --------
+    >>> tensor.ones(3).index_add_(0, tensor.tensor([2, 2]), tensor.tensor([1.0, 2.0]), alpha=10)
+    tensor([ 1.,  1., 31.])
+    """
     choice, values = _sliced("index_add", input, dim, index, source)
     return add_(input, choice, values if alpha == 1 else values * alpha)
 
@@ -204,13 +348,55 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
 def index_copy(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None
 ) -> Tensor:
-    """A copy of ``input`` with slices of ``source`` where ``index`` says along ``dim``."""
+    """A copy of ``input`` with slices along ``dim`` replaced by those of ``source``.
+
+    For ``dim=0``: ``result[index[i]] = source[i]``. If an index occurs more than once, which slice stays is undefined
+    on CUDA.
+
+    Parameters
+    ----------
+    index : Tensor
+        A vector (or 0-dim) of int64, with one index for each slice of ``source``. Negative indices are out of range.
+    source : Tensor
+        Of the dtype of ``input``, and of its shape apart from ``dim``.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of ``input``.
+
+    Raises
+    ------
+    IndexError
+        If ``dim`` or an index is out of range (on CUDA a device assert, which a later synchronising call raises),
+        ``index`` has more than one dimension, or its length is not the size of ``source`` along ``dim``.
+    RuntimeError
+        If dtypes, devices or the other sizes do not match.
+
+    Examples
+    --------
+    >>> source = tensor.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tensor.zeros(3, 2).index_copy(0, tensor.tensor([2, 0]), source)
+    tensor([[3., 4.],
+            [0., 0.],
+            [1., 2.]])
+    """
     return delivered(out, write(input, *_sliced("index_copy", input, dim, index, source)), "index_copy")
 
 
 @operation(namespace="")
 def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """:func:`index_copy` in place."""
+    """:func:`index_copy` in place: ``input[index[i]] = source[i]`` for ``dim=0``. Returns ``input``.
+
+    Arguments and errors are those of :func:`index_copy`.
+
+    Examples
+    --------
+    >>> tensor.zeros(3).index_copy_(0, tensor.tensor([2, 0]), tensor.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
     return write_(input, *_sliced("index_copy", input, dim, index, source))
 
 
@@ -229,13 +415,48 @@ def _filled(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple[Choice,
 
 @operation()
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """A copy of ``input`` with one number in the slices that ``index`` names along ``dim``."""
+    """A copy of ``input`` with one number in the slices that ``index`` selects along ``dim``.
+
+    Parameters
+    ----------
+    index : Tensor
+        A vector (or 0-dim) of int64; negative indices count from the end.
+    value : number or Tensor
+        A number, or a 0-dim tensor, converted to the dtype of ``input``.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of ``input``.
+
+    Raises
+    ------
+    IndexError
+        If ``dim`` or an index is out of range (on CUDA a device assert, which a later synchronising call raises), or
+        ``index`` has more than one dimension.
+    RuntimeError
+        If ``index`` is not int64 or on another device, ``value`` has dimensions, or is complex and ``input`` is not.
+
+    Examples
+    --------
+    >>> tensor.zeros(2, 3).index_fill(1, tensor.tensor([0, -1]), 7.0)
+    tensor([[7., 0., 7.],
+            [7., 0., 7.]])
+    """
     return write(input, *_filled(input, dim, index, value))
 
 
 @operation(namespace="")
 def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """:func:`index_fill` in place."""
+    """:func:`index_fill` in place: ``input[index[i]] = value`` for ``dim=0``. Returns ``input``.
+
+    Arguments and errors are those of :func:`index_fill`.
+
+    Examples
+    --------
+    >>> tensor.zeros(4).index_fill_(0, tensor.tensor([1, 2]), 1.0)
+    tensor([0., 1., 1., 0.])
+    """
     return write_(input, *_filled(input, dim, index, value))
 
 
@@ -255,11 +476,50 @@ def _placed(input: Tensor, index: Tensor, source: Tensor) -> tuple[Choice, Tenso
 
 @operation()
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy of ``input`` with elements of ``source`` at the row-major places ``index``, or added there."""
+    """A copy of ``input`` with elements of ``source`` written at positions in row-major order.
+
+    ``result.flatten()[index[i]] = source[i]``, or ``+=`` with ``accumulate``.
+
+    Parameters
+    ----------
+    index : Tensor
+        int64 of any shape; negative positions count from the end.
+    source : Tensor
+        Of the dtype of ``input``, with as many elements as ``index``.
+    accumulate : bool
+        Whether to add instead of overwriting; elements sent to the same place are then all added.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of ``input``.
+
+    Raises
+    ------
+    IndexError
+        If ``index`` and ``source`` have different numbers of elements, or a position is out of range (on CUDA a device
+        assert, which a later synchronising call raises).
+    RuntimeError
+        If dtypes or devices do not match.
+
+    Examples
+    --------
+    >>> tensor.zeros(2, 2).put(tensor.tensor([1, -1]), tensor.tensor([5.0, 6.0]))
+    tensor([[0., 5.],
+            [0., 6.]])
+    """
     return (add if accumulate else write)(input, *_placed(input, index, source))
 
 
 @operation(namespace="")
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """:func:`put` in place."""
+    """:func:`put` in place: ``input.flatten()[index[i]] = source[i]``. Returns ``input``.
+
+    Arguments and errors are those of :func:`put`.
+
+    Examples
+    --------
+    >>> tensor.zeros(3).put_(tensor.tensor([0, 0]), tensor.tensor([1.0, 2.0]), accumulate=True)
+    tensor([3., 0., 0.])
+    """
     return (add_ if accumulate else write_)(input, *_placed(input, index, source))

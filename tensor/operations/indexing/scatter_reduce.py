@@ -192,18 +192,43 @@ def scatter_reduce(
 ) -> Tensor:
     """A copy of ``input`` whose elements are reduced with those of ``src`` that ``index`` sends to them.
 
+    For a matrix, ``dim=0`` and ``reduce="sum"``: ``result[index[i][j]][j] += src[i][j]``.
+
     Parameters
     ----------
+    index : Tensor
+        int64 or int32, with as many dimensions as ``input``, and no larger than ``input`` apart from ``dim`` and no
+        larger than ``src``. Negative indices are out of range.
+    src : Tensor
+        Of the dtype of ``input``; elements beyond the shape of ``index`` are ignored.
     reduce : {"sum", "prod", "mean", "amax", "amin"}
-        How. Means of integers are rounded down.
-    include_self
-        Whether the elements of ``input`` take part; where nothing is sent to them they stay in any case.
+        The reduction. Means of integers are rounded down.
+    include_self : bool
+        Whether the elements of ``input`` take part. Elements to which nothing is sent keep their value in any case.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of ``input``.
 
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not fit, or an index is out of bounds (on CUDA at the next
-        synchronisation).
+        If there is no such reduction, ``"amax"`` or ``"amin"`` is asked of complex numbers, dtypes, devices or sizes do
+        not match, or an index is out of range (on CUDA a device assert, which a later synchronising call raises).
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> index = tensor.tensor([0, 0, 1])
+    >>> src = tensor.tensor([1.0, 4.0, 2.0])
+    >>> tensor.full((3,), 3.0).scatter_reduce(0, index, src, "amax")
+    tensor([4., 3., 3.])
+    >>> tensor.full((3,), 3.0).scatter_reduce(0, index, src, "mean", include_self=False)
+    tensor([2.5000, 2.0000, 3.0000])
     """
     _check(reduce, input, src)
     return delivered(out, _reduced(input, dim, index, src, reduce, include_self), "scatter_reduce")
@@ -213,7 +238,20 @@ def scatter_reduce(
 def scatter_reduce_(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """:func:`scatter_reduce` in place."""
+    """:func:`scatter_reduce` in place. Returns ``input``.
+
+    Arguments and errors are those of :func:`scatter_reduce`.
+
+    Raises
+    ------
+    RuntimeError
+        Also if elements of ``input`` overlap in memory, or it is a leaf that requires grad.
+
+    Examples
+    --------
+    >>> tensor.ones(2).scatter_reduce_(0, tensor.tensor([0, 0]), tensor.tensor([2.0, 3.0]), "prod")
+    tensor([6., 1.])
+    """
     _check(reduce, input, src)
     return _reduced(input, dim, index, src, reduce, include_self, in_place=True)
 
@@ -259,20 +297,41 @@ def index_reduce(
     include_self: bool = True,
     out: Tensor | None = None,
 ) -> Tensor:
-    """A copy of ``input`` whose slices along ``dim`` are reduced with those of ``source`` that ``index`` names.
+    """A copy of ``input`` whose slices along ``dim`` are reduced with those of ``source`` that ``index`` sends to them.
 
     Parameters
     ----------
-    index
-        For each slice of ``source``, which of ``input`` it goes to.
+    index : Tensor
+        A vector (or 0-dim) of int64 or int32, with one index for each slice of ``source``. Negative indices are out of
+        range.
+    source : Tensor
+        Of the dtype of ``input``, and of its shape apart from ``dim``.
     reduce : {"prod", "mean", "amax", "amin"}
-        How; see :func:`scatter_reduce`.
+        The reduction; see :func:`scatter_reduce`. For sums there is :func:`index_add`.
+    include_self : bool
+        Whether the elements of ``input`` take part. Slices to which nothing is sent keep their values in any case.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of ``input``.
 
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not fit, or an index is out of bounds (on CUDA at the next
-        synchronisation).
+        If there is no such reduction, ``"amax"`` or ``"amin"`` is asked of complex numbers, dtypes, devices or sizes do
+        not match, or an index is out of range (on CUDA a device assert, which a later synchronising call raises).
+    IndexError
+        If ``dim`` is out of range, or ``index`` has more than one dimension.
+
+    Examples
+    --------
+    >>> source = tensor.tensor([[1.0, 5.0], [4.0, 2.0]])
+    >>> tensor.zeros(2, 2).index_reduce(0, tensor.tensor([1, 1]), source, "amax")
+    tensor([[0., 0.],
+            [4., 5.]])
     """
     at, positions = _spread_index(input, dim, index, source, reduce)
     result = _reduced(input, at, positions, source, reduce, include_self, _BY_INDEX)
@@ -283,6 +342,14 @@ def index_reduce(
 def index_reduce_(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """:func:`index_reduce` in place."""
+    """:func:`index_reduce` in place. Returns ``input``.
+
+    Arguments and errors are those of :func:`index_reduce`.
+
+    Examples
+    --------
+    >>> tensor.ones(3).index_reduce_(0, tensor.tensor([0, 0]), tensor.tensor([2.0, 3.0]), "prod")
+    tensor([6., 1., 1.])
+    """
     at, positions = _spread_index(input, dim, index, source, reduce)
     return _reduced(input, at, positions, source, reduce, include_self, _BY_INDEX, in_place=True)

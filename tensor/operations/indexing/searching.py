@@ -51,21 +51,45 @@ def searchsorted(
     sorter: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Places in the last dimension of a sorted sequence before which values belong.
+    """Indices at which values can be inserted into a sorted sequence so that it stays sorted.
+
+    For ``right=False``, ``sorted_sequence[i - 1] < value <= sorted_sequence[i]``; for ``right=True``,
+    ``sorted_sequence[i - 1] <= value < sorted_sequence[i]``.
 
     Parameters
     ----------
-    sorted_sequence
-        A vector, or one sequence for each row of ``input``.
+    sorted_sequence : Tensor
+        Ascending along the last dimension: a vector, or a sequence for each row of ``input``, with the same sizes apart
+        from the last dimension.
+    input : Tensor or number
+        The values, of the dtype of ``sorted_sequence``.
+    out_int32 : bool
+        Whether the result is int32 instead of int64.
     right : bool
-        Whether a value belongs after the elements equal to it; the same as ``side="right"``.
-    sorter
-        Places of the sequence's elements in order, where it is not sorted itself.
+        Whether a value goes after the elements that equal it; ``side="right"`` says the same.
+    sorter : Tensor, optional
+        For a sequence that is not sorted, the int64 indices that sort it (:func:`argsort`), of its shape.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of ``input``, with numbers from 0 to the length of the sequence.
 
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not fit.
+        If dtypes, devices or shapes do not match, the dtype is complex, or ``side`` is another string or contradicts
+        ``right``.
+
+    Examples
+    --------
+    >>> sequence = tensor.tensor([1, 3, 5, 7])
+    >>> tensor.searchsorted(sequence, tensor.tensor([0, 3, 8]))
+    tensor([0, 1, 4])
+    >>> tensor.searchsorted(sequence, tensor.tensor([0, 3, 8]), right=True)
+    tensor([0, 2, 4])
     """
     if side is not None and side not in ("left", "right"):
         raise RuntimeError(f"searchsorted(): side can only be 'left' or 'right' but got {side}")
@@ -145,7 +169,36 @@ def searchsorted(
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """Which of the buckets between sorted ``boundaries`` each value belongs to; see :func:`searchsorted`."""
+    """Index of the bucket between ascending ``boundaries`` that each value falls into.
+
+    ``boundaries[i - 1] < value <= boundaries[i]``, or with ``right``, ``boundaries[i - 1] <= value < boundaries[i]``.
+
+    Parameters
+    ----------
+    input : Tensor or number
+        Of any shape; different dtypes are promoted.
+    boundaries : Tensor
+        An ascending vector.
+    out_int32 : bool
+        Whether the result is int32 instead of int64.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of ``input``, with numbers from 0 to ``len(boundaries)``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``boundaries`` is not a vector, devices differ, or the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.bucketize(tensor.tensor([1, 3, 6, 9]), tensor.tensor([3, 6]))
+    tensor([0, 0, 1, 2])
+    """
     if len(boundaries._layout.shape) != 1:
         raise RuntimeError(
             f"boundaries tensor must be 1 dimension, but got dim({len(boundaries._layout.shape)})"
@@ -158,14 +211,37 @@ def bucketize(
 
 @operation()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each of the numbers from 0 on occurs in an integer vector, or the sums of their weights.
+    """How often each number from 0 on occurs in an integer vector, or the sum of its weights.
 
     Waits for a CUDA tensor: the largest number decides the result's size.
+
+    Parameters
+    ----------
+    input : Tensor
+        A vector of non-negative integers.
+    weights : Tensor, optional
+        Of the length of ``input``: ``result[input[i]] += weights[i]``.
+    minlength : int
+        Smallest length of the result.
+
+    Returns
+    -------
+    Tensor
+        A vector of length ``max(input.max() + 1, minlength)``: int64, or with weights float32 if they are and else
+        float64.
 
     Raises
     ------
     RuntimeError
-        If the input is no vector of non-negative integers, or the weights have another size.
+        If ``input`` is not a vector of non-negative integers, ``weights`` has another shape, or ``minlength`` is
+        negative.
+
+    Examples
+    --------
+    >>> tensor.bincount(tensor.tensor([0, 2, 2]), minlength=4)
+    tensor([1, 0, 2, 0])
+    >>> tensor.bincount(tensor.tensor([0, 2, 2]), tensor.tensor([0.5, 1.0, 2.0]))
+    tensor([0.5000, 0.0000, 3.0000])
     """
     layout = input._layout
     if len(layout.shape) != 1 or layout.dtype.category is not Category.INTEGER:
@@ -214,14 +290,26 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 def histc(
     input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None
 ) -> Tensor:
-    """How many elements lie in each of ``bins`` bins of equal width from ``min`` to ``max``, both included.
+    """Histogram: how many elements lie in each of ``bins`` bins of equal width from ``min`` to ``max``, both included.
 
-    With both 0, the smallest and largest element are taken, which waits for a CUDA tensor.
+    Elements outside the range, and NaN, are not counted. With ``min == max`` the range is that of the elements, which
+    waits for a CUDA tensor.
+
+    Returns
+    -------
+    Tensor
+        A vector of length ``bins`` and the dtype of ``input``, which on the CPU must be a floating one.
 
     Raises
     ------
     RuntimeError
-        If ``bins`` is not positive, or ``max`` is below ``min``, or a bound is not finite.
+        If ``bins`` is not positive, ``max`` is below ``min``, a bound is not finite, or the dtype is not a floating one
+        on the CPU.
+
+    Examples
+    --------
+    >>> tensor.histc(tensor.tensor([1.0, 2.0, 1.0, 4.0]), bins=4, min=0, max=4)
+    tensor([0., 2., 1., 1.])
     """
     layout, dtype = input._layout, input._layout.dtype
     if dtype.category is not Category.FLOATING and not layout.device_state.is_cuda:
@@ -259,9 +347,29 @@ def histc(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """One of each run of equal elements, in the order in which they stand.
+    """The first of each run of equal elements, in order.
 
     Waits for a CUDA tensor. With ``dim``, slices along it are compared, on the host.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        A vector of the dtype of ``input`` (with ``dim``, a tensor of fewer slices); then with ``return_inverse`` the
+        int64 index of each element's run, of the shape of ``input`` (with ``dim``, a vector); then with
+        ``return_counts`` the int64 lengths of the runs.
+
+    Raises
+    ------
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> values, counts = tensor.unique_consecutive(tensor.tensor([1, 1, 2, 1]), return_counts=True)
+    >>> values
+    tensor([1, 2, 1])
+    >>> counts
+    tensor([2, 1, 1])
     """
     if dim is not None:
         return _slices(input, dim, return_inverse, return_counts, ordered=False)
@@ -276,14 +384,36 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """Each value once, in order.
+    """The distinct elements in ascending order.
 
     Waits for a CUDA tensor. With ``dim``, slices along it are compared, on the host.
 
     Parameters
     ----------
-    return_inverse, return_counts : bool
-        Whether to tell, too, where among the values each element is, and how often each value occurs.
+    sorted : bool
+        Ignored: the results are always in order.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        A vector of the dtype of ``input`` (with ``dim``, a tensor of fewer slices); then with ``return_inverse`` the
+        int64 index of each element in it, of the shape of ``input`` (with ``dim``, a vector); then with
+        ``return_counts`` how often each occurs, as int64.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is complex and ``dim`` is not given.
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> values, inverse = tensor.unique(tensor.tensor([3, 1, 3]), return_inverse=True)
+    >>> values
+    tensor([1, 3])
+    >>> inverse
+    tensor([1, 0, 1])
     """
     if dim is not None:
         return _slices(input, dim, return_inverse, return_counts, ordered=True)

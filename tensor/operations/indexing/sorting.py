@@ -218,12 +218,36 @@ _TOPK_BACKWARD = _SORT_BACKWARD.named("TopkBackward0")
 def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None
 ) -> Sorted:
-    """Elements in order along a dimension, and where they stood. Always stable.
+    """Elements sorted along ``dim``, and their indices in ``input``.
+
+    The sort is always stable: equal elements keep their order. NaN is larger than every number.
+
+    Parameters
+    ----------
+    stable : bool
+        Ignored.
+    out : tuple of Tensor, optional
+        Two tensors that the results are written to.
+
+    Returns
+    -------
+    Sorted
+        Named tuple of ``values``, of the dtype of ``input``, and int64 ``indices``, both of its shape.
 
     Raises
     ------
     RuntimeError
-        For complex tensors.
+        If ``input`` is complex.
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> values, indices = tensor.tensor([3.0, 1.0, 2.0]).sort()
+    >>> values
+    tensor([1., 2., 3.])
+    >>> indices
+    tensor([1, 2, 0])
     """
     at = dimension(dim, len(input._layout.shape))
     if not input._layout.shape:
@@ -243,13 +267,38 @@ def _sorted(input: Tensor, dim: int, descending: bool, *, arranged: bool) -> Sor
 
 @operation()
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
-    """Places of the elements in order; see :func:`sort`."""
+    """Indices that sort ``input`` along ``dim``: ``sort(input, dim, descending).indices``, int64 of its shape.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is complex.
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> tensor.tensor([3.0, 1.0, 2.0]).argsort(descending=True)
+    tensor([0, 2, 1])
+    """
     return sort(input.detach(), dim, descending, stable).indices
 
 
 @operation()
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Elements in order along the first dimension."""
+    """Elements sorted along the first dimension in ascending order: ``sort(input, 0).values``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is complex.
+
+    Examples
+    --------
+    >>> tensor.tensor([[3, 1], [2, 4]]).msort()
+    tensor([[2, 1],
+            [3, 4]])
+    """
     return given(sort(input, 0).values, out, "msort")
 
 
@@ -257,12 +306,38 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
 ) -> Ranked:
-    """The ``k`` largest (or smallest) elements along a dimension in order, and where they stand.
+    """The ``k`` largest elements along ``dim``, or the smallest, in order, and their indices.
+
+    NaN is larger than every number.
+
+    Parameters
+    ----------
+    largest : bool
+        Whether the largest elements, in descending order, or the smallest, in ascending order.
+    sorted : bool
+        Ignored: the results are always in order.
+    out : tuple of Tensor, optional
+        Two tensors that the results are written to.
+
+    Returns
+    -------
+    Ranked
+        Named tuple of ``values`` and int64 ``indices``, of the shape of ``input`` with size ``k`` along ``dim``.
 
     Raises
     ------
     RuntimeError
-        If there are not so many.
+        If ``k`` is negative or larger than the dimension, or ``input`` is complex.
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> values, indices = tensor.tensor([1.0, 4.0, 2.0, 3.0]).topk(2)
+    >>> values
+    tensor([4., 3.])
+    >>> indices
+    tensor([1, 3])
     """
     shape = input._layout.shape
     at = dimension(dim, len(shape))
@@ -322,12 +397,26 @@ def _picked(
 
 @operation()
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> Ranked:
-    """The ``k``-th smallest element along a dimension (from 1), and where it stands.
+    """The ``k``-th smallest element along ``dim``, counting from 1, and its index.
+
+    NaN is larger than every number.
+
+    Returns
+    -------
+    Ranked
+        Named tuple of ``values`` and int64 ``indices``, without the dimension, or with size 1 with ``keepdim``.
 
     Raises
     ------
     RuntimeError
-        If there are not so many.
+        If ``k`` is below 1 or larger than the dimension, or ``input`` is complex.
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> tensor.tensor([5.0, 1.0, 3.0]).kthvalue(2).values
+    tensor(3.)
     """
     shape = input._layout.shape
     length = shape[dimension(dim, len(shape))] if shape else 1
@@ -338,13 +427,51 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
 
 @operation()
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
-    """The middle element, the lower one of two; NaN if there is one. With ``dim``, and where it stands."""
+    """Median: the middle element in order, the lower one of two.
+
+    NaN if there is a NaN; see :func:`nanmedian`. Of nothing, the median without ``dim`` is NaN (0 for integers).
+
+    Parameters
+    ----------
+    dim : int, optional
+        By default the median of all elements, without an index.
+    out : Tensor or tuple of Tensor, optional
+        What the results are written to.
+
+    Returns
+    -------
+    Tensor or Ranked
+        A 0-dim tensor; with ``dim`` a named tuple of ``values`` and int64 ``indices``, without the dimension, or with
+        size 1 with ``keepdim``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is complex.
+    IndexError
+        If ``dim`` is out of range or has size 0.
+
+    Examples
+    --------
+    >>> tensor.tensor([4.0, 1.0, 3.0, 2.0]).median()
+    tensor(2.)
+    >>> tensor.tensor([[1, 5, 2], [9, 7, 8]]).median(1).values
+    tensor([2, 8])
+    """
     return _middle(input, dim, keepdim, out, "median", skip_nan=False)
 
 
 @operation()
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
-    """:func:`median` of what is not NaN."""
+    """:func:`median` of the elements that are not NaN; NaN if there are no others.
+
+    Arguments, results and errors are those of :func:`median`.
+
+    Examples
+    --------
+    >>> tensor.tensor([4.0, float("nan"), 2.0, 3.0]).nanmedian()
+    tensor(3.)
+    """
     return _middle(input, dim, keepdim, out, "nanmedian", skip_nan=True)
 
 
@@ -370,21 +497,48 @@ def quantile(
     interpolation: str = "linear",
     out: Tensor | None = None,
 ) -> Tensor:
-    """Elements below which shares ``q`` of a dimension (by default of all elements) lie.
+    """Quantiles along ``dim``, or of all elements: the values at ranks ``q * (n - 1)`` in ascending order.
+
+    NaN if there is a NaN; see :func:`nanquantile`.
 
     Parameters
     ----------
-    q
-        A number, or a vector of numbers in ``[0, 1]``, whose results are stacked in front.
-    interpolation
-        Between two elements: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"`` or ``"nearest"``.
+    input : Tensor
+        float32 or float64.
+    q : float or Tensor
+        In ``[0, 1]``: a number, or a 0-dim tensor or vector of the dtype of ``input``.
+    dim : int, optional
+        By default the quantiles of all elements.
+    interpolation : {"linear", "lower", "higher", "midpoint", "nearest"}
+        The value at a rank between two elements.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of ``input`` and its shape without ``dim`` (size 1 with ``keepdim``); for a vector ``q`` there is
+        one result for each of its elements, stacked along a new first dimension.
 
     Raises
     ------
     RuntimeError
-        If ``input`` is empty or no float tensor, or ``q`` is outside.
+        If ``input`` is empty or of another dtype, or ``q`` is outside ``[0, 1]``, of another dtype or has more than one
+        dimension.
     ValueError
-        For another ``interpolation``.
+        If there is no such interpolation.
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([1.0, 2.0, 3.0, 5.0])
+    >>> x.quantile(0.5)
+    tensor(2.5000)
+    >>> x.quantile(tensor.tensor([0.0, 0.9]))
+    tensor([1.0000, 4.4000])
+    >>> x.quantile(0.5, interpolation="lower")
+    tensor(2.)
     """
     return given(_quantile(input, q, dim, keepdim, interpolation, "quantile"), out, "quantile")
 
@@ -399,7 +553,15 @@ def nanquantile(
     interpolation: str = "linear",
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`quantile` of what is not NaN."""
+    """:func:`quantile` of the elements that are not NaN; NaN if there are no others.
+
+    Arguments, result and errors are those of :func:`quantile`.
+
+    Examples
+    --------
+    >>> tensor.tensor([1.0, float("nan"), 3.0]).nanquantile(0.5)
+    tensor(2.)
+    """
     return given(_quantile(input, q, dim, keepdim, interpolation, "nanquantile"), out, "nanquantile")
 
 

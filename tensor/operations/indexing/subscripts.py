@@ -315,14 +315,40 @@ def iterate(input: Tensor) -> Iterable[Tensor]:
 def index_put(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """A copy of ``input`` with ``values`` written, or added, at ``input[indices]``.
+    """A copy of ``input`` with ``values`` written at ``input[indices]``, or added there with ``accumulate``.
+
+    Parameters
+    ----------
+    indices : sequence of Tensor or None
+        One for each dimension from the first: int64 or int32, broadcast together, where negative indices count from the
+        end; a mask of bools, which stands for as many dimensions as it has; or ``None`` for a whole dimension.
+    values : Tensor
+        Of the dtype of ``input``, broadcast to the shape of ``input[indices]``.
+    accumulate : bool
+        Whether to add; elements sent to the same place are then all added. Otherwise, which of them stays is undefined
+        on CUDA.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of ``input``.
 
     Raises
     ------
     IndexError
-        For too many index tensors, or types and shapes that do not fit.
+        For too many indices, indices of other dtypes, masks of other shapes, or an index out of range (on CUDA a device
+        assert, which a later synchronising call raises).
     RuntimeError
         If dtypes differ, or the values do not broadcast.
+    TypeError
+        If ``indices`` is not a tuple or list of tensors.
+
+    Examples
+    --------
+    >>> rows, columns = tensor.tensor([0, 1, 1]), tensor.tensor([2, 0, 0])
+    >>> tensor.zeros(2, 3).index_put((rows, columns), tensor.tensor([1.0, 2.0, 3.0]), accumulate=True)
+    tensor([[0., 0., 1.],
+            [5., 0., 0.]])
     """
     return (add if accumulate else write)(input, *_to_put(input, indices, values))
 
@@ -331,7 +357,15 @@ def index_put(
 def index_put_(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """:func:`index_put` in place."""
+    """:func:`index_put` in place: ``input[indices] = values``, or ``+=`` with ``accumulate``. Returns ``input``.
+
+    Arguments and errors are those of :func:`index_put`.
+
+    Examples
+    --------
+    >>> tensor.zeros(3).index_put_((tensor.tensor([-1]),), tensor.tensor(5.0))
+    tensor([0., 0., 5.])
+    """
     return (add_ if accumulate else write_)(input, *_to_put(input, indices, values))
 
 
