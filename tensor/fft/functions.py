@@ -225,28 +225,39 @@ _IHFFTN = _Function("ihfftn", "r2c", inverse=True, single=False)
 def fft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Discrete Fourier transform along a dimension.
+    """Discrete Fourier transform along ``dim``: ``X[k] = sum(x[j] * exp(-2j * pi * j * k / n) for j in range(n))``.
+
+    The inverse is :func:`ifft`.
 
     Parameters
     ----------
-    input
-        Real or complex, in single or double precision; integers are converted.
-    n
-        Size to cut off or pad with zeros to.
-    norm : {"backward", "ortho", "forward"}
-        Whether the inverse transform is divided by ``n`` (the default), both by its square root, or this one by ``n``.
+    input : Tensor
+        Of at least one dimension: float32, float64 or complex; integers and bools are converted to the default dtype.
+    n : int, optional
+        Size along ``dim`` that the input is cut off or padded with zeros to; by default its own.
+    norm : {"backward", "ortho", "forward"}, optional
+        ``"backward"`` (the default) does not scale, ``"ortho"`` divides by ``sqrt(n)``, ``"forward"`` by ``n``.
+    out : Tensor, optional
+        Tensor that the result is written to.
 
     Returns
     -------
     Tensor
-        Complex.
+        Complex, of size ``n`` along ``dim``: complex128 for float64 and complex128, else complex64.
 
     Raises
     ------
     RuntimeError
-        For half precision, another norm, or a size below 1.
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, or ``input`` is 0-dim.
     IndexError
-        If ``dim`` does not exist.
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.fft(tensor.tensor([1.0, 2.0, 3.0, 4.0]))
+    tensor([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
     """
     return _FFT(input, n, dim, norm, out)
 
@@ -255,7 +266,40 @@ def fft(
 def ifft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Inverse of :func:`fft`."""
+    """Inverse discrete Fourier transform: ``x[j] = sum(X[k] * exp(2j * pi * j * k / n) for k in range(n)) / n``.
+
+    The inverse of :func:`fft` with the same ``norm``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of at least one dimension: float32, float64 or complex; integers and bools are converted to the default dtype.
+    n : int, optional
+        Size along ``dim`` that the input is cut off or padded with zeros to; by default its own.
+    norm : {"backward", "ortho", "forward"}, optional
+        ``"backward"`` (the default) divides by ``n``, ``"ortho"`` by ``sqrt(n)``, ``"forward"`` does not scale.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Complex, of size ``n`` along ``dim``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, or ``input`` is 0-dim.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.ifft(tensor.tensor([10.0, -2.0, -2.0, -2.0]))
+    tensor([1.+0.j, 3.+0.j, 3.+0.j, 3.+0.j])
+    """
     return _IFFT(input, n, dim, norm, out)
 
 
@@ -263,7 +307,41 @@ def ifft(
 def rfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`fft` of real data: the ``n // 2 + 1`` coefficients whose mirror images the others are."""
+    """Discrete Fourier transform of real data: the first ``n // 2 + 1`` coefficients of :func:`fft`.
+
+    The others are conjugates of these: ``X[n - k] = conj(X[k])``. The inverse is :func:`irfft`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of at least one dimension: float32 or float64; integers and bools are converted to the default dtype.
+    n : int, optional
+        Size along ``dim`` that the input is cut off or padded with zeros to; by default its own.
+    norm : {"backward", "ortho", "forward"}, optional
+        ``"backward"`` (the default) does not scale, ``"ortho"`` divides by ``sqrt(n)``, ``"forward"`` by ``n``.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Complex, of size ``n // 2 + 1`` along ``dim``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16, bfloat16 or complex, a size is below 1, ``norm`` is another string, or ``input`` is
+        0-dim.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.rfft(tensor.tensor([1.0, 2.0, 3.0, 4.0]))
+    tensor([10.+0.j, -2.+2.j, -2.+0.j])
+    """
     return _RFFT(input, n, dim, norm, out)
 
 
@@ -271,7 +349,42 @@ def rfft(
 def irfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Inverse of :func:`rfft`: ``n`` real elements, ``2 * (coefficients - 1)`` by default."""
+    """Inverse of :func:`rfft`: ``n`` real elements from ``n // 2 + 1`` coefficients.
+
+    For odd ``n``, which the number of coefficients does not tell, ``n`` must be given. Imaginary parts of the first
+    coefficient, and for even ``n`` of the last, are ignored.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of at least one dimension: float32, float64 or complex; integers and bools are converted to the default dtype.
+    n : int, optional
+        Size of the result along ``dim``; by default ``2 * (m - 1)`` for ``m`` coefficients.
+    norm : {"backward", "ortho", "forward"}, optional
+        ``"backward"`` (the default) divides by ``n``, ``"ortho"`` by ``sqrt(n)``, ``"forward"`` does not scale.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Real, of size ``n`` along ``dim``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, or ``input`` is 0-dim.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([1.0, 2.0, 3.0])
+    >>> tensor.fft.irfft(tensor.fft.rfft(x), n=3)
+    tensor([1., 2., 3.])
+    """
     return _IRFFT(input, n, dim, norm, out)
 
 
@@ -279,7 +392,40 @@ def irfft(
 def hfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`fft` of Hermitian data, of which ``input`` is one half: the real spectrum."""
+    """Discrete Fourier transform of a Hermitian signal, given by its first half: a real spectrum.
+
+    ``hfft(x, n) == irfft(conj(x), n) * n``. The inverse is :func:`ihfft`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of at least one dimension: float32, float64 or complex; integers and bools are converted to the default dtype.
+    n : int, optional
+        Size of the result along ``dim``; by default ``2 * (m - 1)`` for ``m`` coefficients.
+    norm : {"backward", "ortho", "forward"}, optional
+        ``"backward"`` (the default) does not scale, ``"ortho"`` divides by ``sqrt(n)``, ``"forward"`` by ``n``.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Real, of size ``n`` along ``dim``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, or ``input`` is 0-dim.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.hfft(tensor.tensor([1.0, 2.0, 3.0]))
+    tensor([ 8., -2.,  0., -2.])
+    """
     return _HFFT(input, n, dim, norm, out)
 
 
@@ -287,7 +433,41 @@ def hfft(
 def ihfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Inverse of :func:`hfft`."""
+    """Inverse of :func:`hfft`: the first ``n // 2 + 1`` elements of the Hermitian signal with a real spectrum.
+
+    ``ihfft(x) == conj(rfft(x)) / n``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of at least one dimension: float32 or float64; integers and bools are converted to the default dtype.
+    n : int, optional
+        Size along ``dim`` that the input is cut off or padded with zeros to; by default its own.
+    norm : {"backward", "ortho", "forward"}, optional
+        ``"backward"`` (the default) divides by ``n``, ``"ortho"`` by ``sqrt(n)``, ``"forward"`` does not scale.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Complex, of size ``n // 2 + 1`` along ``dim``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16, bfloat16 or complex, a size is below 1, ``norm`` is another string, or ``input`` is
+        0-dim.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.ihfft(tensor.tensor([11.0, -3.0, -1.0, -3.0])).real
+    tensor([1., 3., 4.])
+    """
     return _IHFFT(input, n, dim, norm, out)
 
 
@@ -295,7 +475,43 @@ def ihfft(
 def fft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`fft` over two dimensions."""
+    """:func:`fft` over two dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32, float64 or complex; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the result along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int
+        By default the last two; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) does not scale, ``"ortho"`` divides
+        by ``sqrt(n)``, ``"forward"`` by ``n``.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Complex, with the sizes ``s`` along ``dim``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, ``dim`` repeats a dimension
+        or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.fft2(tensor.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[10.+0.j, -2.+0.j],
+            [-4.+0.j,  0.+0.j]])
+    """
     return _FFT2(input, s, dim, norm, out)
 
 
@@ -303,7 +519,43 @@ def fft2(
 def ifft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Inverse of :func:`fft2`."""
+    """Inverse of :func:`fft2`: :func:`ifft` over two dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32, float64 or complex; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the result along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int
+        By default the last two; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) divides by ``n``, ``"ortho"`` by
+        ``sqrt(n)``, ``"forward"`` does not scale.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Complex, with the sizes ``s`` along ``dim``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, ``dim`` repeats a dimension
+        or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.ifft2(tensor.tensor([[10.0, -2.0], [-4.0, 0.0]]))
+    tensor([[1.+0.j, 2.+0.j],
+            [3.+0.j, 4.+0.j]])
+    """
     return _IFFT2(input, s, dim, norm, out)
 
 
@@ -311,7 +563,43 @@ def ifft2(
 def rfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`rfft` over the last of two dimensions, and :func:`fft` over the other."""
+    """:func:`fft2` of real data: :func:`rfft` over the last of two dimensions, and :func:`fft` over the other.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32 or float64; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the input along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int
+        By default the last two; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) does not scale, ``"ortho"`` divides
+        by ``sqrt(n)``, ``"forward"`` by ``n``.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Complex; along the last of ``dim``, ``n // 2 + 1`` coefficients for a size of ``n``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16, bfloat16 or complex, a size is below 1, ``norm`` is another string, ``dim`` repeats a
+        dimension or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.rfft2(tensor.ones(2, 4))
+    tensor([[8.+0.j, 0.+0.j, 0.+0.j],
+            [0.+0.j, 0.+0.j, 0.+0.j]])
+    """
     return _RFFT2(input, s, dim, norm, out)
 
 
@@ -319,7 +607,44 @@ def rfft2(
 def irfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Inverse of :func:`rfft2`."""
+    """Inverse of :func:`rfft2`: :func:`irfft` over the last of two dimensions, and :func:`ifft` over the other.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32, float64 or complex; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the result along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int
+        By default the last two; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) divides by ``n``, ``"ortho"`` by
+        ``sqrt(n)``, ``"forward"`` does not scale.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Real, with the sizes ``s`` along ``dim``; the last is by default ``2 * (m - 1)`` for ``m`` coefficients.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, ``dim`` repeats a dimension
+        or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> tensor.fft.irfft2(tensor.fft.rfft2(x), s=x.shape)
+    tensor([[1., 2., 3.],
+            [4., 5., 6.]])
+    """
     return _IRFFT2(input, s, dim, norm, out)
 
 
@@ -327,7 +652,43 @@ def irfft2(
 def hfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`hfft` over the last of two dimensions, and :func:`fft` over the other."""
+    """Real spectrum of a Hermitian signal: :func:`hfft` over the last dimension, and :func:`fft` over the other.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32, float64 or complex; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the result along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int
+        By default the last two; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) does not scale, ``"ortho"`` divides
+        by ``sqrt(n)``, ``"forward"`` by ``n``.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Real, with the sizes ``s`` along ``dim``; the last is by default ``2 * (m - 1)`` for ``m`` coefficients.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, ``dim`` repeats a dimension
+        or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.hfft2(tensor.ones(2, 3))
+    tensor([[8., 0., 0., 0.],
+            [0., 0., 0., 0.]])
+    """
     return _HFFT2(input, s, dim, norm, out)
 
 
@@ -335,7 +696,43 @@ def hfft2(
 def ihfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Inverse of :func:`hfft2`."""
+    """Inverse of :func:`hfft2`: :func:`ihfft` over the last of two dimensions, and :func:`ifft` over the other.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32 or float64; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the input along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int
+        By default the last two; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) divides by ``n``, ``"ortho"`` by
+        ``sqrt(n)``, ``"forward"`` does not scale.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Complex; along the last of ``dim``, ``n // 2 + 1`` coefficients for a size of ``n``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16, bfloat16 or complex, a size is below 1, ``norm`` is another string, ``dim`` repeats a
+        dimension or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.ihfft2(tensor.ones(2, 4)).real
+    tensor([[1., 0., 0.],
+            [0., 0., 0.]])
+    """
     return _IHFFT2(input, s, dim, norm, out)
 
 
@@ -343,7 +740,43 @@ def ihfft2(
 def fftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`fft` over any dimensions, all of them by default."""
+    """:func:`fft` over several dimensions, all of them by default.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32, float64 or complex; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the result along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int, optional
+        By default the last ``len(s)`` dimensions, or all without ``s``; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) does not scale, ``"ortho"`` divides
+        by ``sqrt(n)``, ``"forward"`` by ``n``.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Complex, with the sizes ``s`` along ``dim``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, ``dim`` repeats a dimension
+        or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.fftn(tensor.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[10.+0.j, -2.+0.j],
+            [-4.+0.j,  0.+0.j]])
+    """
     return _FFTN(input, s, dim, norm, out)
 
 
@@ -351,7 +784,43 @@ def fftn(
 def ifftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Inverse of :func:`fftn`."""
+    """Inverse of :func:`fftn`: :func:`ifft` over several dimensions, all of them by default.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32, float64 or complex; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the result along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int, optional
+        By default the last ``len(s)`` dimensions, or all without ``s``; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) divides by ``n``, ``"ortho"`` by
+        ``sqrt(n)``, ``"forward"`` does not scale.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Complex, with the sizes ``s`` along ``dim``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, ``dim`` repeats a dimension
+        or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.ifftn(tensor.tensor([[10.0, -2.0], [-4.0, 0.0]]))
+    tensor([[1.+0.j, 2.+0.j],
+            [3.+0.j, 4.+0.j]])
+    """
     return _IFFTN(input, s, dim, norm, out)
 
 
@@ -359,7 +828,43 @@ def ifftn(
 def rfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`rfft` over the last of any dimensions, and :func:`fft` over the others."""
+    """:func:`fftn` of real data: :func:`rfft` over the last of several dimensions, and :func:`fft` over the others.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32 or float64; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the input along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int, optional
+        By default the last ``len(s)`` dimensions, or all without ``s``; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) does not scale, ``"ortho"`` divides
+        by ``sqrt(n)``, ``"forward"`` by ``n``.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Complex; along the last of ``dim``, ``n // 2 + 1`` coefficients for a size of ``n``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16, bfloat16 or complex, a size is below 1, ``norm`` is another string, ``dim`` repeats a
+        dimension or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.rfftn(tensor.ones(2, 4))
+    tensor([[8.+0.j, 0.+0.j, 0.+0.j],
+            [0.+0.j, 0.+0.j, 0.+0.j]])
+    """
     return _RFFTN(input, s, dim, norm, out)
 
 
@@ -367,7 +872,44 @@ def rfftn(
 def irfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Inverse of :func:`rfftn`."""
+    """Inverse of :func:`rfftn`: :func:`irfft` over the last of several dimensions, and :func:`ifft` over the others.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32, float64 or complex; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the result along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int, optional
+        By default the last ``len(s)`` dimensions, or all without ``s``; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) divides by ``n``, ``"ortho"`` by
+        ``sqrt(n)``, ``"forward"`` does not scale.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Real, with the sizes ``s`` along ``dim``; the last is by default ``2 * (m - 1)`` for ``m`` coefficients.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, ``dim`` repeats a dimension
+        or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> tensor.fft.irfftn(tensor.fft.rfftn(x), s=x.shape)
+    tensor([[1., 2., 3.],
+            [4., 5., 6.]])
+    """
     return _IRFFTN(input, s, dim, norm, out)
 
 
@@ -375,7 +917,43 @@ def irfftn(
 def hfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`hfft` over the last of any dimensions, and :func:`fft` over the others."""
+    """Real spectrum of a Hermitian signal: :func:`hfft` over the last dimension, and :func:`fft` over the others.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32, float64 or complex; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the result along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int, optional
+        By default the last ``len(s)`` dimensions, or all without ``s``; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) does not scale, ``"ortho"`` divides
+        by ``sqrt(n)``, ``"forward"`` by ``n``.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Real, with the sizes ``s`` along ``dim``; the last is by default ``2 * (m - 1)`` for ``m`` coefficients.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16 or bfloat16, a size is below 1, ``norm`` is another string, ``dim`` repeats a dimension
+        or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.hfftn(tensor.ones(2, 3))
+    tensor([[8., 0., 0., 0.],
+            [0., 0., 0., 0.]])
+    """
     return _HFFTN(input, s, dim, norm, out)
 
 
@@ -383,7 +961,43 @@ def hfftn(
 def ihfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Inverse of :func:`hfftn`."""
+    """Inverse of :func:`hfftn`: :func:`ihfft` over the last of several dimensions, and :func:`ifft` over the others.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32 or float64; integers and bools are converted to the default dtype.
+    s : sequence of int, optional
+        Sizes of the input along each of ``dim``, cut off or padded with zeros at the end; -1 keeps a size.
+    dim : sequence of int, optional
+        By default the last ``len(s)`` dimensions, or all without ``s``; distinct.
+    norm : {"backward", "ortho", "forward"}, optional
+        For the product ``n`` of the transformed sizes: ``"backward"`` (the default) divides by ``n``, ``"ortho"`` by
+        ``sqrt(n)``, ``"forward"`` does not scale.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Returns
+    -------
+    Tensor
+        Complex; along the last of ``dim``, ``n // 2 + 1`` coefficients for a size of ``n``.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is float16, bfloat16 or complex, a size is below 1, ``norm`` is another string, ``dim`` repeats a
+        dimension or has another length than ``s``.
+    IndexError
+        If ``dim`` is out of range.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.fft.ihfftn(tensor.ones(2, 4)).real
+    tensor([[1., 0., 0.],
+            [0., 0., 0.]])
+    """
     return _IHFFTN(input, s, dim, norm, out)
 
 
@@ -394,7 +1008,24 @@ def ihfftn(
 def fftfreq(
     n: int, d: float = 1.0, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Frequencies of the coefficients of :func:`fft`, in cycles per unit of ``d``, the spacing of samples."""
+    """Frequencies of the coefficients of :func:`fft`: ``[0, 1, ..., (n - 1) // 2, -(n // 2), ..., -1] / (n * d)``.
+
+    Parameters
+    ----------
+    n : int
+        Size of the transform.
+    d : float
+        Spacing of the samples; the frequencies are in cycles per unit of it.
+    dtype
+        By default the default dtype.
+
+    Examples
+    --------
+    >>> tensor.fft.fftfreq(5)
+    tensor([ 0.0000,  0.2000,  0.4000, -0.4000, -0.2000])
+    >>> tensor.fft.fftfreq(4, d=0.5)
+    tensor([ 0.0000,  0.5000, -1.0000, -0.5000])
+    """
     positive = arange(n, dtype=dtype or get_default_dtype(), device=device)
     result: Any = positive.where(positive < (n + 1) // 2, positive - n) / (n * d)
     return result.requires_grad_(requires_grad)  # type: ignore[no-any-return]
@@ -404,7 +1035,22 @@ def fftfreq(
 def rfftfreq(
     n: int, d: float = 1.0, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Frequencies of the coefficients of :func:`rfft`."""
+    """Frequencies of the coefficients of :func:`rfft`: ``[0, 1, ..., n // 2] / (n * d)``.
+
+    Parameters
+    ----------
+    n : int
+        Size of the real data.
+    d : float
+        Spacing of the samples; the frequencies are in cycles per unit of it.
+    dtype
+        By default the default dtype.
+
+    Examples
+    --------
+    >>> tensor.fft.rfftfreq(5)
+    tensor([0.0000, 0.2000, 0.4000])
+    """
     result: Any = arange(n // 2 + 1, dtype=dtype or get_default_dtype(), device=device) / (n * d)
     return result.requires_grad_(requires_grad)  # type: ignore[no-any-return]
 
@@ -420,11 +1066,38 @@ def _shifts(input: Tensor, dim: Any, *, back: bool) -> Tensor:
 
 @operation(namespace="fft", method=False)
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:
-    """Spectra with frequency 0 in the middle of ``dim``, by default of all dimensions."""
+    """A spectrum of :func:`fftn` with frequency 0 moved to the middle: rolled by ``n // 2`` along each of ``dim``.
+
+    Parameters
+    ----------
+    dim : int or sequence of int, optional
+        By default all dimensions.
+
+    Raises
+    ------
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> tensor.fft.fftshift(tensor.fft.fftfreq(4))
+    tensor([-0.5000, -0.2500,  0.0000,  0.2500])
+    """
     return _shifts(input, dim, back=False)
 
 
 @operation(namespace="fft", method=False)
 def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
-    """Inverse of :func:`fftshift`."""
+    """Inverse of :func:`fftshift`: rolled by ``(n + 1) // 2`` along each of ``dim``, by default all dimensions.
+
+    Raises
+    ------
+    IndexError
+        If ``dim`` is out of range.
+
+    Examples
+    --------
+    >>> tensor.fft.ifftshift(tensor.tensor([-0.5, -0.25, 0.0, 0.25]))
+    tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
+    """
     return _shifts(input, dim, back=True)

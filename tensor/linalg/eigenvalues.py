@@ -98,7 +98,27 @@ def _eigh(name: str, a: Tensor, triangle: Any) -> tuple[Tensor, ...]:
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:  # noqa: N803
-    """Eigenvalues of Hermitian matrices in ascending order; see :func:`eigh`. Their derivative always exists."""
+    """Eigenvalues of Hermitian matrices ``(*, n, n)`` in ascending order: real, of shape ``(*, n)``; see :func:`eigh`.
+
+    Unlike that of eigenvectors, their derivative always exists.
+
+    Parameters
+    ----------
+    UPLO : {"L", "U"}
+        The triangle that is read.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix has an infinity or NaN, or the iteration does not converge.
+    RuntimeError
+        If the matrices are not square, or not of single or double precision.
+
+    Examples
+    --------
+    >>> tensor.linalg.eigvalsh(tensor.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    tensor([1., 2.])
+    """
     which_triangle = _check_triangle("linalg.eigvalsh", A, UPLO)
     return given(hermitian_eigenvalues("linalg.eigh", A, which_triangle), out, "linalg.eigvalsh")
 
@@ -190,7 +210,20 @@ def eig(A: Tensor, *, out: Any = None) -> Eigenpairs:  # noqa: N803
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
-    """Complex eigenvalues of square matrices, in no order; see :func:`eig`."""
+    """Eigenvalues of square matrices ``(*, n, n)``, in no order: complex, of shape ``(*, n)``; see :func:`eig`.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix has an infinity or NaN, or the iteration does not converge.
+    RuntimeError
+        If the matrices are not square, or not of single or double precision.
+
+    Examples
+    --------
+    >>> tensor.linalg.eigvals(tensor.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    tensor([2.+0.j, 1.+0.j])
+    """
     check_square("linalg.eigvals", A)
     if modes.recording and A.requires_grad:
         return given(_eig("linalg.eig", A)[0], out, "linalg.eigvals")

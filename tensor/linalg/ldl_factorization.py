@@ -89,7 +89,23 @@ def ldl_factor_ex(
     check_errors: bool = False,
     out: Any = None,
 ) -> LdlFactorWithInfo:
-    """:func:`ldl_factor` that tells where ``D`` has a zero on its diagonal instead of raising an error."""
+    """:func:`ldl_factor` that reports a zero on the diagonal of ``D`` in ``info`` instead of raising an error.
+
+    Parameters
+    ----------
+    check_errors : bool
+        Whether to raise an error all the same.
+
+    Returns
+    -------
+    LdlFactorWithInfo
+        Named tuple of ``LD``, ``pivots`` and int32 ``info``: 0, or the number, from 1, of the first zero.
+
+    Examples
+    --------
+    >>> tensor.linalg.ldl_factor_ex(tensor.zeros(2, 2)).info
+    tensor(1, dtype=tensor.int32)
+    """
     value = _factored("linalg.ldl_factor_ex", A, bool(hermitian), check_errors)
     result: LdlFactorWithInfo = all_given(value, out, "linalg.ldl_factor_ex")
     return result

@@ -197,7 +197,23 @@ def lu_factor_ex(
     check_errors: bool = False,
     out: Any = None,
 ) -> LuFactorWithInfo:
-    """:func:`lu_factor` that tells where ``U`` has a zero on its diagonal instead of raising an error."""
+    """:func:`lu_factor` that reports a zero on the diagonal of ``U`` in ``info`` instead of raising an error.
+
+    Parameters
+    ----------
+    check_errors : bool
+        Whether to raise an error all the same.
+
+    Returns
+    -------
+    LuFactorWithInfo
+        Named tuple of ``LU``, ``pivots`` and int32 ``info``: 0, or the number, from 1, of the first zero.
+
+    Examples
+    --------
+    >>> tensor.linalg.lu_factor_ex(tensor.zeros(2, 2)).info
+    tensor(1, dtype=tensor.int32)
+    """
     value = factored("linalg.lu_factor_ex", A, pivot, check_errors, RuntimeError)
     result: LuFactorWithInfo = all_given(value, out, "linalg.lu_factor_ex")
     return result

@@ -45,31 +45,93 @@ if TYPE_CHECKING:
 
 @operation(autocast=Autocast(cpu=FLOAT32))
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """:func:`tensor.linalg.inv`."""
+    """Inverses of square matrices ``(*, n, n)``; an alias of :func:`tensor.linalg.inv`.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix is singular.
+    RuntimeError
+        If the matrices are not square, or not of single or double precision.
+
+    Examples
+    --------
+    >>> tensor.inverse(tensor.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
     return inverted("linalg.inv", input, out)
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
-    """:func:`tensor.linalg.pinv`."""
+    """Moore-Penrose pseudoinverses of matrices ``(*, m, n)``: ``(*, n, m)``; see :func:`tensor.linalg.pinv`.
+
+    Parameters
+    ----------
+    rcond : float
+        Singular values up to this fraction of the largest one count as 0.
+
+    Examples
+    --------
+    >>> tensor.pinverse(tensor.tensor([[2.0, 0.0], [0.0, 0.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.0000]])
+    """
     return pseudoinverse("linalg.pinv", input, rcond, None, False)
 
 
 @operation()
 def det(input: Tensor) -> Tensor:
-    """:func:`tensor.linalg.det`."""
+    """Determinants of square matrices ``(*, n, n)``, of shape ``*``; an alias of :func:`tensor.linalg.det`.
+
+    Raises
+    ------
+    RuntimeError
+        If the matrices are not square, or not of single or double precision.
+
+    Examples
+    --------
+    >>> tensor.det(tensor.tensor([[1.0, 2.0], [3.0, 4.0]])).round(decimals=4)
+    tensor(-2.)
+    """
     return determinants.det(input)
 
 
 @operation()
 def slogdet(input: Tensor, *, out: Any = None) -> SignAndLogarithm:
-    """:func:`tensor.linalg.slogdet`."""
+    """Signs and logarithms of absolute determinants of square matrices; an alias of :func:`tensor.linalg.slogdet`.
+
+    Raises
+    ------
+    RuntimeError
+        If the matrices are not square, or not of single or double precision.
+
+    Examples
+    --------
+    >>> sign, logarithm = tensor.slogdet(tensor.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    >>> sign, logarithm
+    (tensor(-1.), tensor(0.))
+    """
     return determinants.slogdet(input, out=out)
 
 
 @operation()
 def logdet(input: Tensor) -> Tensor:
-    """Logarithms of determinants: NaN for negative ones, -inf for singular matrices."""
+    """Logarithms of determinants of square matrices ``(*, n, n)``, of shape ``*``.
+
+    NaN for negative determinants and -inf for singular matrices; of complex matrices, the complex logarithm.
+
+    Raises
+    ------
+    RuntimeError
+        If the matrices are not square, or not of single or double precision.
+
+    Examples
+    --------
+    >>> tensor.logdet(tensor.eye(2) * 2)
+    tensor(1.3863)
+    """
     sign, logarithm = determinants.sign_and_logarithm("logdet", input)
     if input._layout.dtype.is_complex:
         phased: Tensor = sign.log() + logarithm
@@ -80,19 +142,64 @@ def logdet(input: Tensor) -> Tensor:
 
 @operation()
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
-    """:func:`tensor.linalg.matrix_power`."""
+    """Square matrices to an integer power, ``input @ ... @ input``; an alias of :func:`tensor.linalg.matrix_power`.
+
+    Parameters
+    ----------
+    n : int
+        0 gives identity matrices, negative numbers powers of the inverses.
+
+    Raises
+    ------
+    LinAlgError
+        If ``n`` is negative and a matrix is singular.
+    RuntimeError
+        If the matrices are not square.
+
+    Examples
+    --------
+    >>> tensor.matrix_power(tensor.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    tensor([[1., 3.],
+            [0., 1.]])
+    """
     return products.matrix_power(input, n, out=out)
 
 
 @operation()
 def matrix_exp(input: Tensor) -> Tensor:
-    """:func:`tensor.linalg.matrix_exp`."""
+    """Matrix exponentials ``sum(input**k / k!)`` of square matrices; an alias of :func:`tensor.linalg.matrix_exp`.
+
+    Raises
+    ------
+    RuntimeError
+        If the matrices are not square, or not of single or double precision.
+
+    Examples
+    --------
+    >>> tensor.matrix_exp(tensor.tensor([[0.0, 1.0], [0.0, 0.0]]))
+    tensor([[1., 1.],
+            [0., 1.]])
+    """
     return exponential.matrix_exp(input)
 
 
 @operation(method=False, autocast=Autocast(cuda=LOWER))
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
-    """:func:`tensor.linalg.multi_dot` of matrices given one by one."""
+    """Product of matrices, in the order of multiplication that takes the fewest operations.
+
+    :func:`tensor.linalg.multi_dot` takes them as one sequence. A single matrix is copied.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no matrix, or shapes, dtypes or devices do not match.
+
+    Examples
+    --------
+    >>> tensor.chain_matmul(tensor.ones(2, 3), tensor.ones(3, 4), tensor.ones(4, 1))
+    tensor([[12.],
+            [12.]])
+    """
     if len(matrices) == 1 and isinstance(matrices[0], TensorBase):
         return given(matrices[0].clone(), out, "chain_matmul")
     return given(products.chained("chain_matmul", matrices), out, "chain_matmul")
@@ -100,13 +207,43 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
 
 @operation(autocast=Autocast(cpu=FLOAT32))
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """:func:`tensor.linalg.cholesky`."""
+    """Cholesky factors ``L`` with ``input = L @ L.mH`` of Hermitian positive-definite matrices ``(*, n, n)``.
+
+    With ``upper``, ``U`` with ``input = U.mH @ U``. See :func:`tensor.linalg.cholesky`.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix is not positive-definite.
+    RuntimeError
+        If the matrices are not square, or not of single or double precision.
+
+    Examples
+    --------
+    >>> tensor.cholesky(tensor.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
+    """
     return given(cholesky_factored("cholesky", input, bool(upper))[0], out, "cholesky")
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
 def qr(input: Tensor, some: bool = True, *, out: Any = None) -> OrthogonalTriangular:
-    """:func:`tensor.linalg.qr`, reduced or (``some=False``) complete."""
+    """QR decompositions ``input = Q @ R`` of matrices ``(*, m, n)``; see :func:`tensor.linalg.qr`.
+
+    Parameters
+    ----------
+    some : bool
+        Whether they are reduced, with ``Q`` of shape ``(*, m, min(m, n))``, or complete, with ``(*, m, m)``.
+    out : tuple of Tensor, optional
+        Two tensors that the results are written to.
+
+    Examples
+    --------
+    >>> q, r = tensor.qr(tensor.ones(3, 2))
+    >>> q.shape, r.shape
+    (tensor.Size([3, 2]), tensor.Size([2, 2]))
+    """
     mode = "reduced" if some else "complete"
     result: OrthogonalTriangular = all_given(qr_factored("qr", input, mode), out, "qr")
     return result
@@ -168,14 +305,49 @@ def triangular_solve(
 
 @operation()
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:  # noqa: N803
-    """:func:`tensor.linalg.lu_factor_ex`, whose third result is there with ``get_infos`` only."""
+    """LU decompositions of matrices ``(*, m, n)``, packed as :func:`tensor.linalg.lu_factor` returns them.
+
+    Parameters
+    ----------
+    pivot : bool
+        Whether rows are exchanged.
+    get_infos : bool
+        Whether to return a third result: int32, 0 or the number, from 1, of the first zero on the diagonal of ``U``.
+
+    Returns
+    -------
+    LuFactor or LuFactorWithInfo
+        Named tuple of ``LU``, int32 ``pivots`` and with ``get_infos`` ``info``.
+
+    Examples
+    --------
+    >>> factors, pivots = tensor.lu(tensor.tensor([[1.0, 2.0], [2.0, 2.0]]))
+    >>> factors, pivots
+    (tensor([[2.0000, 2.0000],
+            [0.5000, 1.0000]]), tensor([2, 2], dtype=tensor.int32))
+    """
     result = lu_factored("lu", A, pivot, False, RuntimeError)
     return all_given(result if get_infos else LuFactor(result.LU, result.pivots), out, "lu")
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
-    """:func:`tensor.linalg.lu_solve`, whose arguments have another order."""
+    """The ``X`` of ``A @ X = b`` for a matrix factored by :func:`lu`; see :func:`tensor.linalg.lu_solve`.
+
+    Parameters
+    ----------
+    b : Tensor
+        Right-hand sides ``(*, n, k)``.
+    LU_data, LU_pivots : Tensor
+        The results of :func:`lu` or :func:`tensor.linalg.lu_factor`.
+
+    Examples
+    --------
+    >>> factors = tensor.lu(tensor.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> tensor.lu_solve(tensor.tensor([[2.0], [2.0]]), *factors)
+    tensor([[1.0000],
+            [0.5000]])
+    """
     return given(solved("lu_solve", LU_data, LU_pivots, b, True, False), out, "lu_solve")
 
 
@@ -199,7 +371,20 @@ def geqrf(input: Tensor, *, out: Any = None) -> Reflectors:
 
 @operation(autocast=Autocast(cuda=AS_GIVEN, cpu=FLOAT32))
 def orgqr(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """:func:`tensor.linalg.householder_product`."""
+    """The first columns of products of Householder reflectors; an alias of :func:`tensor.linalg.householder_product`.
+
+    Parameters
+    ----------
+    input, tau : Tensor
+        The results of :func:`geqrf`.
+
+    Examples
+    --------
+    >>> q = tensor.orgqr(*tensor.geqrf(tensor.tensor([[3.0, 1.0], [4.0, 2.0]])))
+    >>> q.abs()
+    tensor([[0.6000, 0.8000],
+            [0.8000, 0.6000]])
+    """
     return householder_product(input, tau, out=out)
 
 

@@ -179,7 +179,27 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = N
 
 @operation(namespace="linalg", method=False)
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803
-    """View of the diagonals of matrices; see :func:`tensor.diagonal`, which looks at the first two dimensions."""
+    """View of the diagonals of matrices ``(*, m, n)``, along a new last dimension.
+
+    :func:`tensor.diagonal` looks at the first two dimensions by default.
+
+    Parameters
+    ----------
+    offset : int
+        Which diagonal: above the main one if positive, below if negative.
+
+    Raises
+    ------
+    IndexError
+        If ``dim1`` or ``dim2`` is out of range.
+
+    Examples
+    --------
+    >>> tensor.linalg.diagonal(tensor.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    >>> tensor.linalg.diagonal(tensor.tensor([[1, 2], [3, 4]]), offset=1)
+    tensor([2])
+    """
     return parts.diagonal(A, offset, dim1, dim2)
 
 

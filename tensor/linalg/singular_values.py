@@ -172,7 +172,22 @@ def svd(
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:  # noqa: N803
-    """Singular values, from the largest on: ``(*, min(m, n))``; see :func:`svd`. Their derivative always exists."""
+    """Singular values of matrices ``(*, m, n)`` in descending order: real, ``(*, min(m, n))``; see :func:`svd`.
+
+    Unlike that of singular vectors, their derivative always exists.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix has an infinity or NaN, or the iteration does not converge.
+    RuntimeError
+        If the matrices have fewer than two dimensions, or are not of single or double precision.
+
+    Examples
+    --------
+    >>> tensor.linalg.svdvals(tensor.tensor([[3.0, 0.0], [0.0, -4.0]]))
+    tensor([4., 3.])
+    """
     _check_svd("linalg.svdvals", A, driver)
     return given(singular_values("linalg.svd", A), out, "linalg.svdvals")
 

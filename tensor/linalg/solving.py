@@ -229,7 +229,28 @@ def solve_ex(
     check_errors: bool = False,
     out: Any = None,
 ) -> SolutionWithInfo:
-    """:func:`solve` that tells of singular matrices, whose solutions are NaN, instead of raising an error."""
+    """:func:`solve` that reports singular matrices, whose solutions are NaN, in ``info`` instead of raising an error.
+
+    Parameters
+    ----------
+    check_errors : bool
+        Whether to raise an error all the same.
+
+    Returns
+    -------
+    SolutionWithInfo
+        Named tuple of ``result`` and int32 ``info``: 0, or the number, from 1, of the first zero pivot.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes, dtypes or devices do not match.
+
+    Examples
+    --------
+    >>> tensor.linalg.solve_ex(tensor.eye(2), tensor.ones(2))
+    SolutionWithInfo(result=tensor([1., 1.]), info=tensor(0, dtype=tensor.int32))
+    """
     vector = _check_system("linalg.solve_ex", A, B, left)
     value = SolutionWithInfo(*_solve("linalg.solve_ex", A, B, bool(left), vector, check_errors))
     result: SolutionWithInfo = all_given(value, out, "linalg.solve_ex")

@@ -84,7 +84,27 @@ def _matmul(input: Tensor, other: Tensor) -> Tensor:
 
 @operation()
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Sums of products over the last dimensions of both; a plain product where one is 0-dim."""
+    """Inner product: ``sum(input[i, k] * other[j, k] for k)`` over the last dimensions of both tensors.
+
+    For vectors the dot product; a plain product where one tensor is 0-dim.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*input.shape[:-1], *other.shape[:-1])``.
+
+    Raises
+    ------
+    RuntimeError
+        If the last dimensions differ in size, or dtypes or devices do not match.
+
+    Examples
+    --------
+    >>> tensor.inner(tensor.tensor([1, 2, 3]), tensor.tensor([0, 2, 1]))
+    tensor(7)
+    >>> tensor.inner(tensor.ones(2, 3), tensor.ones(4, 3)).shape
+    tensor.Size([2, 4])
+    """
     left, right = input._layout.shape, other._layout.shape
     if not left or not right:
         return _delivered(input * other, out)
@@ -178,7 +198,16 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
 
 @operation()
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Kronecker product: each element of ``input`` times all of ``other``, in its place."""
+    """Kronecker product: each element of ``input`` times all of ``other``, as a block in its place.
+
+    Shapes are extended by dimensions of size 1 in front; sizes are multiplied. Dtypes are promoted.
+
+    Examples
+    --------
+    >>> tensor.kron(tensor.eye(2), tensor.tensor([[1.0, 2.0]]))
+    tensor([[1., 2., 0., 0.],
+            [0., 0., 1., 2.]])
+    """
     rank = max(len(input._layout.shape), len(other._layout.shape))
     left = (1,) * (rank - len(input._layout.shape)) + tuple(input._layout.shape)
     right = (1,) * (rank - len(other._layout.shape)) + tuple(other._layout.shape)

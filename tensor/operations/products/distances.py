@@ -149,5 +149,18 @@ def _half_of_pairs(device_state: DeviceState, rows: int, half: int) -> Tensor:
 
 @operation(autocast=Autocast(cuda=FLOAT32))
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
-    """Norm of ``input - other``, which broadcast."""
+    """``p``-norm of ``input - other``, which are broadcast: a 0-dim tensor. See :func:`tensor.linalg.vector_norm`.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes do not broadcast, devices differ, or the dtype is neither floating nor complex.
+
+    Examples
+    --------
+    >>> tensor.dist(tensor.tensor([0.0, 0.0]), tensor.tensor([3.0, 4.0]))
+    tensor(5.)
+    >>> tensor.dist(tensor.tensor([0.0, 0.0]), tensor.tensor([3.0, 4.0]), p=1)
+    tensor(7.)
+    """
     return vector_norm(input - other, p)

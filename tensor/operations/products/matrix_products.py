@@ -436,7 +436,18 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 @operation(autocast=Autocast(cuda=WIDEST))
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """:func:`dot` with the first vector conjugated."""
+    """``sum(conj(input) * other)`` for two vectors: :func:`dot` with the first one conjugated.
+
+    Raises
+    ------
+    RuntimeError
+        If they are not vectors of one length, dtype and device.
+
+    Examples
+    --------
+    >>> tensor.vdot(tensor.tensor([1j, 2.0]), tensor.tensor([1j, 1j]))
+    tensor(1.+2.j)
+    """
     a, b = layouts_of("vdot", input, other)
     first = conjugated(input.detach()) if a.dtype.is_complex else input
     result = a.device_state.plans[_VDOT, first._layout, b](first, other)
