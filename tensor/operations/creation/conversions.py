@@ -44,23 +44,30 @@ def to(
     memory_format: MemoryFormat = preserve_format,
     tensor: Tensor | None = None,
 ) -> Tensor:
-    """The tensor with another dtype or device, or both: itself where nothing changes, else a copy.
+    """The tensor with another dtype or device, or both: itself if nothing changes, else a copy.
 
-    ``to(dtype)``, ``to(device)``, ``to(device, dtype)`` and ``to(tensor)``, each followed by
-    ``non_blocking`` and ``copy``.
+    ``to(dtype)``, ``to(device)``, ``to(device, dtype)`` and ``to(tensor)``, each followed by ``non_blocking`` and
+    ``copy``.
 
     Parameters
     ----------
     non_blocking : bool
-        Whether the host goes on at once where pinned memory allows it. From a device, the result lies in
-        pinned memory, and the caller must synchronise before reading it.
+        Whether the host goes on at once where pinned memory allows it. From a device, the result lies in pinned memory,
+        and the caller must synchronise before reading it.
     copy : bool
-        Whether to copy also where nothing changes.
+        Whether to copy also if nothing changes.
+    memory_format : memory_format
+        By default the order of the dimensions in memory is kept.
 
     Raises
     ------
     TypeError
         For other arguments.
+
+    Examples
+    --------
+    >>> tensor.tensor([1.5, 2.5]).to(tensor.int64)
+    tensor([1, 2])
     """
     if tensor is not None:
         args = (tensor, *args)
@@ -135,7 +142,20 @@ def cuda(
     non_blocking: bool = False,
     memory_format: MemoryFormat = preserve_format,
 ) -> Tensor:
-    """The tensor on a CUDA device, by default the current one; itself where it is there already."""
+    """The tensor on a CUDA device: itself if it is there already, else a copy.
+
+    Parameters
+    ----------
+    device : optional
+        By default the current CUDA device.
+    non_blocking : bool
+        Whether the host goes on at once where pinned memory allows it.
+
+    Raises
+    ------
+    RuntimeError
+        If ``device`` is not a CUDA device, or there is none.
+    """
     device_state: DeviceState = cuda_state() if device is None else device_state_of(device)
     if not device_state.is_cuda:
         raise RuntimeError(f"Invalid device, must be cuda device, got {device_state.device}")
@@ -144,13 +164,43 @@ def cuda(
 
 @operation(namespace="", method=False, also="Tensor.cpu")
 def cpu_(input: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
-    """The tensor on the CPU; itself where it is there already."""
+    """The tensor on the CPU: itself if it is there already, else a copy, for which the host waits.
+
+    Examples
+    --------
+    >>> tensor.tensor([1, 2]).cpu()
+    tensor([1, 2])
+    """
     return _converted(input, input._layout.on(cpu), False, False, memory_format)
 
 
 @operation(namespace="", method=False, also="Tensor.type")
 def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The tensor as ``dtype``; without one, the name of its type, such as ``"tensor.FloatTensor"``."""
+    """The tensor as ``dtype``; without one, the name of its type.
+
+    Parameters
+    ----------
+    dtype : dtype, type or str, optional
+        A dtype, a typed tensor class such as ``tensor.IntTensor``, or its name; ``"tensor.cuda.IntTensor"`` is on the
+        current CUDA device.
+    non_blocking : bool
+        As for :meth:`Tensor.to`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such type.
+    TypeError
+        If ``dtype`` is none of these.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([1.5])
+    >>> x.type()
+    'tensor.FloatTensor'
+    >>> x.type(tensor.int32)
+    tensor([1], dtype=tensor.int32)
+    """
     if dtype is None:
         where = "tensor.cuda" if input._layout.device_state.is_cuda else "tensor"
         return f"{where}.{TYPE_NAMES[input._layout.dtype.name]}Tensor"
@@ -180,7 +230,18 @@ TYPE_NAMES = {
 
 @operation(namespace="")
 def type_as(input: Tensor, other: Tensor) -> Tensor:
-    """The tensor with the dtype and device of ``other``."""
+    """The tensor with the dtype and device of ``other``: itself if it has both, else a copy.
+
+    Raises
+    ------
+    TypeError
+        If ``other`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.tensor([1, 2]).type_as(tensor.zeros(1))
+    tensor([1., 2.])
+    """
     check_tensor(other, "type_as", "other")
     return to(input, other)
 
@@ -199,12 +260,12 @@ def converter(dtype: dtype, name: str) -> Callable[..., Tensor]:
 
 @operation(namespace="")
 def numpy(input: Tensor, *, force: bool = False) -> NDArray[Any]:
-    """A CPU tensor's elements as a NumPy array over the same memory.
+    """A NumPy array over the memory of a CPU tensor: writing to one changes the other.
 
     Parameters
     ----------
     force : bool
-        Whether to detach, and to copy to the host, where that is needed.
+        Whether to detach the tensor, and to copy it to the host, where that is needed.
 
     Raises
     ------
@@ -212,6 +273,11 @@ def numpy(input: Tensor, *, force: bool = False) -> NDArray[Any]:
         For a CUDA tensor.
     RuntimeError
         For a tensor that requires grad.
+
+    Examples
+    --------
+    >>> tensor.tensor([1.0, 2.0]).numpy().sum().item()
+    3.0
     """
     if force:
         input = cpu_(input.detach())
@@ -224,12 +290,17 @@ def numpy(input: Tensor, *, force: bool = False) -> NDArray[Any]:
 
 @operation(namespace="")
 def item(input: Tensor) -> Any:
-    """The one element as a Python number; waits for a CUDA tensor.
+    """The only element as a Python number; waits for a CUDA tensor.
 
     Raises
     ------
     RuntimeError
-        If there is not exactly one.
+        If there is not exactly one element.
+
+    Examples
+    --------
+    >>> tensor.tensor([2.5]).item()
+    2.5
     """
     layout = input._layout
     if layout.numel != 1:
@@ -242,7 +313,13 @@ def item(input: Tensor) -> Any:
 
 @operation(namespace="")
 def tolist(input: Tensor) -> Any:
-    """Nested lists of Python numbers; a number for a 0-dim tensor. Waits for a CUDA tensor."""
+    """The elements as nested lists of Python numbers; a number for a 0-dim tensor. Waits for a CUDA tensor.
+
+    Examples
+    --------
+    >>> tensor.tensor([[1, 2], [3, 4]]).tolist()
+    [[1, 2], [3, 4]]
+    """
     array = cpu_(input)._host
     if input._layout.dtype is dtypes.bfloat16:
         array = array.astype(np.float32)
@@ -266,7 +343,20 @@ def as_bool(input: Tensor) -> bool:
 
 @operation()
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the one element is not 0."""
+    """Whether the only element is not 0; waits for a CUDA tensor.
+
+    Raises
+    ------
+    RuntimeError
+        If there is not exactly one element.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.is_nonzero(tensor.tensor([2.0]))
+    True
+    """
     check_tensor(input, "is_nonzero", "input")
     return as_bool(input)
 
@@ -352,5 +442,11 @@ def pin_memory(input: Tensor) -> Tensor:
 
 @operation(namespace="")
 def is_pinned(input: Tensor) -> bool:
-    """Whether the elements lie in page-locked memory."""
+    """Whether the elements lie in page-locked host memory; see :meth:`Tensor.pin_memory`.
+
+    Examples
+    --------
+    >>> tensor.zeros(2).is_pinned()
+    False
+    """
     return input._storage.is_pinned()

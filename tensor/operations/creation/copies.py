@@ -118,7 +118,22 @@ def copy_into_new(
 
 @operation()
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy; a dense tensor's copy has the same strides."""
+    """A copy with its own memory, through which gradients flow to ``input``; see :meth:`Tensor.detach` to stop them.
+
+    Parameters
+    ----------
+    memory_format : memory_format, optional
+        By default the copy keeps the strides of a tensor without gaps or overlaps, and the order of the dimensions of
+        any other.
+
+    Examples
+    --------
+    >>> x = tensor.zeros(2)
+    >>> y = x.clone()
+    >>> y[0] = 1.0
+    >>> x
+    tensor([0., 0.])
+    """
     if memory_format is None or memory_format is preserve_format:
         layout = input._layout
         if not layout.dense:

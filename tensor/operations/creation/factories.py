@@ -42,7 +42,13 @@ if TYPE_CHECKING:
 
 @operation(method=False)
 def get_default_device() -> Device:
-    """Device of new tensors that say nothing of theirs, in this thread."""
+    """The device, in this thread, of new tensors for which no device is given; see :func:`set_default_device`.
+
+    Examples
+    --------
+    >>> tensor.get_default_device()
+    device(type='cpu')
+    """
     return device_state_of(None).device
 
 
@@ -117,23 +123,30 @@ def empty(
 
     Parameters
     ----------
-    size
+    sizes, size
         Sizes, one by one or as a sequence.
-    out
+    out : Tensor, optional
         Tensor that gets the shape; its dtype and device are the result's.
-    dtype
-        By default :func:`getget_default_dtype()`.
-    device
+    dtype : dtype, optional
+        By default :func:`get_default_dtype`.
+    device : optional
         By default :func:`get_default_device`, which is the CPU at first.
     pin_memory : bool
         Whether a CPU tensor lies in page-locked memory, from and to which copies are asynchronous.
+    memory_format : memory_format, optional
+        By default row-major.
 
     Raises
     ------
     RuntimeError
-        For a negative size, or pinned memory on a CUDA device.
+        For a negative size, pinned memory on a CUDA device, or ``memory_format=preserve_format``.
     OutOfMemoryError
-        If the device has not so much memory.
+        If the device does not have enough memory.
+
+    Examples
+    --------
+    >>> tensor.empty(2, 3).shape
+    tensor.Size([2, 3])
     """
     shape = sizes_of(sizes, size, "empty")
     if memory_format is preserve_format:
@@ -261,7 +274,18 @@ def zeros(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Tensor of shape ``size`` with 0 everywhere; see :func:`empty`."""
+    """Tensor of shape ``size`` filled with 0, of the default dtype unless ``dtype`` is given.
+
+    Arguments and errors are those of :func:`empty`.
+
+    Examples
+    --------
+    >>> tensor.zeros(2, 3)
+    tensor([[0., 0., 0.],
+            [0., 0., 0.]])
+    >>> tensor.zeros((2,), dtype=tensor.int64)
+    tensor([0, 0])
+    """
     shape = sizes_of(sizes, size, "zeros")
     return _made(shape, 0, "zeros", out, dtype, layout, device, requires_grad, pin_memory)
 
@@ -277,7 +301,16 @@ def ones(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Tensor of shape ``size`` with 1 everywhere; see :func:`empty`."""
+    """Tensor of shape ``size`` filled with 1, of the default dtype unless ``dtype`` is given.
+
+    Arguments and errors are those of :func:`empty`.
+
+    Examples
+    --------
+    >>> tensor.ones(2, 3)
+    tensor([[1., 1., 1.],
+            [1., 1., 1.]])
+    """
     shape = sizes_of(sizes, size, "ones")
     return _made(shape, 1, "ones", out, dtype, layout, device, requires_grad, pin_memory)
 
@@ -294,22 +327,30 @@ def full(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Tensor of shape ``size`` with ``fill_value`` everywhere.
+    """Tensor of shape ``size`` filled with ``fill_value``.
 
     Parameters
     ----------
-    fill_value
-        A number, or a tensor without dimensions.
-    dtype
-        By default the type that stands for ``fill_value``: bool, int64, or the default type, real or complex;
-        that of ``fill_value`` where it is a tensor.
+    fill_value : number or Tensor
+        A number, or a 0-dim tensor.
+    dtype : dtype, optional
+        By default bool, int64 or the default dtype, real or complex, as ``fill_value`` is; that of ``fill_value`` where
+        it is a tensor.
 
     Raises
     ------
     RuntimeError
-        If the dtype cannot hold the value. See :func:`empty` too.
+        If the dtype cannot hold the value; for sizes and memory as :func:`empty`.
     TypeError
-        If it is no number.
+        If ``fill_value`` is not a number.
+
+    Examples
+    --------
+    >>> tensor.full((2, 2), 7)
+    tensor([[7, 7],
+            [7, 7]])
+    >>> tensor.full((2,), 0.5)
+    tensor([0.5000, 0.5000])
     """
     shape = sequence_of_sizes(size, "full")
     kind, fill_value = number_to_fill(fill_value, "full")
@@ -328,7 +369,22 @@ def scalar_tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Tensor without dimensions that holds the number ``s``, of the default type unless ``dtype`` says more."""
+    """0-dim tensor of the number ``s``, of the default dtype unless ``dtype`` is given.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype cannot hold the number.
+    TypeError
+        If ``s`` is not a number.
+
+    Examples
+    --------
+    >>> tensor.scalar_tensor(3)
+    tensor(3.)
+    >>> tensor.scalar_tensor(3, dtype=tensor.int32)
+    tensor(3, dtype=tensor.int32)
+    """
     value = number_to_fill(s, "scalar_tensor")[1]
     return _made((), value, "scalar_tensor", None, dtype, layout, device, requires_grad, pin_memory)
 
@@ -354,12 +410,29 @@ _COMPLEX = BackwardFormula("ComplexBackward0", "real imag", [lambda grad: grad.r
 
 @operation(method=False)
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Complex tensor of two real ones of the same dtype, float32 or float64, broadcast to one shape.
+    """``real + 1j * imag``: a complex tensor from two real ones.
+
+    Parameters
+    ----------
+    real, imag : Tensor
+        Both float32 or both float64; they are broadcast.
+
+    Returns
+    -------
+    Tensor
+        complex64 or complex128, of the broadcast shape.
 
     Raises
     ------
     RuntimeError
-        If the dtypes or devices differ, or there is no such complex dtype.
+        If the dtypes or devices differ, or the dtype is neither float32 nor float64.
+    TypeError
+        If an argument is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.complex(tensor.tensor([1.0, 2.0]), tensor.tensor([3.0, 4.0]))
+    tensor([1.+3.j, 2.+4.j])
     """
     check_tensor(real, "complex", "real")
     check_tensor(imag, "complex", "imag")

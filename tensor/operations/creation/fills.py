@@ -18,12 +18,22 @@ if TYPE_CHECKING:
 
 @operation()
 def fill_(input: Tensor, value: Any) -> Tensor:
-    """Write ``value``, a number or a 0-dim tensor, to every element.
+    """Write ``value`` to every element. Returns ``input``.
+
+    Parameters
+    ----------
+    value : number or Tensor
+        A number, or a 0-dim tensor, converted to the dtype of ``input``: an integer one drops the fraction.
 
     Raises
     ------
     RuntimeError
-        If the dtype cannot hold the number, or the tensor ``value`` has dimensions.
+        If the dtype cannot hold the number, ``value`` has dimensions, or ``input`` is a leaf that requires grad.
+
+    Examples
+    --------
+    >>> tensor.zeros(3).fill_(2)
+    tensor([2., 2., 2.])
     """
     origin = getattr(value, "_layout", None)
     if origin is not None:
@@ -48,7 +58,18 @@ _ZEROED = _FILLED.named("ZeroBackward0")
 
 @operation()
 def zero_(input: Tensor) -> Tensor:
-    """Write 0 to every element."""
+    """Write 0 to every element. Returns ``input``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is a leaf that requires grad.
+
+    Examples
+    --------
+    >>> tensor.ones(3).zero_()
+    tensor([0., 0., 0.])
+    """
     check_in_place(input)
     layout = input._layout
     layout.device_state.plans[ZERO, layout](input)
@@ -60,5 +81,17 @@ def zero_(input: Tensor) -> Tensor:
 
 @operation(method=False)
 def fill(input: Tensor, value: Any) -> Tensor:
-    """``value``, a number or a 0-dim tensor, in every element of a new tensor like ``input``."""
+    """A tensor like ``input``, filled with ``value``, a number or a 0-dim tensor.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype cannot hold the number, or ``value`` has dimensions.
+
+    Examples
+    --------
+    >>> tensor.fill(tensor.zeros(2, 2), 3)
+    tensor([[3., 3.],
+            [3., 3.]])
+    """
     return fill_(input.clone(), value)

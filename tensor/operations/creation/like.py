@@ -53,7 +53,27 @@ def empty_like(
     pin_memory: bool = False,
     memory_format: MemoryFormat | None = preserve_format,
 ) -> Tensor:
-    """Tensor of ``input``'s shape, dtype, device and order of dimensions with undefined contents."""
+    """Tensor with the shape, dtype and device of ``input``, and undefined contents.
+
+    Parameters
+    ----------
+    dtype, device : optional
+        Another dtype or device.
+    memory_format : memory_format
+        By default the order of the dimensions of ``input`` in memory is kept.
+
+    Raises
+    ------
+    RuntimeError
+        For pinned memory on a CUDA device.
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.empty_like(tensor.zeros(2, 3)).shape
+    tensor.Size([2, 3])
+    """
     result = layout_like(input, dtype, device, memory_format, "empty_like")
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, result.device_state, "empty_like")
@@ -72,7 +92,15 @@ def zeros_like(
     pin_memory: bool = False,
     memory_format: MemoryFormat | None = preserve_format,
 ) -> Tensor:
-    """Zeros, otherwise as :func:`empty_like`."""
+    """Tensor with the shape, dtype and device of ``input``, filled with 0.
+
+    Arguments and errors are those of :func:`empty_like`.
+
+    Examples
+    --------
+    >>> tensor.zeros_like(tensor.tensor([1, 2]))
+    tensor([0, 0])
+    """
     result = layout_like(input, dtype, device, memory_format, "zeros_like")
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, result.device_state, "zeros_like")
@@ -91,7 +119,15 @@ def ones_like(
     pin_memory: bool = False,
     memory_format: MemoryFormat | None = preserve_format,
 ) -> Tensor:
-    """Ones, otherwise as :func:`empty_like`."""
+    """Tensor with the shape, dtype and device of ``input``, filled with 1.
+
+    Arguments and errors are those of :func:`empty_like`.
+
+    Examples
+    --------
+    >>> tensor.ones_like(tensor.tensor([1.0, 2.0]))
+    tensor([1., 1.])
+    """
     result = layout_like(input, dtype, device, memory_format, "ones_like")
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, result.device_state, "ones_like")
@@ -111,7 +147,27 @@ def full_like(
     pin_memory: bool = False,
     memory_format: MemoryFormat | None = preserve_format,
 ) -> Tensor:
-    """``fill_value`` everywhere, otherwise as :func:`empty_like`."""
+    """Tensor with the shape, dtype and device of ``input``, filled with ``fill_value``.
+
+    The other arguments are those of :func:`empty_like`.
+
+    Parameters
+    ----------
+    fill_value : number or Tensor
+        A number, or a 0-dim tensor, converted to the dtype: an integer one drops the fraction.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype cannot hold the value, or for pinned memory on a CUDA device.
+    TypeError
+        If ``fill_value`` is not a number, or ``input`` not a tensor.
+
+    Examples
+    --------
+    >>> tensor.full_like(tensor.zeros(2), 3)
+    tensor([3., 3.])
+    """
     fill_value = number_to_fill(fill_value, "full_like")[1]
     result = layout_like(input, dtype, device, memory_format, "full_like")
     if layout is not None or pin_memory:
@@ -136,7 +192,20 @@ def new_empty(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Tensor of shape ``size`` and ``input``'s dtype and device, with undefined contents."""
+    """Tensor of shape ``size`` with the dtype and device of ``input``, and undefined contents.
+
+    Sizes are given one by one or as a sequence; another dtype or device can be given by name.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative size, or pinned memory on a CUDA device.
+
+    Examples
+    --------
+    >>> tensor.zeros(2, dtype=tensor.float64).new_empty(3, 4).dtype
+    tensor.float64
+    """
     shape = sizes_of(sizes, size, "new_empty")
     result = _new(input, shape, "new_empty", dtype, device)
     if layout is not None or pin_memory:
@@ -156,7 +225,20 @@ def new_zeros(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Zeros of shape ``size`` and ``input``'s dtype and device."""
+    """Tensor of shape ``size`` with the dtype and device of ``input``, filled with 0.
+
+    Sizes are given one by one or as a sequence; another dtype or device can be given by name.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative size, or pinned memory on a CUDA device.
+
+    Examples
+    --------
+    >>> tensor.tensor([1, 2]).new_zeros(3)
+    tensor([0, 0, 0])
+    """
     shape = sizes_of(sizes, size, "new_zeros")
     result = _new(input, shape, "new_zeros", dtype, device)
     if layout is not None or pin_memory:
@@ -176,7 +258,21 @@ def new_ones(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Ones of shape ``size`` and ``input``'s dtype and device."""
+    """Tensor of shape ``size`` with the dtype and device of ``input``, filled with 1.
+
+    Sizes are given one by one or as a sequence; another dtype or device can be given by name.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative size, or pinned memory on a CUDA device.
+
+    Examples
+    --------
+    >>> tensor.tensor([1, 2]).new_ones(2, 2)
+    tensor([[1, 1],
+            [1, 1]])
+    """
     shape = sizes_of(sizes, size, "new_ones")
     result = _new(input, shape, "new_ones", dtype, device)
     if layout is not None or pin_memory:
@@ -197,7 +293,22 @@ def new_full(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """``fill_value`` everywhere, of shape ``size`` and ``input``'s dtype and device."""
+    """Tensor of shape ``size`` with the dtype and device of ``input``, filled with ``fill_value``.
+
+    ``size`` is a sequence; another dtype or device can be given by name.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype cannot hold the value, for a negative size, or pinned memory on a CUDA device.
+    TypeError
+        If ``fill_value`` is not a number.
+
+    Examples
+    --------
+    >>> tensor.tensor([1.0, 2.0]).new_full((3,), 5)
+    tensor([5., 5., 5.])
+    """
     fill_value = number_to_fill(fill_value, "new_full")[1]
     shape = sequence_of_sizes(size, "new_full")
     result = _new(input, shape, "new_full", dtype, device)
@@ -219,7 +330,18 @@ def new_empty_strided(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Tensor of given shape and strides, and ``input``'s dtype and device."""
+    """Tensor of a shape and strides, in elements, with the dtype and device of ``input``, and undefined contents.
+
+    Raises
+    ------
+    RuntimeError
+        If sizes and strides differ in number, or one is negative.
+
+    Examples
+    --------
+    >>> tensor.zeros(2).new_empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
     return empty_strided(
         size,
         stride,

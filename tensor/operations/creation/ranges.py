@@ -91,12 +91,30 @@ def arange(
 ) -> Tensor:
     """``ceil((end - start) / step)`` numbers from ``start`` on, ``step`` apart, without ``end``.
 
-    ``arange(end)`` starts at 0. By default int64 where all three are integers, else the default type.
+    ``arange(end)`` starts at 0.
+
+    Parameters
+    ----------
+    start, end, step : number
+        Numbers, or 0-dim tensors.
+    dtype : dtype, optional
+        By default int64 if all three are integers, else the default dtype.
 
     Raises
     ------
     RuntimeError
-        If ``step`` is 0 or leads away from ``end``, a bound is not finite, or the dtype is bool or complex.
+        If ``step`` is 0 or leads away from ``end``, a number is not finite, or the dtype is bool or complex.
+    ValueError
+        If ``step`` becomes 0 in an integer dtype.
+    TypeError
+        If there is no ``end``, or one of the three is not a number.
+
+    Examples
+    --------
+    >>> tensor.arange(4)
+    tensor([0, 1, 2, 3])
+    >>> tensor.arange(1.0, 2.0, 0.25)
+    tensor([1.0000, 1.2500, 1.5000, 1.7500])
     """
     if end is None:
         start, end = 0, start
@@ -136,7 +154,22 @@ def range(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """:func:`arange` with ``end`` included; of the default type."""
+    """Numbers from ``start`` to ``end``, ``step`` apart, ``end`` included: ``floor((end - start) / step) + 1`` of them.
+
+    Of the default dtype, also for integers. :func:`arange` is the usual function.
+
+    Raises
+    ------
+    RuntimeError
+        If ``step`` is 0 or leads away from ``end``, a number is not finite, or the dtype is bool or complex.
+    TypeError
+        If there is no ``end``, or one of the three is not a number.
+
+    Examples
+    --------
+    >>> tensor.range(1, 3)
+    tensor([1., 2., 3.])
+    """
     if end is None:
         start, end = 0, start
     first, last, stride = _bounds(start, end, step, "range")
@@ -251,12 +284,24 @@ def linspace(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """``steps`` numbers from ``start`` to ``end``, both included, evenly spaced.
+    """``steps`` evenly spaced numbers from ``start`` to ``end``, both included.
+
+    Parameters
+    ----------
+    start, end : number or Tensor
+        Numbers, or 0-dim tensors.
+    dtype : dtype, optional
+        By default the default dtype, complex if a number is.
 
     Raises
     ------
     RuntimeError
-        If ``steps`` is negative, the dtype is bool, or it is real and an end is complex.
+        If ``steps`` is negative, the dtype is bool, or it is real and a number is complex.
+
+    Examples
+    --------
+    >>> tensor.linspace(0, 1, 5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
     return _spaced(start, end, steps, None, "linspace", out, dtype, layout, device, requires_grad, pin_memory)
 
@@ -275,7 +320,24 @@ def logspace(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """``base`` to the powers that :func:`linspace` gives."""
+    """``base`` to the power of ``steps`` evenly spaced numbers from ``start`` to ``end``, both included.
+
+    ``base ** linspace(start, end, steps)``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``steps`` is negative, the dtype is bool, or it is real and a number is complex.
+    TypeError
+        If ``base`` is not a real number.
+
+    Examples
+    --------
+    >>> tensor.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.])
+    >>> tensor.logspace(0, 3, 4, base=2)
+    tensor([1., 2., 4., 8.])
+    """
     if not is_number(base) or isinstance(base, complex):
         raise TypeError(f"logspace(): argument 'base' must be float, not {type(base).__name__}")
     return _spaced(
@@ -375,12 +437,20 @@ def eye(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Matrix of shape ``(n, m)`` with ones on the main diagonal; square by default.
+    """Identity matrix of shape ``(n, m)``, by default ``(n, n)``: ones on the main diagonal, zeros elsewhere.
 
     Raises
     ------
     RuntimeError
         For a negative size.
+    TypeError
+        If a size is not an integer.
+
+    Examples
+    --------
+    >>> tensor.eye(2, 3)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
     """
     rows = _whole(n, "eye", "n")
     columns = rows if m is None else _whole(m, "eye", "m")
@@ -410,14 +480,32 @@ def tril_indices(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Rows and columns of the elements on and below a diagonal of a matrix: shape ``(2, N)``, row by row.
+    """Row and column indices of the elements on and below a diagonal of a ``(row, col)`` matrix.
 
-    Worked out on the host, and copied to a CUDA device.
+    Computed on the host, and copied to a CUDA device.
+
+    Parameters
+    ----------
+    offset : int
+        Which diagonal: above the main one if positive, below if negative.
+    dtype : dtype
+        int32 or int64.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(2, N)``, in row-major order.
 
     Raises
     ------
     RuntimeError
-        For a negative size, or a dtype that is neither int32 nor int64.
+        For a negative size, or another dtype.
+
+    Examples
+    --------
+    >>> tensor.tril_indices(2, 2)
+    tensor([[0, 1, 1],
+            [0, 0, 1]])
     """
     return _triangle(np.tril_indices, row, col, offset, dtype, device, layout, pin_memory, "tril_indices")
 
@@ -433,7 +521,16 @@ def triu_indices(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Rows and columns of the elements on and above a diagonal; see :func:`tril_indices`."""
+    """Row and column indices of the elements on and above a diagonal of a ``(row, col)`` matrix: shape ``(2, N)``.
+
+    Arguments and errors are those of :func:`tril_indices`.
+
+    Examples
+    --------
+    >>> tensor.triu_indices(2, 2)
+    tensor([[0, 0, 1],
+            [0, 1, 1]])
+    """
     return _triangle(np.triu_indices, row, col, offset, dtype, device, layout, pin_memory, "triu_indices")
 
 

@@ -64,19 +64,21 @@ def bartlett_window(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Triangle; see :func:`tensor.signal.windows.bartlett`.
+    """Triangular window: ``1 - abs(2 n / (M - 1) - 1)``.
 
-    Parameters
-    ----------
-    window_length
-        Number of elements.
-    periodic
-        Whether the window is one period, without the element in which the next one begins.
+    Here ``M`` is ``window_length``, or ``window_length + 1`` with ``periodic``, when the last element is left out.
 
     Raises
     ------
     RuntimeError
-        For a negative length, or a dtype that is not of floating point.
+        For a negative length, or a dtype that is not a floating one.
+    TypeError
+        If the length is not an integer.
+
+    Examples
+    --------
+    >>> tensor.bartlett_window(4)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
     return _window(
         "bartlett_window",
@@ -103,7 +105,22 @@ def blackman_window(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """See :func:`tensor.signal.windows.blackman` and :func:`bartlett_window`."""
+    """Blackman window: ``0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1))``.
+
+    Here ``M`` is ``window_length``, or ``window_length + 1`` with ``periodic``, when the last element is left out.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative length, or a dtype that is not a floating one.
+    TypeError
+        If the length is not an integer.
+
+    Examples
+    --------
+    >>> tensor.blackman_window(4)[2]
+    tensor(1.)
+    """
     return _window(
         "blackman_window",
         shapes.cosines(3),
@@ -131,7 +148,22 @@ def hamming_window(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """``alpha - beta cos(2 pi n / N)``; see :func:`bartlett_window`."""
+    """Hamming window: ``alpha - beta cos(2 pi n / (M - 1))``.
+
+    Here ``M`` is ``window_length``, or ``window_length + 1`` with ``periodic``, when the last element is left out.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative length, or a dtype that is not a floating one.
+    TypeError
+        If the length is not an integer.
+
+    Examples
+    --------
+    >>> tensor.hamming_window(4)
+    tensor([0.0800, 0.5400, 1.0000, 0.5400])
+    """
     return _window(
         "hamming_window",
         shapes.cosines(2),
@@ -157,7 +189,24 @@ def hann_window(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """See :func:`tensor.signal.windows.hann` and :func:`bartlett_window`."""
+    """Hann window: ``0.5 - 0.5 cos(2 pi n / (M - 1))``.
+
+    Here ``M`` is ``window_length``, or ``window_length + 1`` with ``periodic``, when the last element is left out.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative length, or a dtype that is not a floating one.
+    TypeError
+        If the length is not an integer.
+
+    Examples
+    --------
+    >>> tensor.hann_window(4)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000])
+    >>> tensor.hann_window(4, periodic=False)
+    tensor([0.0000, 0.7500, 0.7500, 0.0000])
+    """
     return _window(
         "hann_window",
         shapes.cosines(2),
@@ -184,7 +233,27 @@ def kaiser_window(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """See :func:`tensor.signal.windows.kaiser` and :func:`bartlett_window`."""
+    """Kaiser window: ``I0(beta sqrt(1 - (2 n / (M - 1) - 1)**2)) / I0(beta)``, with the Bessel function ``I0``.
+
+    Here ``M`` is ``window_length``, or ``window_length + 1`` with ``periodic``, when the last element is left out.
+
+    Parameters
+    ----------
+    beta : float
+        The larger, the narrower the window.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative length, or a dtype that is not a floating one.
+    TypeError
+        If the length is not an integer.
+
+    Examples
+    --------
+    >>> tensor.kaiser_window(4, beta=2.0)
+    tensor([0.4387, 0.8348, 1.0000, 0.8348])
+    """
     return _window(
         "kaiser_window",
         shapes.KAISER,

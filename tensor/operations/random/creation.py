@@ -90,27 +90,33 @@ def rand(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Numbers of equal chances in ``[0, 1)``.
+    """Tensor of random numbers, uniformly distributed in ``[0, 1)``.
 
     Parameters
     ----------
-    sizes
+    sizes, size
         Sizes, one by one or as a sequence.
     generator : Generator, optional
-        The device's default one if not given.
-    dtype
-        Floating point or complex; by default :func:`get_default_dtype`.
-    device
-        By default the CPU.
+        By default that of the device.
+    dtype : dtype, optional
+        Floating or complex; by default :func:`get_default_dtype`.
+    device : optional
+        By default :func:`get_default_device`.
     pin_memory : bool
         Whether a CPU tensor lies in page-locked memory.
 
     Raises
     ------
     NotImplementedError
-        For other dtypes.
+        For another dtype.
     RuntimeError
-        For a negative size, a generator of another kind of device, or an ``out`` that does not fit.
+        For a negative size, a generator of another kind of device, or an ``out`` of another dtype or device.
+
+    Examples
+    --------
+    >>> x = tensor.rand(2, 3)
+    >>> x.shape, bool((x < 1).all())
+    (tensor.Size([2, 3]), True)
     """
     result = layout_of(sizes_of(sizes, size, "rand"), out, dtype, device)
     draw = parameters.uniform(result.dtype, 0.0, 1.0)
@@ -129,7 +135,15 @@ def randn(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Normal numbers of mean 0 and variance 1; otherwise as :func:`rand`."""
+    """Tensor of random numbers from the normal distribution with mean 0 and variance 1.
+
+    Arguments and errors are those of :func:`rand`.
+
+    Examples
+    --------
+    >>> tensor.randn(2, 3).shape
+    tensor.Size([2, 3])
+    """
     result = layout_of(sizes_of(sizes, size, "randn"), out, dtype, device)
     draw = parameters.normal(result.dtype, 0.0, 1.0)
     return drawn("randn", draw, result, generator, requires_grad, out, pin_memory)
@@ -201,7 +215,22 @@ def rand_like(
     pin_memory: bool = False,
     memory_format: MemoryFormat = preserve_format,
 ) -> Tensor:
-    """:func:`rand` of ``input``'s shape, dtype, device and order of dimensions."""
+    """Tensor with the shape, dtype and device of ``input``, uniformly distributed in ``[0, 1)``; see :func:`rand`.
+
+    Another dtype or device, and a generator, can be given by name.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is neither floating nor complex.
+    RuntimeError
+        For a generator of another kind of device.
+
+    Examples
+    --------
+    >>> tensor.rand_like(tensor.zeros(2, 3)).shape
+    tensor.Size([2, 3])
+    """
     result = layout_like(input, dtype, device, memory_format)
     draw = parameters.uniform(result.dtype, 0.0, 1.0)
     return drawn("rand_like", draw, result, generator, requires_grad, None, pin_memory)
@@ -219,7 +248,22 @@ def randn_like(
     pin_memory: bool = False,
     memory_format: MemoryFormat = preserve_format,
 ) -> Tensor:
-    """:func:`randn` of ``input``'s shape, dtype, device and order of dimensions."""
+    """Tensor with the shape, dtype and device of ``input``, of standard normal numbers; see :func:`randn`.
+
+    Another dtype or device, and a generator, can be given by name.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is neither floating nor complex.
+    RuntimeError
+        For a generator of another kind of device.
+
+    Examples
+    --------
+    >>> tensor.randn_like(tensor.zeros(2, 3)).shape
+    tensor.Size([2, 3])
+    """
     result = layout_like(input, dtype, device, memory_format)
     draw = parameters.normal(result.dtype, 0.0, 1.0)
     return drawn("randn_like", draw, result, generator, requires_grad, None, pin_memory)

@@ -167,58 +167,147 @@ def drop(
 
 @operation(method=False)
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Zeros with probability ``p``, and the other elements divided by ``1 - p`` (Hinton et al., 2012).
+    """Dropout: each element is 0 with probability ``p``, or else divided by ``1 - p`` (Hinton et al., 2012).
 
     Parameters
     ----------
+    input : Tensor
+        Of a floating dtype.
     train : bool
-        Otherwise the input itself is the result.
+        Otherwise ``input`` itself is returned, as with ``p == 0``.
 
     Raises
     ------
     ValueError
-        If ``p`` is no probability.
+        If ``p`` is not in ``[0, 1]``.
+    RuntimeError
+        If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> tensor.dropout(tensor.ones(3), 1.0, True)
+    tensor([0., 0., 0.])
+    >>> tensor.dropout(tensor.ones(3), 0.5, False)
+    tensor([1., 1., 1.])
     """
     return drop(input, p, train)
 
 
 @operation(method=False)
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """:func:`dropout` in place."""
+    """:func:`dropout` in place. Returns ``input``.
+
+    Arguments and errors are those of :func:`dropout`.
+
+    Raises
+    ------
+    RuntimeError
+        Also if ``input`` is a leaf that requires grad.
+    """
     return drop(input, p, train, inplace=True)
 
 
 @operation(method=False)
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """:func:`dropout` of whole channels of an input of shape (N, C, ...)."""
+    """:func:`dropout` of whole channels: with probability ``p``, all elements ``[n, c, ...]`` are 0.
+
+    The input has shape (N, C, ...).
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in ``[0, 1]``.
+    RuntimeError
+        If the dtype is not a floating one, or the input has fewer than two dimensions.
+
+    Examples
+    --------
+    >>> tensor.feature_dropout(tensor.ones(1, 2, 2), 1.0, True)
+    tensor([[[0., 0.],
+             [0., 0.]]])
+    """
     return drop(input, p, train, features=True)
 
 
 @operation(method=False)
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """:func:`feature_dropout` in place."""
+    """:func:`feature_dropout` in place. Returns ``input``.
+
+    Arguments and errors are those of :func:`feature_dropout`.
+
+    Raises
+    ------
+    RuntimeError
+        Also if ``input`` is a leaf that requires grad.
+    """
     return drop(input, p, train, inplace=True, features=True)
 
 
 @operation(method=False)
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """:func:`dropout` that keeps mean 0 and variance 1, for :func:`selu` (Klambauer et al., 2017)."""
+    """:func:`dropout` that keeps a mean of 0 and a variance of 1, for :func:`selu` (Klambauer et al., 2017).
+
+    Elements are set, with probability ``p``, to the limit of :func:`selu` at minus infinity instead of 0; then all are
+    scaled and shifted.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in ``[0, 1]``.
+    RuntimeError
+        If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> tensor.alpha_dropout(tensor.ones(3), 0.5, False)
+    tensor([1., 1., 1.])
+    """
     return drop(input, p, train, alpha=True)
 
 
 @operation(method=False)
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """:func:`alpha_dropout` in place."""
+    """:func:`alpha_dropout` in place. Returns ``input``.
+
+    Arguments and errors are those of :func:`alpha_dropout`.
+
+    Raises
+    ------
+    RuntimeError
+        Also if ``input`` is a leaf that requires grad.
+    """
     return drop(input, p, train, inplace=True, alpha=True)
 
 
 @operation(method=False)
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """:func:`alpha_dropout` of whole channels of an input of shape (N, C, ...)."""
+    """:func:`alpha_dropout` of whole channels ``[n, c, ...]`` of an input of shape (N, C, ...).
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in ``[0, 1]``.
+    RuntimeError
+        If the dtype is not a floating one, or the input has fewer than two dimensions.
+
+    Examples
+    --------
+    >>> tensor.feature_alpha_dropout(tensor.ones(1, 2, 2), 0.5, False)
+    tensor([[[1., 1.],
+             [1., 1.]]])
+    """
     return drop(input, p, train, features=True, alpha=True)
 
 
 @operation(method=False)
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """:func:`feature_alpha_dropout` in place."""
+    """:func:`feature_alpha_dropout` in place. Returns ``input``.
+
+    Arguments and errors are those of :func:`feature_alpha_dropout`.
+
+    Raises
+    ------
+    RuntimeError
+        Also if ``input`` is a leaf that requires grad.
+    """
     return drop(input, p, train, inplace=True, features=True, alpha=True)

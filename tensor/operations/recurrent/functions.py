@@ -66,13 +66,37 @@ def _run(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Tenso
 def lstm(*args: Any, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Layers of a long short-term memory; see :class:`nn.LSTM`.
 
-    ``lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)`` for (T, B, features),
-    or ``lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)`` for packed sequences.
+    ``lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)`` for input of shape
+    (T, B, features), or (B, T, features) with ``batch_first``; ``lstm(data, batch_sizes, hx, params, has_biases,
+    num_layers, dropout, train, bidirectional)`` for packed sequences.
+
+    Parameters
+    ----------
+    hx : sequence of Tensor
+        Hidden and cell state, each (layers * directions, B, hidden).
+    params : sequence of Tensor
+        For each layer and direction ``w_ih``, ``w_hh`` and with ``has_biases`` ``b_ih`` and ``b_hh``, and for
+        projections ``w_hr``.
 
     Returns
     -------
     tuple of Tensor
-        Output, and the last hidden and cell states.
+        The outputs of the last layer, (T, B, directions * hidden), and the last hidden and cell states.
+
+    Raises
+    ------
+    TypeError
+        If arguments are missing or unknown.
+    RuntimeError
+        If the numbers of states or parameters, or shapes, do not match, or there are no steps.
+
+    Examples
+    --------
+    >>> params = [tensor.zeros(4, 2), tensor.zeros(4, 1)]
+    >>> hx = (tensor.zeros(1, 4, 1), tensor.zeros(1, 4, 1))
+    >>> output, hidden, cell = tensor.lstm(tensor.ones(3, 4, 2), hx, params, False, 1, 0.0, False, False, False)
+    >>> output.shape
+    tensor.Size([3, 4, 1])
     """
     out, hidden, cell = _run("lstm", args, named)
     return out, hidden, cell
@@ -80,20 +104,116 @@ def lstm(*args: Any, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 @operation(method=False)
 def gru(*args: Any, **named: Any) -> tuple[Tensor, Tensor]:
-    """Layers of gated recurrent units: arguments as :func:`lstm`, with one state. See :class:`nn.GRU`."""
+    """Layers of gated recurrent units; see :class:`nn.GRU`.
+
+    ``gru(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)`` for input of shape
+    (T, B, features), or (B, T, features) with ``batch_first``; ``gru(data, batch_sizes, hx, params, has_biases,
+    num_layers, dropout, train, bidirectional)`` for packed sequences.
+
+    Parameters
+    ----------
+    hx : Tensor
+        Hidden state (layers * directions, B, hidden).
+    params : sequence of Tensor
+        For each layer and direction ``w_ih``, ``w_hh`` and with ``has_biases`` ``b_ih`` and ``b_hh``.
+
+    Returns
+    -------
+    tuple of Tensor
+        The outputs of the last layer, (T, B, directions * hidden), and the last hidden state.
+
+    Raises
+    ------
+    TypeError
+        If arguments are missing or unknown.
+    RuntimeError
+        If the numbers of states or parameters, or shapes, do not match, or there are no steps.
+
+    Examples
+    --------
+    >>> params = [tensor.zeros(3, 2), tensor.zeros(3, 1)]
+    >>> hx = tensor.zeros(1, 4, 1)
+    >>> output, hidden = tensor.gru(tensor.ones(3, 4, 2), hx, params, False, 1, 0.0, False, False, False)
+    >>> output.shape
+    tensor.Size([3, 4, 1])
+    """
     out, hidden = _run("gru", args, named)
     return out, hidden
 
 
 @operation(method=False)
 def rnn_tanh(*args: Any, **named: Any) -> tuple[Tensor, Tensor]:
-    """Layers of an Elman network with tanh: arguments as :func:`lstm`, with one state. See :class:`nn.RNN`."""
+    """Layers of an Elman network with tanh; see :class:`nn.RNN`.
+
+    ``rnn_tanh(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)`` for input of
+    shape (T, B, features), or (B, T, features) with ``batch_first``; ``rnn_tanh(data, batch_sizes, hx, params,
+    has_biases, num_layers, dropout, train, bidirectional)`` for packed sequences.
+
+    Parameters
+    ----------
+    hx : Tensor
+        Hidden state (layers * directions, B, hidden).
+    params : sequence of Tensor
+        For each layer and direction ``w_ih``, ``w_hh`` and with ``has_biases`` ``b_ih`` and ``b_hh``.
+
+    Returns
+    -------
+    tuple of Tensor
+        The outputs of the last layer, (T, B, directions * hidden), and the last hidden state.
+
+    Raises
+    ------
+    TypeError
+        If arguments are missing or unknown.
+    RuntimeError
+        If the numbers of states or parameters, or shapes, do not match, or there are no steps.
+
+    Examples
+    --------
+    >>> params = [tensor.zeros(1, 2), tensor.zeros(1, 1)]
+    >>> hx = tensor.zeros(1, 4, 1)
+    >>> output, hidden = tensor.rnn_tanh(tensor.ones(3, 4, 2), hx, params, False, 1, 0.0, False, False, False)
+    >>> output.shape
+    tensor.Size([3, 4, 1])
+    """
     out, hidden = _run("rnn_tanh", args, named)
     return out, hidden
 
 
 @operation(method=False)
 def rnn_relu(*args: Any, **named: Any) -> tuple[Tensor, Tensor]:
-    """Layers of an Elman network with the rectifier: arguments as :func:`lstm`, with one state. See :class:`nn.RNN`."""
+    """Layers of an Elman network with the rectifier; see :class:`nn.RNN`.
+
+    ``rnn_relu(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)`` for input of
+    shape (T, B, features), or (B, T, features) with ``batch_first``; ``rnn_relu(data, batch_sizes, hx, params,
+    has_biases, num_layers, dropout, train, bidirectional)`` for packed sequences.
+
+    Parameters
+    ----------
+    hx : Tensor
+        Hidden state (layers * directions, B, hidden).
+    params : sequence of Tensor
+        For each layer and direction ``w_ih``, ``w_hh`` and with ``has_biases`` ``b_ih`` and ``b_hh``.
+
+    Returns
+    -------
+    tuple of Tensor
+        The outputs of the last layer, (T, B, directions * hidden), and the last hidden state.
+
+    Raises
+    ------
+    TypeError
+        If arguments are missing or unknown.
+    RuntimeError
+        If the numbers of states or parameters, or shapes, do not match, or there are no steps.
+
+    Examples
+    --------
+    >>> params = [tensor.zeros(1, 2), tensor.zeros(1, 1)]
+    >>> hx = tensor.zeros(1, 4, 1)
+    >>> output, hidden = tensor.rnn_relu(tensor.ones(3, 4, 2), hx, params, False, 1, 0.0, False, False, False)
+    >>> output.shape
+    tensor.Size([3, 4, 1])
+    """
     out, hidden = _run("rnn_relu", args, named)
     return out, hidden

@@ -175,7 +175,31 @@ def rnn_tanh_cell(
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
 ) -> Tensor:
-    """``tanh(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)`` for (batch, inputs) and (batch, hidden)."""
+    """``tanh(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)``, of shape (batch, hidden).
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, inputs).
+    hx : Tensor
+        (batch, hidden).
+    w_ih, w_hh : Tensor
+        (hidden, inputs) and (hidden, hidden).
+    b_ih, b_hh : Tensor, optional
+        (hidden,).
+
+    Raises
+    ------
+    RuntimeError
+        If shapes do not match.
+
+    Examples
+    --------
+    >>> w_ih, w_hh = tensor.ones(1, 2), tensor.zeros(1, 1)
+    >>> hx = tensor.zeros(1, 1)
+    >>> tensor.rnn_tanh_cell(tensor.tensor([[0.25, 0.25]]), hx, w_ih, w_hh)
+    tensor([[0.4621]])
+    """
     return _cell("rnn_tanh", input, (hx, None), w_ih, w_hh, b_ih, b_hh)[0]
 
 
@@ -188,7 +212,31 @@ def rnn_relu_cell(
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
 ) -> Tensor:
-    """``relu(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)`` for (batch, inputs) and (batch, hidden)."""
+    """``relu(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)``, of shape (batch, hidden).
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, inputs).
+    hx : Tensor
+        (batch, hidden).
+    w_ih, w_hh : Tensor
+        (hidden, inputs) and (hidden, hidden).
+    b_ih, b_hh : Tensor, optional
+        (hidden,).
+
+    Raises
+    ------
+    RuntimeError
+        If shapes do not match.
+
+    Examples
+    --------
+    >>> w_ih, w_hh = tensor.ones(1, 2), tensor.zeros(1, 1)
+    >>> hx = tensor.zeros(1, 1)
+    >>> tensor.rnn_relu_cell(tensor.tensor([[0.25, 0.25]]), hx, w_ih, w_hh)
+    tensor([[0.5000]])
+    """
     return _cell("rnn_relu", input, (hx, None), w_ih, w_hh, b_ih, b_hh)[0]
 
 
@@ -201,7 +249,31 @@ def gru_cell(
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
 ) -> Tensor:
-    """One step of a gated recurrent unit, for (batch, inputs) and (batch, hidden); see :class:`nn.GRUCell`."""
+    """Hidden state after one step of a gated recurrent unit, (batch, hidden); see :class:`nn.GRUCell`.
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, inputs).
+    hx : Tensor
+        (batch, hidden).
+    w_ih, w_hh : Tensor
+        (3 * hidden, inputs) and (3 * hidden, hidden), in the order reset, update and new gate.
+    b_ih, b_hh : Tensor, optional
+        (3 * hidden,).
+
+    Raises
+    ------
+    RuntimeError
+        If shapes do not match.
+
+    Examples
+    --------
+    >>> w_ih, w_hh = tensor.ones(3, 2), tensor.zeros(3, 1)
+    >>> hx = tensor.zeros(1, 1)
+    >>> tensor.gru_cell(tensor.tensor([[0.25, 0.25]]), hx, w_ih, w_hh)
+    tensor([[0.1745]])
+    """
     return _cell("gru", input, (hx, None), w_ih, w_hh, b_ih, b_hh)[0]
 
 
@@ -214,7 +286,31 @@ def lstm_cell(
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Hidden and cell state after one step of a long short-term memory; see :class:`nn.LSTMCell`."""
+    """Hidden and cell state after one step of a long short-term memory; see :class:`nn.LSTMCell`.
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, inputs).
+    hx : sequence of Tensor
+        Hidden and cell state, each (batch, hidden).
+    w_ih, w_hh : Tensor
+        (4 * hidden, inputs) and (4 * hidden, hidden), in the order input, forget, cell and output gate.
+    b_ih, b_hh : Tensor, optional
+        (4 * hidden,).
+
+    Raises
+    ------
+    RuntimeError
+        If shapes do not match.
+
+    Examples
+    --------
+    >>> w_ih, w_hh = tensor.ones(4, 2), tensor.zeros(4, 1)
+    >>> hx = (tensor.zeros(1, 1), tensor.zeros(1, 1))
+    >>> tensor.lstm_cell(tensor.tensor([[0.25, 0.25]]), hx, w_ih, w_hh)
+    (tensor([[0.1743]]), tensor([[0.2876]]))
+    """
     if len(hx) != 2:
         raise RuntimeError(f"lstm_cell expects two hidden states, got {len(hx)}")
     hidden, cell = _cell("lstm", input, (hx[0], hx[1]), w_ih, w_hh, b_ih, b_hh)
