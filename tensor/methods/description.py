@@ -27,17 +27,35 @@ class Description(TensorBase):
 
     @property
     def shape(self) -> Size:
-        """Sizes of the dimensions."""
+        """Sizes of the dimensions, a tuple of integers; the same as :meth:`size`.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).shape
+        tensor.Size([2, 3])
+        """
         return self._layout.shape
 
     @property
     def dtype(self) -> dtypes.dtype:
-        """Type of the elements."""
+        """Type of the elements.
+
+        Examples
+        --------
+        >>> tensor.zeros(2).dtype
+        tensor.float32
+        """
         return self._layout.dtype
 
     @property
     def device(self) -> Device:
-        """Where the elements are."""
+        """The device that the elements are on.
+
+        Examples
+        --------
+        >>> tensor.zeros(2).device
+        device(type='cpu')
+        """
         return self._layout.device
 
     @property
@@ -47,7 +65,13 @@ class Description(TensorBase):
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
+        """Number of dimensions; the same as :meth:`dim`.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).ndim
+        2
+        """
         return len(self._layout.shape)
 
     @property
@@ -62,79 +86,191 @@ class Description(TensorBase):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """Bytes of an element; the same as :meth:`element_size`.
+
+        Examples
+        --------
+        >>> tensor.zeros(2).itemsize
+        4
+        """
         return self._layout.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """Bytes of all elements: ``numel() * itemsize``.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).nbytes
+        24
+        """
         return self._layout.numel * self._layout.itemsize
 
     def size(self, dim: int | None = None) -> Any:
-        """Sizes of the dimensions, or of one."""
+        """Sizes of all dimensions, or with ``dim`` of one.
+
+        Raises
+        ------
+        IndexError
+            If ``dim`` is out of range.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).size()
+        tensor.Size([2, 3])
+        >>> tensor.zeros(2, 3).size(-1)
+        3
+        """
         shape = self._layout.shape
         if dim is None:
             return shape
         return shape[_existing(dim, len(shape))]
 
     def stride(self, dim: int | None = None) -> Any:
-        """Steps between neighbours of the dimensions, or of one, in elements."""
+        """Steps in memory, in elements, between neighbours along all dimensions, or with ``dim`` along one.
+
+        Raises
+        ------
+        IndexError
+            If ``dim`` is out of range.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).stride()
+        (3, 1)
+        >>> tensor.zeros(2, 3).T.stride(0)
+        1
+        """
         strides = self._layout.strides
         if dim is None:
             return strides
         return strides[_existing(dim, len(strides))]
 
     def dim(self) -> int:
-        """Number of dimensions."""
+        """Number of dimensions.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).dim()
+        2
+        """
         return len(self._layout.shape)
 
     ndimension = dim
 
     def numel(self) -> int:
-        """Number of elements."""
+        """Number of elements: the product of the sizes.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).numel()
+        6
+        """
         return self._layout.numel
 
     nelement = numel
 
     def element_size(self) -> int:
-        """Bytes of an element."""
+        """Bytes of an element.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, dtype=tensor.float64).element_size()
+        8
+        """
         return self._layout.itemsize
 
     def storage_offset(self) -> int:
-        """Elements from the storage's start to the first element."""
+        """Number of elements from the start of the storage to the first element.
+
+        Examples
+        --------
+        >>> tensor.arange(5)[2:].storage_offset()
+        2
+        """
         return self._offset // self._layout.itemsize
 
     def untyped_storage(self) -> Storage:
-        """The bytes that this tensor and its views share."""
+        """The memory that this tensor shares with its views, as bytes.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).untyped_storage().nbytes()
+        24
+        """
         return self._storage
 
     def data_ptr(self) -> int:
-        """Address of the first element; 0 where there is none."""
+        """Address of the first element, on the host or the device; 0 for a tensor without elements.
+
+        Examples
+        --------
+        >>> tensor.zeros(0).data_ptr()
+        0
+        """
         return self._address if self._layout.numel else 0
 
     def get_device(self) -> int:
-        """Index of the CUDA device; -1 for the CPU."""
+        """Index of the CUDA device that the tensor is on; -1 for the CPU.
+
+        Examples
+        --------
+        >>> tensor.zeros(1).get_device()
+        -1
+        """
         device_state = self._layout.device_state
         return device_state.ordinal if isinstance(device_state, CudaState) else -1
 
     def is_contiguous(self, memory_format: formats.memory_format = formats.contiguous_format) -> bool:
-        """Whether the elements lie in row-major order, or that of ``memory_format``, without gaps."""
+        """Whether the elements lie without gaps in row-major order, or in that of ``memory_format``.
+
+        Examples
+        --------
+        >>> x = tensor.zeros(2, 3)
+        >>> x.is_contiguous(), x.T.is_contiguous()
+        (True, False)
+        """
         return formats.format_of(memory_format, "is_contiguous").describes(self._layout)
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype is a floating point type."""
+        """Whether the dtype is a floating one: float16, bfloat16, float32 or float64.
+
+        Examples
+        --------
+        >>> tensor.tensor([1.0]).is_floating_point()
+        True
+        """
         return self._layout.dtype.is_floating_point
 
     def is_complex(self) -> bool:
-        """Whether the dtype is a complex type."""
+        """Whether the dtype is complex64 or complex128.
+
+        Examples
+        --------
+        >>> tensor.tensor([1j]).is_complex()
+        True
+        """
         return self._layout.dtype.is_complex
 
     def is_signed(self) -> bool:
-        """Whether the dtype has negative numbers."""
+        """Whether the dtype has negative numbers: all but bool and uint8.
+
+        Examples
+        --------
+        >>> tensor.tensor([True]).is_signed()
+        False
+        """
         return self._layout.dtype.is_signed
 
     def is_set_to(self, tensor: Tensor) -> bool:
-        """Whether both show the same memory in the same way."""
+        """Whether both tensors have the same storage, offset, shape and strides.
+
+        Examples
+        --------
+        >>> x = tensor.zeros(3)
+        >>> x.is_set_to(x.detach()), x.is_set_to(x.clone())
+        (True, False)
+        """
         return (
             self._storage is tensor._storage
             and self._offset == tensor._offset
@@ -146,12 +282,29 @@ class Description(TensorBase):
         return self._base is not None
 
     def is_same_size(self, other: Tensor) -> bool:
-        """Whether both have the same shape."""
+        """Whether both tensors have the same shape.
+
+        Raises
+        ------
+        TypeError
+            If ``other`` is not a tensor.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).is_same_size(tensor.ones(3))
+        False
+        """
         check_tensor(other, "is_same_size", "other")
         return self._layout.shape == other._layout.shape
 
     def dim_order(self) -> tuple[int, ...]:
-        """Dimensions from the outermost in memory to the innermost."""
+        """The dimensions in the order in which they lie in memory, the outermost first.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).T.dim_order()
+        (1, 0)
+        """
         layout = self._layout
         return tuple(reversed(layouts.stride_order(layout.shape, layout.strides)))
 
@@ -192,75 +345,185 @@ class Description(TensorBase):
 
 @operation(method=False)
 def is_tensor(obj: Any) -> bool:
-    """Whether ``obj`` is a tensor."""
+    """Whether ``obj`` is a tensor, an instance of :class:`Tensor` or of a class derived from it.
+
+    Examples
+    --------
+    >>> tensor.is_tensor(tensor.zeros(1)), tensor.is_tensor(1.0)
+    (True, False)
+    """
     return isinstance(obj, TensorBase)
 
 
 @operation(method=False)
 def is_storage(obj: Any) -> bool:
-    """Whether ``obj`` is the memory of tensors."""
+    """Whether ``obj`` is the storage of tensors; see :meth:`Tensor.untyped_storage`.
+
+    Examples
+    --------
+    >>> tensor.is_storage(tensor.zeros(1).untyped_storage())
+    True
+    """
     return isinstance(obj, Storage)
 
 
 @operation(method=False)
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the tensor's dtype is a floating point type."""
+    """Whether the dtype is a floating one: float16, bfloat16, float32 or float64.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.is_floating_point(tensor.tensor([1.0]))
+    True
+    """
     check_tensor(input, "is_floating_point", "input")
     return input._layout.dtype.is_floating_point
 
 
 @operation(method=False)
 def is_complex(input: Tensor) -> bool:
-    """Whether the tensor's dtype is a complex type."""
+    """Whether the dtype is complex64 or complex128.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.is_complex(tensor.tensor([1j]))
+    True
+    """
     check_tensor(input, "is_complex", "input")
     return input._layout.dtype.is_complex
 
 
 @operation(method=False)
 def is_signed(input: Tensor) -> bool:
-    """Whether the tensor's dtype has negative numbers."""
+    """Whether the dtype has negative numbers: all but bool and uint8.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.is_signed(tensor.tensor([1, 2]))
+    True
+    """
     check_tensor(input, "is_signed", "input")
     return input._layout.dtype.is_signed
 
 
 @operation(method=False)
 def is_conj(input: Tensor) -> bool:
-    """False: conjugate elements are computed at once, not when they are read."""
+    """Always ``False``: conjugates are computed at once, not when elements are read.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.is_conj(tensor.tensor([1j]).conj())
+    False
+    """
     check_tensor(input, "is_conj", "input")
     return False
 
 
 @operation(method=False)
 def is_neg(input: Tensor) -> bool:
-    """False: negative elements are computed at once, not when they are read."""
+    """Always ``False``: negatives are computed at once, not when elements are read.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.is_neg(tensor.tensor([1j]).imag)
+    False
+    """
     check_tensor(input, "is_neg", "input")
     return False
 
 
 @operation(method=False)
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether both have the same shape."""
+    """Whether both tensors have the same shape.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.is_same_size(tensor.zeros(2, 3), tensor.ones(2, 3))
+    True
+    """
     check_tensor(input, "is_same_size", "input")
     return input.is_same_size(other)
 
 
 @operation(method=False)
 def numel(input: Tensor) -> int:
-    """Number of elements."""
+    """Number of elements: the product of the sizes.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.numel(tensor.zeros(2, 3))
+    6
+    """
     check_tensor(input, "numel", "input")
     return input._layout.numel
 
 
 @operation(method=False)
 def is_inference(input: Tensor) -> bool:
-    """Whether the tensor was made in inference mode."""
+    """Whether the memory of the tensor was allocated in :class:`~tensor.inference_mode`.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> with tensor.inference_mode():
+    ...     x = tensor.zeros(1)
+    >>> tensor.is_inference(x)
+    True
+    """
     check_tensor(input, "is_inference", "input")
     return input.is_inference()
 
 
 @operation(method=False)
 def typename(obj: Any) -> str:
-    """Name of a tensor's type, such as ``"tensor.FloatTensor"``; of anything else its class."""
+    """Name of the type of a tensor, such as ``"tensor.FloatTensor"``; of any other object, the name of its class.
+
+    Examples
+    --------
+    >>> tensor.typename(tensor.tensor([1, 2]))
+    'tensor.LongTensor'
+    >>> tensor.typename(1.0)
+    'float'
+    """
     if isinstance(obj, TensorBase):
         return str(obj.type())
     cls = obj if isinstance(obj, type) else type(obj)
@@ -270,7 +533,18 @@ def typename(obj: Any) -> str:
 
 @operation(method=False)
 def get_device(input: Tensor) -> int:
-    """Index of the CUDA device; -1 for the CPU."""
+    """Index of the CUDA device that the tensor is on; -1 for the CPU.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is not a tensor.
+
+    Examples
+    --------
+    >>> tensor.get_device(tensor.zeros(1))
+    -1
+    """
     check_tensor(input, "get_device", "input")
     return input.get_device()
 

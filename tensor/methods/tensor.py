@@ -48,7 +48,15 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         return result.as_subclass(cls)
 
     def as_subclass(self, cls: builtins.type[Any]) -> Any:
-        """The same elements as an object of a class derived from Tensor."""
+        """The same elements as an object of ``cls``, a class derived from :class:`Tensor`, without calling ``__init__``.
+
+        Examples
+        --------
+        >>> class Weight(tensor.Tensor):
+        ...     pass
+        >>> type(tensor.zeros(2).as_subclass(Weight)).__name__
+        'Weight'
+        """
         result = object.__new__(cls)
         result._storage, result._layout, result._offset = self._storage, self._layout, self._offset
         result._array, result._autograd, result._base = self._array, self._autograd, self._base
@@ -58,7 +66,16 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
 
     @property
     def requires_grad(self) -> builtins.bool:
-        """Whether gradients with respect to this tensor are wanted."""
+        """Whether operations on this tensor are recorded, so that backward passes compute its gradient.
+
+        Assigning is :meth:`requires_grad_`.
+
+        Examples
+        --------
+        >>> x = tensor.ones(2, requires_grad=True)
+        >>> (x * 2).requires_grad, x.detach().requires_grad
+        (True, False)
+        """
         state = self._autograd
         return state is not None and state.requires_grad
 
@@ -67,12 +84,20 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         self.requires_grad_(requires_grad)
 
     def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
-        """Say whether gradients with respect to this leaf are wanted.
+        """Set whether operations on this leaf are recorded, in place. Returns the tensor.
 
         Raises
         ------
         RuntimeError
-            If the dtype has no derivatives, or the tensor is no leaf or was made in inference mode.
+            If the dtype is neither floating nor complex, the tensor was made in inference mode, or ``False`` is asked
+            of a tensor that is not a leaf.
+
+        Examples
+        --------
+        >>> x = tensor.ones(2).requires_grad_()
+        >>> x.sum().backward()
+        >>> x.grad
+        tensor([1., 1.])
         """
         state = self._autograd
         if requires_grad:
@@ -101,7 +126,24 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that backward passes have accumulated."""
+        """The gradient that backward passes have accumulated, or ``None``.
+
+        Only leaves that require grad, and tensors on which :meth:`retain_grad` was called, get one.
+
+        Raises
+        ------
+        RuntimeError
+            On assigning, if the gradient has another shape, dtype or device, or is the tensor itself.
+        TypeError
+            On assigning what is neither a tensor nor ``None``.
+
+        Examples
+        --------
+        >>> x = tensor.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+        """
         state = self._autograd
         return None if state is None else state.grad
 
@@ -137,7 +179,14 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
 
     @property
     def grad_fn(self) -> Any:
-        """The node that made this tensor; ``None`` for a leaf."""
+        """The node of the recorded graph whose output this tensor is; ``None`` for a leaf.
+
+        Examples
+        --------
+        >>> x = tensor.ones(2, requires_grad=True)
+        >>> x.grad_fn is None, (x * 2).grad_fn.name()
+        (True, 'MulBackward0')
+        """
         state = self._autograd
         if state is None or state.edge is None:
             return None
@@ -145,7 +194,14 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
 
     @property
     def is_leaf(self) -> builtins.bool:
-        """Whether no recorded operation made this tensor."""
+        """Whether no recorded operation computed this tensor.
+
+        Examples
+        --------
+        >>> x = tensor.ones(2, requires_grad=True)
+        >>> x.is_leaf, (x * 2).is_leaf
+        (True, False)
+        """
         return self.grad_fn is None
 
     def backward(
@@ -155,7 +211,35 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         create_graph: builtins.bool = False,
         inputs: Any = None,
     ) -> None:
-        """Add the gradients of this tensor to ``grad`` of the leaves; see :func:`tensor.autograd.backward`."""
+        """Add the gradients of this tensor to ``grad`` of the leaves that it was computed from.
+
+        See :func:`tensor.autograd.backward`.
+
+        Parameters
+        ----------
+        gradient : Tensor, optional
+            Gradient of the result with respect to this tensor, of its shape; 1 by default, for a tensor with one
+            element.
+        retain_graph : bool, optional
+            Whether the graph is kept for another pass; by default ``create_graph``.
+        create_graph : bool
+            Whether the pass is recorded, for higher derivatives.
+        inputs : Tensor or sequence of Tensor, optional
+            The only tensors whose gradients are added up; all leaves by default.
+
+        Raises
+        ------
+        RuntimeError
+            If this tensor does not require grad, has more than one element and there is no ``gradient``, or the graph
+            was freed by an earlier pass.
+
+        Examples
+        --------
+        >>> x = tensor.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).backward(tensor.tensor([1.0, 10.0]))
+        >>> x.grad
+        tensor([ 2., 40.])
+        """
         backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     register_hook = hooks.register_hook
@@ -179,16 +263,29 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         return self._storage.version < 0
 
     def detach(self) -> Tensor:
-        """A view that takes no part in differentiation."""
+        """View of the same elements that does not require grad: no gradient flows through it.
+
+        Examples
+        --------
+        >>> x = tensor.ones(2, requires_grad=True)
+        >>> x.detach().requires_grad
+        False
+        """
         return view_of(self._storage, self._layout, self._offset)
 
     def detach_(self) -> Tensor:
-        """Forget how this tensor was made.
+        """Remove the tensor, in place, from the graph that computed it: it becomes a leaf that does not require grad.
 
         Raises
         ------
         RuntimeError
-            For a view, whose base has that history too.
+            If it is a view.
+
+        Examples
+        --------
+        >>> x = tensor.ones(2, requires_grad=True) * 2
+        >>> x.detach_().is_leaf
+        True
         """
         if self._base is not None:
             raise RuntimeError("Can't detach views in-place: use detach() instead, or detach the base")
@@ -197,7 +294,24 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
 
     @property
     def data(self) -> Tensor:
-        """A view that takes no part in differentiation; assigning shows other elements from now on."""
+        """View of the same elements that does not require grad; :meth:`detach` is the usual way.
+
+        Assigning a tensor makes this one show its elements, without a record.
+
+        Raises
+        ------
+        TypeError
+            On assigning what is not a tensor.
+        RuntimeError
+            On assigning a tensor of another than a floating or complex dtype, if this one requires grad.
+
+        Examples
+        --------
+        >>> x = tensor.ones(2, requires_grad=True)
+        >>> x.data = tensor.zeros(2)
+        >>> x
+        tensor([0., 0.], requires_grad=True)
+        """
         return view_of(self._storage, self._layout, self._offset)
 
     @data.setter
@@ -231,7 +345,19 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
     map_ = element_functions.map_
 
     def contiguous(self, memory_format: formats.memory_format = formats.contiguous_format) -> Tensor:
-        """The tensor itself where its elements lie in row-major order without gaps, else such a copy."""
+        """The tensor itself if its elements lie without gaps in row-major order (or ``memory_format``), else a copy.
+
+        Raises
+        ------
+        RuntimeError
+            For ``preserve_format``.
+
+        Examples
+        --------
+        >>> x = tensor.zeros(2, 3)
+        >>> x.contiguous() is x, x.T.contiguous().stride()
+        (True, (2, 1))
+        """
         if memory_format is formats.contiguous_format:
             return copies.contiguous(self)
         if formats.format_of(memory_format, "contiguous").describes(self._layout):
@@ -252,7 +378,15 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         device: Any = None,
         requires_grad: builtins.bool = False,
     ) -> Tensor:
-        """Tensor with a copy of ``data``, and this one's dtype and device unless others are given."""
+        """Tensor with a copy of ``data``, and the dtype and device of this one; see :func:`tensor.tensor`.
+
+        Another dtype or device can be given by name. Gradients do not flow through the copy.
+
+        Examples
+        --------
+        >>> tensor.zeros(1).new_tensor([1, 2])
+        tensor([1., 2.])
+        """
         where = self.device if device is None else device
         return tensor(data, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
 
@@ -262,17 +396,47 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - PyTorch's name
-        """View with the dimensions in reverse order."""
+        """View with the dimensions in reverse order; for a matrix, its transpose.
+
+        Examples
+        --------
+        >>> tensor.tensor([[1, 2], [3, 4]]).T
+        tensor([[1, 3],
+                [2, 4]])
+        """
         return views.reverse_dimensions(self)
 
     @property
     def mT(self) -> Tensor:  # noqa: N802 - PyTorch's name
-        """View with the last two dimensions exchanged."""
+        """View of transposed matrices: the last two dimensions exchanged.
+
+        Raises
+        ------
+        RuntimeError
+            If there are fewer than two dimensions.
+
+        Examples
+        --------
+        >>> tensor.zeros(5, 2, 3).mT.shape
+        tensor.Size([5, 3, 2])
+        """
         return views.matrix_transpose(self)
 
     @property
     def H(self) -> Tensor:  # noqa: N802 - PyTorch's name
-        """The matrix transposed, of conjugate elements; a view for a real matrix."""
+        """Conjugate transpose of a matrix; a view if it is real.
+
+        Raises
+        ------
+        RuntimeError
+            If there are neither two dimensions nor none.
+
+        Examples
+        --------
+        >>> tensor.tensor([[1.0, 2j]]).H
+        tensor([[1.-0.j],
+                [0.-2.j]])
+        """
         if len(self._layout.shape) not in (0, 2):
             raise RuntimeError(
                 f"tensor.H is only supported on matrices (2-D tensors). Got {len(self._layout.shape)}-D tensor. For "
@@ -282,16 +446,40 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
 
     @property
     def mH(self) -> Tensor:  # noqa: N802 - PyTorch's name
-        """:meth:`adjoint`."""
+        """Conjugate transposes of matrices; the same as :meth:`adjoint`.
+
+        Examples
+        --------
+        >>> tensor.zeros(5, 2, 3).mH.shape
+        tensor.Size([5, 3, 2])
+        """
         return self.adjoint()
 
     def adjoint(self) -> Tensor:
-        """The last two dimensions exchanged, of conjugate elements; a view for a real tensor."""
+        """Conjugate transposes of matrices: the last two dimensions exchanged; a view of a real tensor.
+
+        Raises
+        ------
+        RuntimeError
+            If there are fewer than two dimensions.
+
+        Examples
+        --------
+        >>> tensor.tensor([[1.0, 2j]]).adjoint()
+        tensor([[1.-0.j],
+                [0.-2.j]])
+        """
         return views.matrix_transpose(self).conj()
 
     @property
     def real(self) -> Tensor:
-        """View of the real parts."""
+        """View of the real parts; the tensor itself if it is real. Assigning writes them.
+
+        Examples
+        --------
+        >>> tensor.tensor([1 + 2j]).real
+        tensor([1.])
+        """
         return views.real(self)
 
     @real.setter
@@ -300,7 +488,18 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
 
     @property
     def imag(self) -> Tensor:
-        """View of the imaginary parts."""
+        """View of the imaginary parts of a complex tensor. Assigning writes them.
+
+        Raises
+        ------
+        RuntimeError
+            If the tensor is real.
+
+        Examples
+        --------
+        >>> tensor.tensor([1 + 2j]).imag
+        tensor([2.])
+        """
         return views.imag(self)
 
     @imag.setter
@@ -313,11 +512,28 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         return self
 
     def t_(self) -> Tensor:
-        """:meth:`t` in place."""
+        """:meth:`t` in place: the two dimensions are exchanged, the elements stay. Returns the tensor.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).t_().shape
+        tensor.Size([3, 2])
+        """
         return self._in_place(views.t(self))
 
     def transpose_(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
-        """:meth:`transpose` in place."""
+        """:meth:`transpose` in place: two dimensions are exchanged, the elements stay. Returns the tensor.
+
+        Raises
+        ------
+        IndexError
+            If a dimension is out of range.
+
+        Examples
+        --------
+        >>> tensor.zeros(2, 3).transpose_(0, 1).shape
+        tensor.Size([3, 2])
+        """
         return self._in_place(views.transpose(self, dim0, dim1))
 
     swapdims_ = transpose_
@@ -327,11 +543,33 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         return self._in_place(views.transpose(self, axis0, axis1))
 
     def squeeze_(self, dim: Any = None) -> Tensor:
-        """:meth:`squeeze` in place."""
+        """:meth:`squeeze` in place: dimensions of size 1 go. Returns the tensor.
+
+        Raises
+        ------
+        IndexError
+            If ``dim`` is out of range.
+
+        Examples
+        --------
+        >>> tensor.zeros(1, 3).squeeze_().shape
+        tensor.Size([3])
+        """
         return self._in_place(views.squeeze(self, dim))
 
     def unsqueeze_(self, dim: builtins.int) -> Tensor:
-        """:meth:`unsqueeze` in place."""
+        """:meth:`unsqueeze` in place: a dimension of size 1 is inserted at ``dim``. Returns the tensor.
+
+        Raises
+        ------
+        IndexError
+            If ``dim`` is out of range.
+
+        Examples
+        --------
+        >>> tensor.zeros(3).unsqueeze_(0).shape
+        tensor.Size([1, 3])
+        """
         return self._in_place(views.unsqueeze(self, dim))
 
     def as_strided_(self, size: Any, stride: Any, storage_offset: builtins.int | None = None) -> Tensor:
@@ -366,7 +604,14 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
     __reduce_ex__ = pickling.reduce
 
     def where(self, condition: Tensor, other: Any) -> Tensor:
-        """Own elements where ``condition`` is true, else those of ``other``; see :func:`tensor.where`."""
+        """Elements of this tensor where ``condition`` is true, else those of ``other``; see :func:`tensor.where`.
+
+        Examples
+        --------
+        >>> x = tensor.tensor([-1.0, 2.0])
+        >>> x.where(x > 0, 0.0)
+        tensor([0., 2.])
+        """
         return selection.where(condition, self, other)
 
     # What Python asks of a container and a number

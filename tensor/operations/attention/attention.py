@@ -220,6 +220,13 @@ def scaled_dot_product_attention(
     RuntimeError
         If shapes, dtypes or devices do not fit, if ``dropout_p`` is no probability, or with both a mask and
         ``is_causal``.
+
+    Examples
+    --------
+    >>> query, key, value = tensor.zeros(1, 2, 4), tensor.zeros(1, 2, 4), tensor.tensor([[[1.0], [3.0]]])
+    >>> nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    tensor([[[1.],
+             [2.]]])
     """
     causal, grouped = bool(is_causal), bool(enable_gqa)
     arrangement = _arranged(query, key, value, attn_mask, causal, grouped)

@@ -220,6 +220,15 @@ def from_numpy(ndarray: NDArray[Any]) -> Tensor:
         If it is no array, or of a type that no tensor has.
     ValueError
         If a stride is negative or no multiple of the element's size, or the byte order is foreign.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> array = np.zeros(2)
+    >>> x = tensor.from_numpy(array)
+    >>> array[0] = 1
+    >>> x
+    tensor([1., 0.], dtype=tensor.float64)
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")

@@ -59,6 +59,14 @@ def tensor(
         If a number does not fit into ``dtype``.
     TypeError
         For elements that are no numbers.
+
+    Examples
+    --------
+    >>> tensor.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    >>> tensor.tensor([1, 2.5])
+    tensor([1.0000, 2.5000])
     """
     device_state = device_state_of(device)
     if dtype is not None:
@@ -119,6 +127,12 @@ def of_old_class(data: tuple[Any, ...], device: Any, kind: dtype | None = None) 
 def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Tensor:
     """``data`` as a tensor, without a copy where dtype and device allow: tensors, NumPy arrays, DLPack and
     CUDA arrays share memory. See :func:`tensor`.
+
+    Examples
+    --------
+    >>> x = tensor.zeros(2)
+    >>> tensor.as_tensor(x) is x
+    True
     """
     if dtype is not None:
         dtype = dtype_of_argument(dtype, "as_tensor")
@@ -159,6 +173,11 @@ def asarray(
     ------
     ValueError
         If ``copy`` is False and a copy is needed.
+
+    Examples
+    --------
+    >>> tensor.asarray([1.0, 2.0])
+    tensor([1., 2.])
     """
     if isinstance(obj, (bytes, bytearray, memoryview)) and not hasattr(obj, "__array_interface__"):
         obj = frombuffer(obj, dtype=dtype or get_default_dtype())
@@ -189,6 +208,11 @@ def frombuffer(
     ------
     ValueError
         If the buffer is empty or too short, or its bytes are no whole number of elements.
+
+    Examples
+    --------
+    >>> tensor.frombuffer(bytearray([1, 2, 3]), dtype=tensor.uint8)
+    tensor([1, 2, 3], dtype=tensor.uint8)
     """
     element_dtype = dtype_of_argument(dtype, "frombuffer")
     try:

@@ -42,6 +42,12 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         If ``src`` does not broadcast to this shape, or this tensor's elements overlap in memory.
     TypeError
         If ``src`` is neither a tensor nor a number.
+
+    Examples
+    --------
+    >>> tensor.zeros(2, 2).copy_(tensor.tensor([1, 2]))
+    tensor([[1., 2.],
+            [1., 2.]])
     """
     to = input._layout
     try:

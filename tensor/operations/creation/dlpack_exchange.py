@@ -177,6 +177,12 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         For a device, dtype, strides or version of DLPack that tensors do not have.
     ValueError
         If a copy is needed that ``copy`` forbids.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tensor.from_dlpack(np.ones(2))
+    tensor([1., 1.], dtype=tensor.float64)
     """
     target = None if device is None else device_state_of(device)
     copied = False

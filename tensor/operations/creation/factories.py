@@ -178,6 +178,11 @@ def empty_strided(
     ------
     RuntimeError
         If sizes and strides differ in number, or one is negative.
+
+    Examples
+    --------
+    >>> tensor.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
     """
     shape = sequence_of_sizes(size, "empty_strided")
     steps = sequence_of_sizes(stride, "empty_strided", "stride")
@@ -211,6 +216,11 @@ def empty_permuted(
     ------
     RuntimeError
         If ``physical_layout`` is no order of the dimensions. See :func:`empty` too.
+
+    Examples
+    --------
+    >>> tensor.empty_permuted((2, 3), (1, 0)).stride()
+    (1, 2)
     """
     shape = sequence_of_sizes(size, "empty_permuted")
     order = sequence_of_sizes(physical_layout, "empty_permuted", "physical_layout")

@@ -35,6 +35,11 @@ def result_type(tensor: Any, other: Any) -> dtype:
     ------
     TypeError
         For an operand that is neither a tensor nor a number.
+
+    Examples
+    --------
+    >>> tensor.result_type(tensor.tensor([1, 2]), 1.0)
+    tensor.float32
     """
     return rules.promoted((_operand(tensor), _operand(other)))
 
@@ -55,6 +60,11 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     ------
     TypeError
         For an argument that is no dtype.
+
+    Examples
+    --------
+    >>> tensor.promote_types(tensor.int64, tensor.float16)
+    tensor.float16
     """
     return promoted_types(
         dtype_of_argument(type1, "promote_types", "type1"),
@@ -72,6 +82,11 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     ------
     TypeError
         For an argument that is no dtype.
+
+    Examples
+    --------
+    >>> tensor.can_cast(tensor.int64, tensor.float32), tensor.can_cast(tensor.float32, tensor.int64)
+    (True, False)
     """
     origin, target = dtype_of_argument(from_, "can_cast", "from_"), dtype_of_argument(to, "can_cast", "to")
     return origin.category <= target.category

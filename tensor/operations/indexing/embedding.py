@@ -95,6 +95,14 @@ def embedding(
     ------
     IndexError
         If an index is no row; on CUDA that is a failed assertion, which a later call raises.
+
+    Examples
+    --------
+    >>> weight = tensor.tensor([[0.0, 1.0], [2.0, 3.0]])
+    >>> tensor.embedding(weight, tensor.tensor([1, 1, 0]))
+    tensor([[2., 3.],
+            [2., 3.],
+            [0., 1.]])
     """
     _check_table("embedding", weight, sparse)
     _check_indices("embedding", indices)
@@ -266,6 +274,13 @@ def embedding_bag(
     output, offset2bag, bag_size, max_indices
         The first of shape (B, D), the bag of each index, how many count in each bag, and which row each
         maximum came from; what the mode has not is empty.
+
+    Examples
+    --------
+    >>> weight = tensor.tensor([[0.0, 1.0], [2.0, 3.0]])
+    >>> tensor.embedding_bag(weight, tensor.tensor([0, 1, 1]), tensor.tensor([0, 2]))[0]
+    tensor([[2., 4.],
+            [2., 3.]])
     """
     name = "embedding_bag"
     _check_table(name, weight, sparse)
@@ -363,6 +378,12 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     RuntimeError
         If an element is negative or not below ``num_classes``; with a number for that and a CUDA tensor it is a
         failed assertion, which a later call raises.
+
+    Examples
+    --------
+    >>> nn.functional.one_hot(tensor.tensor([0, 2]), num_classes=3)
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
     """
     layout = tensor._layout
     if layout.dtype is not int64:

@@ -236,6 +236,12 @@ def addmm(
     ------
     RuntimeError
         If the shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> tensor.addmm(tensor.ones(2), tensor.eye(2), tensor.eye(2), alpha=3)
+    tensor([[4., 1.],
+            [1., 4.]])
     """
     return _ADDMM(input, mat1, mat2, beta, alpha, out)
 
@@ -264,6 +270,12 @@ def baddbmm(
     ------
     RuntimeError
         If the shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> tensor.baddbmm(tensor.ones(1, 2, 2), tensor.ones(1, 2, 3), tensor.ones(1, 3, 2), beta=10)
+    tensor([[[13., 13.],
+             [13., 13.]]])
     """
     return _BADDBMM(input, batch1, batch2, beta, alpha, out)
 
@@ -296,6 +308,12 @@ def addbmm(
     ------
     RuntimeError
         If the shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> tensor.addbmm(tensor.zeros(2, 2), tensor.ones(5, 2, 3), tensor.ones(5, 3, 2))
+    tensor([[15., 15.],
+            [15., 15.]])
     """
     check_operands("addbmm", batch1, batch2)
     _, rows, columns = _batches("addbmm", batch1._layout, batch2._layout)
@@ -312,6 +330,11 @@ def addmv(
     ------
     RuntimeError
         If the shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> tensor.addmv(tensor.ones(2), tensor.eye(2), tensor.tensor([1.0, 2.0]))
+    tensor([2., 3.])
     """
     check_operands("addmv", mat, vec)
     left, right = mat._layout.shape, vec._layout.shape
@@ -330,6 +353,12 @@ def addr(
     ------
     RuntimeError
         If the shapes, dtypes or devices do not fit, or a factor is no integer where the tensors are integers.
+
+    Examples
+    --------
+    >>> tensor.addr(tensor.zeros(2, 2), tensor.tensor([1.0, 2.0]), tensor.tensor([3.0, 4.0]))
+    tensor([[3., 4.],
+            [6., 8.]])
     """
     check_operands("addr", vec1, vec2)
     left, right = vec1._layout.shape, vec2._layout.shape

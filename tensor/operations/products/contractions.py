@@ -41,6 +41,13 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     ------
     RuntimeError
         For 0-dim tensors, and where shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> tensor.matmul(tensor.tensor([[1, 2], [3, 4]]), tensor.tensor([1, 1]))
+    tensor([3, 7])
+    >>> tensor.matmul(tensor.ones(5, 2, 3), tensor.ones(3, 4)).shape
+    tensor.Size([5, 2, 4])
     """
     left, right = layouts_of("matmul", input, other)
     if len(left.shape) == 2 == len(right.shape):
@@ -124,6 +131,12 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     RuntimeError
         If they are no vectors.
+
+    Examples
+    --------
+    >>> tensor.outer(tensor.tensor([1, 2]), tensor.tensor([3, 4, 5]))
+    tensor([[ 3,  4,  5],
+            [ 6,  8, 10]])
     """
     for position, x in enumerate((input, vec2)):
         if len(x._layout.shape) != 1:
@@ -147,6 +160,13 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     ------
     RuntimeError
         If sizes of a pair differ, or the lists do.
+
+    Examples
+    --------
+    >>> tensor.tensordot(tensor.ones(2, 3, 4), tensor.ones(3, 4, 5)).shape
+    tensor.Size([2, 5])
+    >>> tensor.tensordot(tensor.ones(2, 3), tensor.ones(5, 3), ([1], [1])).shape
+    tensor.Size([2, 5])
     """
     if hasattr(dims, "tolist"):
         dims = dims.tolist()
@@ -225,6 +245,11 @@ def trace(input: Tensor) -> Tensor:
     ------
     RuntimeError
         If it is no matrix.
+
+    Examples
+    --------
+    >>> tensor.trace(tensor.tensor([[1, 2], [3, 4]]))
+    tensor(5)
     """
     if len(input._layout.shape) != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {len(input._layout.shape)}")
@@ -248,6 +273,11 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
     ------
     RuntimeError
         If the dimension has another size.
+
+    Examples
+    --------
+    >>> tensor.cross(tensor.tensor([1, 0, 0]), tensor.tensor([0, 1, 0]))
+    tensor([0, 0, 1])
     """
     left, right = input._layout.shape, other._layout.shape
     if len(left) != len(right):

@@ -67,6 +67,11 @@ def cdist(
     ------
     RuntimeError
         If shapes, dtypes or devices do not fit, ``p`` is negative, or the mode is not known.
+
+    Examples
+    --------
+    >>> tensor.cdist(tensor.tensor([[0.0, 0.0]]), tensor.tensor([[3.0, 4.0], [0.0, 1.0]]))
+    tensor([[5., 1.]])
     """
     for name, x in (("X1", x1), ("X2", x2)):
         check_tensor(x, "cdist", name.lower())
@@ -126,6 +131,11 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     ------
     RuntimeError
         For another number of dimensions or another type, or if ``p`` is negative.
+
+    Examples
+    --------
+    >>> tensor.pdist(tensor.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 4.0]]))
+    tensor([5., 4., 3.])
     """
     check_tensor(input, "pdist", "input")
     layout = input._layout

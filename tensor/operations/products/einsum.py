@@ -47,6 +47,15 @@ def einsum(equation: Any = None, *operands: Any) -> Tensor:
         If the equation or the operands are missing.
     RuntimeError
         If they do not fit.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1, 2], [3, 4]])
+    >>> tensor.einsum("ij->ji", x)
+    tensor([[1, 3],
+            [2, 4]])
+    >>> tensor.einsum("ij,j->i", x, tensor.tensor([1, 10]))
+    tensor([21, 43])
     """
     if equation is None or not operands:
         raise ValueError(

@@ -227,6 +227,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     ------
     RuntimeError
         If the shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> nn.functional.linear(tensor.ones(1, 2), tensor.tensor([[1.0, 2.0]]), tensor.tensor([10.0]))
+    tensor([[13.]])
     """
     try:
         layout = input._layout

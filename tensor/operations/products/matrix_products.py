@@ -173,7 +173,8 @@ def _into_copy(product: _Product, c: Layout) -> Callable[..., None]:
 def _pair_plan(name: str, rank: int, a: Layout, b: Layout) -> Callable[[Tensor, Tensor], Tensor]:
     """How to multiply tensors of given layouts; raises if they do not fit.
 
-    ``device_state.plans[operation, a, b]`` multiplies two matrices, or two batches of them: ``run(a, b)``, not recorded.
+    ``device_state.plans[operation, a, b]`` multiplies two matrices, or two batches of them: ``run(a, b)``, not
+    recorded.
     """
     check_layouts(name, a, b)
     left, right = a.shape, b.shape
@@ -284,6 +285,11 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     RuntimeError
         If the shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> tensor.bmm(tensor.ones(5, 2, 3), tensor.ones(5, 3, 4)).shape
+    tensor.Size([5, 2, 4])
     """
     left, right = layouts_of("bmm", input, mat2)
     result = left.device_state.plans[BMM, left, right](input, mat2)
@@ -300,6 +306,12 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     RuntimeError
         If the shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> tensor.mm(tensor.tensor([[1, 2], [3, 4]]), tensor.tensor([[0, 1], [1, 0]]))
+    tensor([[2, 1],
+            [4, 3]])
     """
     left, right = layouts_of("mm", input, mat2)
     result = left.device_state.plans[_MM, left, right](input, mat2)
@@ -337,6 +349,11 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     RuntimeError
         If the shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> tensor.mv(tensor.tensor([[1, 2], [3, 4]]), tensor.tensor([1, 1]))
+    tensor([3, 7])
     """
     a, b = layouts_of("mv", input, vec)
     result = a.device_state.plans[_MV, a, b](input, vec)
@@ -426,6 +443,11 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     RuntimeError
         If they are no vectors of one length, dtype and device.
+
+    Examples
+    --------
+    >>> tensor.dot(tensor.tensor([1, 2, 3]), tensor.tensor([0, 2, 1]))
+    tensor(7)
     """
     a, b = layouts_of("dot", input, tensor)
     result = a.device_state.plans[_DOT, a, b](input, tensor)

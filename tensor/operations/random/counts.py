@@ -99,6 +99,11 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
         If a rate is negative (which waits for a CUDA tensor).
     NotImplementedError
         For dtypes that are not floating point.
+
+    Examples
+    --------
+    >>> tensor.poisson(tensor.tensor([0.0, 0.0]))
+    tensor([0., 0.])
     """
     layout = input._layout
     if layout.dtype.category is Category.FLOATING and layout.numel and (input.detach() < 0).any():
@@ -114,6 +119,11 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     ------
     RuntimeError
         For dtypes that are not floating point.
+
+    Examples
+    --------
+    >>> tensor.binomial(tensor.tensor([5.0, 5.0]), tensor.tensor([0.0, 1.0]))
+    tensor([0., 5.])
     """
     for name, each in (("count", count), ("prob", prob)):
         dtype = each._layout.dtype

@@ -182,6 +182,12 @@ def randint(
         If ``low >= high``, or the dtype does not hold the range. See :func:`rand` too.
     TypeError
         For bounds that are no integers, or too few arguments.
+
+    Examples
+    --------
+    >>> x = tensor.randint(3, 5, (100,))
+    >>> x.unique()
+    tensor([3, 4])
     """
     named = {
         name: value for name, value in (("low", low), ("high", high), ("size", size)) if value is not None
@@ -286,6 +292,11 @@ def randint_like(
     """:func:`randint` of ``input``'s shape, dtype, device and order of dimensions.
 
     ``randint_like(input, high)`` and ``randint_like(input, low, high)``.
+
+    Examples
+    --------
+    >>> tensor.randint_like(tensor.zeros(2, 3), 10).shape
+    tensor.Size([2, 3])
     """
     if len(arguments) == 2 and low is None and high is None:
         low, high = arguments
@@ -334,6 +345,11 @@ def randperm(
         If the dtype does not hold all the numbers, or ``n`` is negative. See :func:`rand` too.
     NotImplementedError
         For bool and complex dtypes.
+
+    Examples
+    --------
+    >>> tensor.randperm(5).sort().values
+    tensor([0, 1, 2, 3, 4])
     """
     count = parameters.int64(n, "randperm", "n")
     result = layout_of((count,), out, dtype, device, dtypes.int64)

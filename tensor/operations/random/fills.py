@@ -155,6 +155,12 @@ def uniform_(
         elements overlap in memory.
     NotImplementedError
         For a dtype that is neither floating point nor complex.
+
+    Examples
+    --------
+    >>> x = tensor.empty(100).uniform_(2, 3)
+    >>> bool(((2 <= x) & (x < 3)).all())
+    True
     """
     low = _named_from("uniform_", from_, named)
     return apply(input, parameters.uniform(input._layout.dtype, low, to), generator, "uniform_")
@@ -174,6 +180,11 @@ def normal_(
         If ``std`` is negative. See :func:`uniform_` too.
     NotImplementedError
         For a dtype that is neither floating point nor complex.
+
+    Examples
+    --------
+    >>> tensor.empty(2).normal_(5.0, 0.0)
+    tensor([5., 5.])
     """
     return apply(input, parameters.normal(input._layout.dtype, mean, std), generator, "normal_")
 
@@ -190,6 +201,11 @@ def log_normal_(
         If ``std`` is not positive. See :func:`uniform_` too.
     NotImplementedError
         For a dtype that is not floating point.
+
+    Examples
+    --------
+    >>> bool((tensor.empty(100).log_normal_() > 0).all())
+    True
     """
     return apply(input, parameters.log_normal(input._layout.dtype, mean, std), generator, "log_normal_")
 
@@ -202,6 +218,11 @@ def exponential_(input: Tensor, lambd: float = 1.0, *, generator: Generator | No
     ------
     RuntimeError
         If ``lambd`` is not positive, or the dtype not floating point. See :func:`uniform_` too.
+
+    Examples
+    --------
+    >>> bool((tensor.empty(100).exponential_() > 0).all())
+    True
     """
     return apply(input, parameters.exponential(input._layout.dtype, lambd), generator, "exponential_")
 
@@ -216,6 +237,11 @@ def cauchy_(
     ------
     RuntimeError
         If ``sigma`` is not positive, or the dtype not floating point. See :func:`uniform_` too.
+
+    Examples
+    --------
+    >>> tensor.empty(2, 3).cauchy_().shape
+    tensor.Size([2, 3])
     """
     return apply(input, parameters.cauchy(input._layout.dtype, median, sigma), generator, "cauchy_")
 
@@ -230,6 +256,11 @@ def geometric_(input: Tensor, p: float, *, generator: Generator | None = None) -
         If ``p`` is not in ``(0, 1)``. See :func:`uniform_` too.
     NotImplementedError
         For bool and complex dtypes.
+
+    Examples
+    --------
+    >>> bool((tensor.empty(100).geometric_(0.5) >= 1).all())
+    True
     """
     return apply(input, parameters.geometric(input._layout.dtype, p), generator, "geometric_")
 
@@ -252,6 +283,11 @@ def random_(input: Tensor, *bounds: Any, generator: Generator | None = None, **n
         If the range is empty, the dtype does not hold it, or is complex. See :func:`uniform_` too.
     TypeError
         For bounds that are no integers.
+
+    Examples
+    --------
+    >>> tensor.empty(100).random_(3, 5).unique()
+    tensor([3., 4.])
     """
     low, high = _range(bounds, named)
     form = 2 - len(bounds) - len(named)
@@ -274,6 +310,11 @@ def bernoulli_(input: Tensor, p: float | Tensor = 0.5, *, generator: Generator |
         call raises), or ``p`` is on another device. See :func:`uniform_` too.
     NotImplementedError
         For a complex dtype, and for probabilities that are not floating point.
+
+    Examples
+    --------
+    >>> tensor.empty(3).bernoulli_(tensor.tensor([0.0, 1.0, 1.0]))
+    tensor([0., 1., 1.])
     """
     layout = input._layout
     if not isinstance(p, TensorBase):

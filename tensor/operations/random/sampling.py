@@ -135,6 +135,13 @@ def normal(
         For dtypes that are neither floating point nor complex.
     TypeError
         If neither is a tensor and ``size`` is missing, or one is and there is a ``size``.
+
+    Examples
+    --------
+    >>> tensor.normal(tensor.tensor([1.0, 2.0]), 0.0)
+    tensor([1., 2.])
+    >>> tensor.normal(0.0, 1.0, (2, 3)).shape
+    tensor.Size([2, 3])
     """
     tensors = [each for each in (mean, std) if isinstance(each, TensorBase)]
     if not tensors:
@@ -211,6 +218,11 @@ def bernoulli(
         call raises).
     NotImplementedError
         For dtypes without such probabilities.
+
+    Examples
+    --------
+    >>> tensor.bernoulli(tensor.tensor([0.0, 1.0]))
+    tensor([0., 1.])
     """
     layout = input._layout
     if isinstance(p, TensorBase):
@@ -259,6 +271,11 @@ def multinomial(
     ------
     RuntimeError
         For other shapes and dtypes, a negative or infinite weight, a row that has not enough positive ones.
+
+    Examples
+    --------
+    >>> tensor.multinomial(tensor.tensor([0.0, 1.0, 0.0]), 4, replacement=True)
+    tensor([1, 1, 1, 1])
     """
     layout = input._layout
     shape = layout.shape

@@ -214,6 +214,12 @@ def grid_sample(
         For another mode or padding.
     RuntimeError
         If shapes, types or devices do not fit.
+
+    Examples
+    --------
+    >>> image = tensor.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+    >>> nn.functional.grid_sample(image, tensor.zeros(1, 1, 1, 2), align_corners=True)
+    tensor([[[[2.5000]]]])
     """
     _check(input, grid, mode, padding_mode)
     shape = input._layout.shape
@@ -257,6 +263,16 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         If ``theta`` is not floating point, or shapes do not fit.
     NotImplementedError
         For another number of sizes.
+
+    Examples
+    --------
+    >>> theta = tensor.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+    >>> nn.functional.affine_grid(theta, (1, 1, 2, 2), align_corners=True)
+    tensor([[[[-1., -1.],
+              [ 1., -1.]],
+    <BLANKLINE>
+             [[-1.,  1.],
+              [ 1.,  1.]]]])
     """
     check_tensor(theta, "affine_grid", "theta")
     aligned = _default_alignment(align_corners, 3)

@@ -188,6 +188,14 @@ def interpolate(
         For another mode or type, or dimensions that a mode is not for.
     RuntimeError
         For empty images.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[[1.0, 2.0]]])
+    >>> nn.functional.interpolate(x, size=4)
+    tensor([[[1., 1., 2., 2.]]])
+    >>> nn.functional.interpolate(x, scale_factor=2, mode="linear")
+    tensor([[[1.0000, 1.2500, 1.7500, 2.0000]]])
     """
     check_tensor(input, "interpolate", "input")
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:

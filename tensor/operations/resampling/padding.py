@@ -104,6 +104,13 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         If the numbers do not fit the dimensions.
     NotImplementedError
         For another mode, or dimensions that a mode is not for.
+
+    Examples
+    --------
+    >>> nn.functional.pad(tensor.tensor([1, 2]), (1, 2))
+    tensor([0, 1, 2, 0, 0])
+    >>> nn.functional.pad(tensor.tensor([[1, 2, 3]]), (1, 1), mode="reflect")
+    tensor([[2, 1, 2, 3, 2]])
     """
     check_tensor(input, "pad", "input")
     numbers = [int(each) for each in pad]
