@@ -49,6 +49,13 @@ def backward(
     RuntimeError
         If a tensor needs no gradient, has more than one element and no gradient is given, or a gradient has
         the wrong shape, dtype or device; or if the graph was freed by an earlier pass.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([1.0, 2.0], requires_grad=True)
+    >>> tensor.autograd.backward((x * x).sum())
+    >>> x.grad
+    tensor([2., 4.])
     """
     roots = _tuple(tensors)
     gradients = _tuple(grad_tensors if grad_tensors is not None else grad_variables)
@@ -100,6 +107,12 @@ def grad(
     ------
     RuntimeError
         As :func:`backward`, or if an input needs no gradient or is unused.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([1.0, 2.0], requires_grad=True)
+    >>> tensor.autograd.grad((x * x).sum(), x)
+    (tensor([2., 4.]),)
     """
     roots, leaves = _tuple(outputs), _tuple(inputs)
     if not only_inputs:

@@ -67,6 +67,13 @@ def vjp(
         If something is no tensor.
     RuntimeError
         If ``v`` is missing or misshapen, or in strict mode something is independent.
+
+    Examples
+    --------
+    >>> x, v = tensor.tensor([1.0, 2.0]), tensor.tensor([1.0, 10.0])
+    >>> outputs, product = tensor.autograd.functional.vjp(lambda x: x * x, x, v)
+    >>> product
+    tensor([ 2., 40.])
     """
     with enable_grad():
         several, arguments = tensors(inputs, "inputs", "vjp")
@@ -87,6 +94,13 @@ def jvp(
 
     ``v`` is shaped as the inputs, and may be left out where there is one input of one element. All else is as
     for :func:`vjp`; the product is shaped as the outputs.
+
+    Examples
+    --------
+    >>> x, v = tensor.tensor([1.0, 2.0]), tensor.tensor([1.0, 10.0])
+    >>> outputs, product = tensor.autograd.functional.jvp(lambda x: x * x, x, v)
+    >>> product
+    tensor([ 2., 40.])
     """
     with enable_grad():
         several, arguments = tensors(inputs, "inputs", "jvp")
@@ -122,6 +136,13 @@ def vhp(
 
     ``v`` is shaped as the inputs, and may be left out where there is one input of one element. All else is as
     for :func:`vjp`.
+
+    Examples
+    --------
+    >>> x, v = tensor.tensor([1.0, 2.0]), tensor.ones(2)
+    >>> output, product = tensor.autograd.functional.vhp(lambda x: (x**3).sum(), x, v)
+    >>> product
+    tensor([ 6., 12.])
     """
     with enable_grad():
         several, arguments, vector, output, first = _first_of_hessian(
@@ -147,6 +168,13 @@ def hvp(
 
     As :func:`vhp`, which is the same and takes one backward pass less where second derivatives are
     continuous.
+
+    Examples
+    --------
+    >>> x, v = tensor.tensor([1.0, 2.0]), tensor.ones(2)
+    >>> output, product = tensor.autograd.functional.hvp(lambda x: (x**3).sum(), x, v)
+    >>> product
+    tensor([ 6., 12.])
     """
     with enable_grad():
         several, arguments, vector, output, first = _first_of_hessian(
@@ -197,6 +225,12 @@ def jacobian(
         For each output and each input (a level of tuples for those that are tuples) the derivatives, with the
         shape of the output followed by that of the input. The other parameters, and what is raised, are as for
         :func:`vjp`.
+
+    Examples
+    --------
+    >>> tensor.autograd.functional.jacobian(lambda x: x * x, tensor.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]])
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(
@@ -243,6 +277,12 @@ def hessian(
     Tensor, or tuple of tuples of them
         For each two inputs the derivatives, with the shape of the first followed by that of the second. The other
         parameters, and what is raised, are as for :func:`jacobian`.
+
+    Examples
+    --------
+    >>> tensor.autograd.functional.hessian(lambda x: (x**3).sum(), tensor.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
     """
     several, arguments = tensors(inputs, "inputs", "hessian")
 

@@ -130,6 +130,12 @@ def stft(
     RuntimeError
         If sizes do not fit, half a spectrum is asked of complex data, the input is half precision, or it is real
         and ``return_complex`` is not given.
+
+    Examples
+    --------
+    >>> signal = tensor.ones(8)
+    >>> tensor.stft(signal, 4, window=tensor.ones(4), return_complex=True).shape
+    tensor.Size([3, 9])
     """
     size, hop, length = _sizes("stft", n_fft, hop_length, win_length)
     _check("stft", input, window, length)
@@ -210,6 +216,13 @@ def istft(
     ------
     RuntimeError
         If sizes do not fit, or the windows leave a gap.
+
+    Examples
+    --------
+    >>> signal, window = tensor.arange(8.0), tensor.hann_window(4)
+    >>> spectra = tensor.stft(signal, 4, window=window, return_complex=True)
+    >>> tensor.istft(spectra, 4, window=window).allclose(signal, atol=1e-5)
+    True
     """
     size, hop, window_length = _sizes("istft", n_fft, hop_length, win_length)
     _check("istft", input, window, window_length)

@@ -112,6 +112,12 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
         If a matrix is not positive definite; it says which, and where.
     RuntimeError
         If the matrices are not square, or of another type than single or double precision.
+
+    Examples
+    --------
+    >>> tensor.linalg.cholesky(tensor.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
     """
     return given(factored("linalg.cholesky", A, bool(upper))[0], out, "linalg.cholesky")
 
@@ -130,6 +136,11 @@ def cholesky_ex(
     ----------
     check_errors
         Whether to raise LinAlgError all the same.
+
+    Examples
+    --------
+    >>> tensor.linalg.cholesky_ex(-tensor.eye(2)).info
+    tensor(1, dtype=tensor.int32)
     """
     value = CholeskyWithInfo(*factored("linalg.cholesky_ex", A, bool(upper), check_errors))
     result: CholeskyWithInfo = all_given(value, out, "linalg.cholesky_ex")

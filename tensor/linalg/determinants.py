@@ -94,6 +94,11 @@ def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTo
     ------
     RuntimeError
         If the matrices are not square, or of another type than single or double precision.
+
+    Examples
+    --------
+    >>> tensor.linalg.det(tensor.eye(2) * 3)
+    tensor(9.)
     """
     return given(_determinants("linalg.det", A), out, "linalg.det")
 
@@ -142,6 +147,11 @@ def slogdet(A: Tensor, *, out: Any = None) -> SignAndLogarithm:  # noqa: N803
     ------
     RuntimeError
         If the matrices are not square, or of another type than single or double precision.
+
+    Examples
+    --------
+    >>> tensor.linalg.slogdet(-tensor.eye(3)).sign
+    tensor(-1.)
     """
     result: SignAndLogarithm = all_given(sign_and_logarithm("linalg.slogdet", A), out, "linalg.slogdet")
     return result

@@ -80,6 +80,12 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigenpairs:  # noqa:
         If a matrix has an infinity or NaN; it says which.
     RuntimeError
         If the matrices are not square, or of another type than single or double precision.
+
+    Examples
+    --------
+    >>> values, vectors = tensor.linalg.eigh(tensor.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    >>> values
+    tensor([1., 2.])
     """
     which_triangle = _check_triangle("linalg.eigh", A, UPLO)
     result: Eigenpairs = all_given(Eigenpairs(*_eigh("linalg.eigh", A, which_triangle)), out, "linalg.eigh")
@@ -202,6 +208,12 @@ def eig(A: Tensor, *, out: Any = None) -> Eigenpairs:  # noqa: N803
     RuntimeError
         If a matrix has an infinity or NaN; the matrices are not square, or of another type than single or double
         precision.
+
+    Examples
+    --------
+    >>> values, vectors = tensor.linalg.eig(tensor.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    >>> values
+    tensor([2.+0.j, 1.+0.j])
     """
     check_square("linalg.eig", A)
     result: Eigenpairs = all_given(Eigenpairs(*_eig("linalg.eig", A)), out, "linalg.eig")

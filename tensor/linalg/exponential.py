@@ -95,6 +95,12 @@ def matrix_exp(input: Tensor) -> Tensor:
     ------
     RuntimeError
         If the matrices are not square, or integers.
+
+    Examples
+    --------
+    >>> tensor.linalg.matrix_exp(tensor.tensor([[0.0, 2.0], [0.0, 0.0]]))
+    tensor([[1., 2.],
+            [0., 1.]])
     """
     check_square("linalg.matrix_exp", input, half=True)
     (result,) = on_host(_exponential, input)

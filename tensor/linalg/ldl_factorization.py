@@ -75,6 +75,11 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> LdlFac
     RuntimeError
         If a diagonal element of ``D`` is zero; it says of which matrix. If the matrices are not square, or of another
         type than single or double precision.
+
+    Examples
+    --------
+    >>> tensor.linalg.ldl_factor(tensor.tensor([[4.0, 2.0], [2.0, 3.0]])).LD[1, 0]
+    tensor(0.5000)
     """
     factors, pivots, _ = _factored("linalg.ldl_factor", A, bool(hermitian), True)
     result: LdlFactor = all_given(LdlFactor(factors, pivots), out, "linalg.ldl_factor")
@@ -170,6 +175,13 @@ def ldl_solve(
         If a matrix is singular; it says which.
     RuntimeError
         If shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> factors, pivots = tensor.linalg.ldl_factor(tensor.tensor([[4.0, 0.0], [0.0, 2.0]]))
+    >>> tensor.linalg.ldl_solve(factors, pivots, tensor.tensor([[4.0], [4.0]]))
+    tensor([[1.],
+            [2.]])
     """
     name = "linalg.ldl_solve"
     check_square(name, LD, "LD")

@@ -137,6 +137,12 @@ def pinv(
         If a matrix has an infinity or NaN; it says which.
     RuntimeError
         For fewer than two dimensions, or another type than single or double precision.
+
+    Examples
+    --------
+    >>> tensor.linalg.pinv(tensor.tensor([[2.0, 0.0], [0.0, 0.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.0000]])
     """
     return given(
         pseudoinverse("linalg.pinv", A, rcond if rtol is None else rtol, atol, hermitian), out, "linalg.pinv"
@@ -170,6 +176,11 @@ def matrix_rank(
     ----------
     tol
         Another name of ``atol``.
+
+    Examples
+    --------
+    >>> tensor.linalg.matrix_rank(tensor.ones(3, 3))
+    tensor(1)
     """
     name = "linalg.matrix_rank"
     check_matrices(name, A)
@@ -205,6 +216,11 @@ def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:  # n
     ------
     RuntimeError
         For another norm, or matrices that are not square where they must be.
+
+    Examples
+    --------
+    >>> tensor.linalg.cond(tensor.tensor([[4.0, 0.0], [0.0, 2.0]]))
+    tensor(2.)
     """
     check_matrices("linalg.cond", A)
     if not isinstance(p, str) and (p is None or abs(p) == 2):
@@ -275,6 +291,12 @@ def lstsq(
         If a matrix has an infinity or NaN, or, with ``"gels"``, not full rank; it says which.
     RuntimeError
         If shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> A, B = tensor.tensor([[1.0], [1.0]]), tensor.tensor([[1.0], [3.0]])
+    >>> tensor.linalg.lstsq(A, B).solution.round(decimals=4)
+    tensor([[2.]])
     """
     name = "linalg.lstsq"
     check_tensor(A, name, "A")

@@ -32,6 +32,11 @@ def norm(
     ------
     RuntimeError
         For integers, or another text.
+
+    Examples
+    --------
+    >>> tensor.norm(tensor.tensor([3.0, 4.0]))
+    tensor(5.)
     """
     if isinstance(p, str):
         if p == "nuc":

@@ -55,6 +55,12 @@ def svd_lowrank(
     ------
     RuntimeError
         If ``q`` is negative; for fewer than two dimensions, or another type than single or double precision.
+
+    Examples
+    --------
+    >>> u, s, v = tensor.svd_lowrank(tensor.ones(4, 3), q=2)
+    >>> u.shape, s.shape, v.shape
+    (tensor.Size([4, 2]), tensor.Size([2]), tensor.Size([3, 2]))
     """
     check_matrices("svd_lowrank", A)
     count, rounds = 6 if q is None else q, 2 if niter is None else niter
@@ -85,6 +91,12 @@ def pca_lowrank(
         By default ``min(6, m, n)``.
     center
         Whether to subtract the mean of the rows.
+
+    Examples
+    --------
+    >>> u, s, v = tensor.pca_lowrank(tensor.arange(12.0).view(4, 3), q=2)
+    >>> u.shape, s.shape, v.shape
+    (tensor.Size([4, 2]), tensor.Size([2]), tensor.Size([3, 2]))
     """
     check_matrices("pca_lowrank", A)
     rows, columns = A._layout.shape[-2:]

@@ -138,6 +138,16 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> PermutedTriangles: 
     ------
     RuntimeError
         For fewer than two dimensions, or another type than single or double precision.
+
+    Examples
+    --------
+    >>> p, l, u = tensor.linalg.lu(tensor.tensor([[1.0, 2.0], [2.0, 2.0]]))
+    >>> l
+    tensor([[1.0000, 0.0000],
+            [0.5000, 1.0000]])
+    >>> u
+    tensor([[2., 2.],
+            [0., 1.]])
     """
     check_matrices("linalg.lu", A)
     rows, columns = A._layout.shape[-2:]
@@ -183,6 +193,12 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LuFactor:  #
     ------
     RuntimeError
         If a diagonal element of ``U`` is zero; it says of which matrix. See :func:`lu` too.
+
+    Examples
+    --------
+    >>> factors, pivots = tensor.linalg.lu_factor(tensor.tensor([[1.0, 2.0], [2.0, 2.0]]))
+    >>> pivots
+    tensor([2, 2], dtype=tensor.int32)
     """
     factors, pivots, _ = factored("linalg.lu_factor", A, pivot, True, RuntimeError)
     result: LuFactor = all_given(LuFactor(factors, pivots), out, "linalg.lu_factor")
@@ -310,6 +326,13 @@ def lu_solve(
     ------
     RuntimeError
         If shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> factors, pivots = tensor.linalg.lu_factor(tensor.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> tensor.linalg.lu_solve(factors, pivots, tensor.tensor([[2.0], [2.0]]))
+    tensor([[1.0000],
+            [0.5000]])
     """
     return given(solved("linalg.lu_solve", LU, pivots, B, left, adjoint), out, "linalg.lu_solve")
 
@@ -338,6 +361,13 @@ def lu_unpack(
     ------
     RuntimeError
         If the pivots are no int32, or name rows that there are not.
+
+    Examples
+    --------
+    >>> p, l, u = tensor.lu_unpack(*tensor.linalg.lu_factor(tensor.tensor([[1.0, 2.0], [2.0, 2.0]])))
+    >>> p @ l @ u
+    tensor([[1., 2.],
+            [2., 2.]])
     """
     check_matrices("lu_unpack", LU_data, "LU_data")
     check_tensor(LU_pivots, "lu_unpack", "LU_pivots")

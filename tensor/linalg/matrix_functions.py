@@ -259,6 +259,12 @@ def svd(
     ----------
     compute_uv
         Whether there are vectors; else zeros stand in their places.
+
+    Examples
+    --------
+    >>> u, s, v = tensor.svd(tensor.ones(3, 2))
+    >>> u.shape, s.shape, v.shape
+    (tensor.Size([3, 2]), tensor.Size([2]), tensor.Size([2, 2]))
     """
     check_matrices("linalg.svd", input)
     if compute_uv:
@@ -291,6 +297,13 @@ def triangular_solve(
     ----------
     transpose
         Whether the equation has the transposed ``A`` instead.
+
+    Examples
+    --------
+    >>> A = tensor.tensor([[2.0, 0.0], [0.0, 4.0]])
+    >>> tensor.triangular_solve(tensor.tensor([[2.0], [2.0]]), A).solution
+    tensor([[1.0000],
+            [0.5000]])
     """
     name = "triangular_solve"
     check_square(name, A)
@@ -356,6 +369,12 @@ def geqrf(input: Tensor, *, out: Any = None) -> Reflectors:
     """Householder reflectors of a QR factorisation below R; :func:`tensor.linalg.householder_product` makes Q of them.
 
     No derivative goes through it. CUDA tensors go through the host, which waits for them.
+
+    Examples
+    --------
+    >>> reflectors, tau = tensor.geqrf(tensor.ones(3, 2))
+    >>> reflectors.shape, tau.shape
+    (tensor.Size([3, 2]), tensor.Size([2]))
     """
     check_matrices("geqrf", input, "input")
 
@@ -406,6 +425,13 @@ def ormqr(
         As :func:`geqrf` gives them.
     transpose
         Whether to multiply by ``Q.mH`` instead.
+
+    Examples
+    --------
+    >>> reflectors, tau = tensor.geqrf(tensor.tensor([[3.0, 1.0], [4.0, 2.0]]))
+    >>> tensor.ormqr(reflectors, tau, tensor.eye(2)).abs()
+    tensor([[0.6000, 0.8000],
+            [0.8000, 0.6000]])
     """
     check_reflectors("ormqr", input, tau)
     check_alike("ormqr", input, other, "input", "other")

@@ -52,6 +52,12 @@ def matrix_norm(
     ------
     RuntimeError
         For another ``ord``, integers, fewer than two dimensions.
+
+    Examples
+    --------
+    >>> x = tensor.tensor([[1.0, -2.0], [2.0, 4.0]])
+    >>> tensor.linalg.matrix_norm(x), tensor.linalg.matrix_norm(x, 1)
+    (tensor(5.), tensor(6.))
     """
     name = "linalg.matrix_norm"
     check_tensor(A, name, "A")
@@ -120,6 +126,13 @@ def norm(
     ------
     RuntimeError
         If ``dim`` is missing where the tensor is neither, or has more than two dimensions.
+
+    Examples
+    --------
+    >>> tensor.linalg.norm(tensor.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(5.)
+    >>> tensor.linalg.norm(tensor.tensor([[3.0, 0.0], [0.0, 4.0]]), dim=1)
+    tensor([3., 4.])
     """
     check_tensor(A, "linalg.norm", "A")
     rank = len(A._layout.shape)

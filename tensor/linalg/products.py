@@ -36,6 +36,12 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:  # 
         For a negative power of a singular matrix.
     RuntimeError
         If the matrices are not square.
+
+    Examples
+    --------
+    >>> tensor.linalg.matrix_power(tensor.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    tensor([[1., 3.],
+            [0., 1.]])
     """
     name = "linalg.matrix_power"
     check_tensor(A, name, "A")
@@ -79,6 +85,11 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     ------
     RuntimeError
         If there are fewer than two, or shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> tensor.linalg.multi_dot([tensor.ones(2, 3), tensor.ones(3, 4), tensor.ones(4)])
+    tensor([12., 12.])
     """
     return given(chained("multi_dot", tensors), out, "linalg.multi_dot")
 
@@ -158,6 +169,11 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     ------
     RuntimeError
         For integers, or where shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> tensor.linalg.vecdot(tensor.tensor([[1.0, 2.0], [3.0, 4.0]]), tensor.tensor([1.0, 10.0]))
+    tensor([21., 43.])
     """
     check_tensor(x, "linalg.vecdot", "x")
     check_floating("linalg.vecdot", x, half=True)
@@ -173,6 +189,11 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = N
     ------
     RuntimeError
         If the dimension has another size, or one tensor has more dimensions.
+
+    Examples
+    --------
+    >>> tensor.linalg.cross(tensor.tensor([1.0, 0.0, 0.0]), tensor.tensor([0.0, 1.0, 0.0]))
+    tensor([0., 0., 1.])
     """
     return contractions.cross(input, other, dim, out=out)
 
@@ -213,6 +234,13 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803
     ------
     RuntimeError
         If ``N`` is not greater than 1.
+
+    Examples
+    --------
+    >>> tensor.linalg.vander(tensor.tensor([1, 2, 3]))
+    tensor([[1, 1, 1],
+            [1, 2, 4],
+            [1, 3, 9]])
     """
     check_tensor(x, "linalg.vander", "x")
     shape: tuple[Any, ...] = x._layout.shape

@@ -124,6 +124,12 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> OrthogonalTriang
     ------
     RuntimeError
         For another mode, fewer than two dimensions, or another type than single or double precision.
+
+    Examples
+    --------
+    >>> q, r = tensor.linalg.qr(tensor.ones(3, 2))
+    >>> q.shape, r.shape
+    (tensor.Size([3, 2]), tensor.Size([2, 2]))
     """
     result: OrthogonalTriangular = all_given(factored("linalg.qr", A, mode), out, "linalg.qr")
     return result
@@ -149,6 +155,12 @@ def householder_product(
     ------
     RuntimeError
         If shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> q = tensor.linalg.householder_product(*tensor.geqrf(tensor.ones(3, 2)))
+    >>> q.shape
+    tensor.Size([3, 2])
     """
     name = "linalg.householder_product"
     check_reflectors(name, A, tau)

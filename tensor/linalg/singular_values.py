@@ -162,6 +162,15 @@ def svd(
         If a matrix has an infinity or NaN; it says which.
     RuntimeError
         For fewer than two dimensions, or another type than single or double precision.
+
+    Examples
+    --------
+    >>> u, s, vh = tensor.linalg.svd(tensor.tensor([[3.0, 0.0], [0.0, -4.0]]))
+    >>> s
+    tensor([4., 3.])
+    >>> (u * s) @ vh
+    tensor([[ 3.,  0.],
+            [ 0., -4.]])
     """
     _check_svd("linalg.svd", A, driver)
     result: SingularValues = all_given(

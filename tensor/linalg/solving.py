@@ -69,6 +69,12 @@ def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTo
         If a matrix is singular; it says which.
     RuntimeError
         If the matrices are not square, or of another type than single or double precision.
+
+    Examples
+    --------
+    >>> tensor.linalg.inv(tensor.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
     """
     return inverted("linalg.inv", A, out)
 
@@ -95,6 +101,11 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Inverse
     ----------
     check_errors
         Whether to raise LinAlgError all the same.
+
+    Examples
+    --------
+    >>> tensor.linalg.inv_ex(tensor.zeros(2, 2)).info
+    tensor(1, dtype=tensor.int32)
     """
     check_square("linalg.inv_ex", A)
 
@@ -215,6 +226,11 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
         If a matrix is singular; it says which.
     RuntimeError
         If shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> tensor.linalg.solve(tensor.tensor([[2.0, 0.0], [0.0, 4.0]]), tensor.tensor([2.0, 2.0]))
+    tensor([1.0000, 0.5000])
     """
     vector = _check_system("linalg.solve", A, B, left)
     return given(_solve("linalg.solve", A, B, bool(left), vector)[0], out, "linalg.solve")
@@ -265,6 +281,11 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor: 
     ------
     RuntimeError
         If their sizes have different products, or ``ind`` is not positive.
+
+    Examples
+    --------
+    >>> tensor.linalg.tensorinv(tensor.eye(6).view(2, 3, 6)).shape
+    tensor.Size([6, 2, 3])
     """
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
@@ -298,6 +319,11 @@ def tensorsolve(
     ------
     RuntimeError
         If the dimensions of ``A`` beside those of ``B`` have another product than those of ``B``.
+
+    Examples
+    --------
+    >>> tensor.linalg.tensorsolve(tensor.eye(6).view(2, 3, 2, 3), tensor.ones(2, 3)).shape
+    tensor.Size([2, 3])
     """
     check_alike("linalg.tensorsolve", A, B)
     moved = A

@@ -94,6 +94,13 @@ def solve_triangular(
     ------
     RuntimeError
         If shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> A = tensor.tensor([[2.0, 0.0], [1.0, 4.0]])
+    >>> tensor.linalg.solve_triangular(A, tensor.tensor([[2.0], [5.0]]), upper=False)
+    tensor([[1.],
+            [1.]])
     """
     name = "linalg.solve_triangular"
     check_square(name, A)
@@ -157,6 +164,13 @@ def cholesky_solve(
     ------
     RuntimeError
         If shapes, dtypes or devices do not fit.
+
+    Examples
+    --------
+    >>> L = tensor.tensor([[2.0, 0.0], [0.0, 1.0]])
+    >>> tensor.cholesky_solve(tensor.tensor([[4.0], [4.0]]), L)
+    tensor([[1.],
+            [4.]])
     """
     check_square("cholesky_solve", L, "L")
     check_matrices("cholesky_solve", input, "b")
@@ -178,6 +192,12 @@ def cholesky_inverse(
     ------
     RuntimeError
         If ``L`` is not square, or of another type than single or double precision.
+
+    Examples
+    --------
+    >>> tensor.cholesky_inverse(tensor.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    tensor([[0.2500, 0.0000],
+            [0.0000, 1.0000]])
     """
     check_square("cholesky_inverse", L, "L")
     upper = bool(upper)

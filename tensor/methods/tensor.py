@@ -48,7 +48,7 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         return result.as_subclass(cls)
 
     def as_subclass(self, cls: builtins.type[Any]) -> Any:
-        """The same elements as an object of ``cls``, a class derived from :class:`Tensor`, without calling ``__init__``.
+        """The elements as an object of ``cls``, a class derived from :class:`Tensor`; ``__init__`` is not called.
 
         Examples
         --------
