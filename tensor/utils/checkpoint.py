@@ -182,7 +182,7 @@ class CheckpointFunction(Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Any) -> Any:
         """Run the function again, recorded, and backward."""
-        if current.pass_ is not None and current.pass_.needed is not None:
+        if current.task is not None and current.task.needed is not None:
             raise RuntimeError(
                 "When use_reentrant=True, checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
                 ".backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() "

@@ -58,11 +58,11 @@ def run(
     list
         The gradients of ``captures``, ``None`` for those that nothing reached.
     """
-    pass_ = Pass(root, keep_graph, captures, accumulates)
+    task = GraphTask(root, keep_graph, captures, accumulates)
     # The caller may hold the root, but not its gradients any longer.
     del root
-    run_nested(pass_, create_graph)
-    return pass_.captured
+    run_nested(task, create_graph)
+    return task.captured
 
 
 def queue_callback(function: Callable[[], Any], *, outermost: bool = False) -> None:
@@ -84,7 +84,7 @@ def queue_callback(function: Callable[[], Any], *, outermost: bool = False) -> N
 
 def pass_number() -> int:
     """Number of the backward pass that runs in this thread; -1 where none does."""
-    return -1 if current.pass_ is None else current.pass_.number
+    return -1 if current.task is None else current.task.number
 
 
 def will_execute(node: Node) -> bool:
@@ -101,16 +101,16 @@ def will_execute(node: Node) -> bool:
     return node in running.dependencies
 
 
-def _running(name: str) -> Pass:
-    if current.pass_ is None:
+def _running(name: str) -> GraphTask:
+    if current.task is None:
         raise RuntimeError(
             f"{name} is for code that runs inside a backward pass, such as hooks: none is running"
         )
-    result: Pass = current.pass_
+    result: GraphTask = current.task
     return result
 
 
-class Pass:
+class GraphTask:
     """One backward pass."""
 
     __slots__ = (
@@ -136,7 +136,7 @@ class Pass:
     ) -> None:
         self.number = next(_numbers)
         #: The pass that this one is inside of.
-        self.outer: Pass | None = current.pass_
+        self.outer: GraphTask | None = current.task
         self.keep_graph = keep_graph
         self.accumulates = accumulates
         self.captures: dict[Node, list[tuple[int, int]]] = {}

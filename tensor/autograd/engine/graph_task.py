@@ -13,7 +13,7 @@ from tensor.core.modes.grad_mode import modes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .engine import Pass
+    from .engine import GraphTask
 
 #: Passes inside each other that share a thread: each of them takes about a dozen of Python's frames.
 MAX_DEPTH = 30
@@ -22,31 +22,31 @@ MAX_DEPTH = 30
 class _Current(threading.local):
     """Of one thread: the innermost pass that runs, and how many there are."""
 
-    pass_: Any = None
+    task: Any = None
     depth = 0
 
 
 current = _Current()
 
 
-def run_nested(pass_: Pass, create_graph: bool) -> None:
-    """Run ``pass_`` in this thread; in a new one where passes are nested deeply."""
+def run_nested(task: GraphTask, create_graph: bool) -> None:
+    """Run ``task`` in this thread; in a new one where passes are nested deeply."""
     if current.depth >= MAX_DEPTH:
-        _in_new_thread(lambda: _run(pass_, create_graph))
+        _in_new_thread(lambda: _run(task, create_graph))
     else:
-        _run(pass_, create_graph)
+        _run(task, create_graph)
 
 
-def _run(pass_: Pass, create_graph: bool) -> None:
-    recording, autocast, outer = modes.recording, modes.autocast, current.pass_
+def _run(task: GraphTask, create_graph: bool) -> None:
+    recording, autocast, outer = modes.recording, modes.autocast, current.task
     # Derivatives compute in the types of the forward pass.
-    modes.recording, modes.autocast, current.pass_ = create_graph, None, pass_
+    modes.recording, modes.autocast, current.task = create_graph, None, task
     current.depth += 1
     try:
-        pass_.run()
+        task.run()
     finally:
         current.depth -= 1
-        modes.recording, modes.autocast, current.pass_ = recording, autocast, outer
+        modes.recording, modes.autocast, current.task = recording, autocast, outer
 
 
 def _in_new_thread(function: Callable[[], None]) -> None:

@@ -49,7 +49,7 @@ def test_the_caller_may_use_gradients_at_once(program: Any) -> None:
 
 @pytest.mark.parametrize("program", [gradient_of_a_side_stream, given_by_grad, of_an_inner_tensor])
 def test_an_engine_whose_callers_wait_for_nothing(monkeypatch: pytest.MonkeyPatch, program: Any) -> None:
-    monkeypatch.setattr(engine.Pass, "join_callers_streams", lambda self: None)
+    monkeypatch.setattr(engine.GraphTask, "join_callers_streams", lambda self: None)
     unsound(program, CUBED)
 
 
