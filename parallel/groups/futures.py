@@ -125,7 +125,7 @@ class Future(Generic[T]):
             states = {
                 each._layout.device_state for each in _tensors(value) if each._layout.device_state.is_cuda
             }
-            self._events = [state.local.stream.record_event() for state in states]  # type: ignore[attr-defined]
+            self._events = [state.local.stream.record_event() for state in states]
             self._settled.set()
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:

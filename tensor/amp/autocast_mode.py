@@ -148,14 +148,14 @@ class autocast:  # noqa: N801 - PyTorch's name
 def _cast(value: Any, cuda: bool, dtype: dtype) -> Any:
     """Tensors in ``value``, and in what it contains, in another type."""
     if isinstance(value, TensorBase):
-        return value.to(dtype) if eligible(value, cuda=cuda) else value  # type: ignore[attr-defined]
+        return value.to(dtype) if eligible(value, cuda=cuda) else value
     if isinstance(value, (str, bytes, np.ndarray)):
         return value
     if isinstance(value, Mapping):
         return {_cast(key, cuda, dtype): _cast(each, cuda, dtype) for key, each in value.items()}
     if isinstance(value, Iterable):
         result = (_cast(each, cuda, dtype) for each in value)
-        return type(value)(result) if isinstance(value, (list, tuple)) else result  # type: ignore[call-arg]
+        return type(value)(result) if isinstance(value, (list, tuple)) else result
     return value
 
 

@@ -74,7 +74,7 @@ def backward(
     for argument in inputs:
         # What has no place to accumulate in keeps its gradient itself.
         if isinstance(argument, TensorBase) and not argument.is_leaf:
-            argument.retain_grad()  # type: ignore[attr-defined]
+            argument.retain_grad()
     engine.run(root, keep_graph=keep, create_graph=create_graph, captures=edges)
 
 
@@ -156,7 +156,7 @@ def _edge(value: Any, position: int, argument: str) -> Any:
         raise TypeError(
             f"element {position} of {argument} must be a Tensor or a GradientEdge, got {type(value).__name__}"
         )
-    return edge_of(value)  # type: ignore[arg-type]
+    return edge_of(value)
 
 
 def _zeros(layout: Layout) -> Tensor:

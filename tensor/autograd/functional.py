@@ -401,7 +401,8 @@ def _joined(parts: Sequence[Any], first: Any, second: Any) -> Tensor:
     """Parts, one for each element of ``first`` and shaped as ``second``, in one tensor."""
     shape = (*first.shape, *second.shape)
     if not parts:
-        return second.new_zeros(shape)
+        nothing: Tensor = second.new_zeros(shape)
+        return nothing
     whole: Tensor = _Stack.apply(*parts)
     return whole.reshape(shape)
 

@@ -233,7 +233,7 @@ def as_tuple(argument: Any) -> tuple[Any, ...]:
 
 def requires_grad(argument: Any) -> bool:
     """Whether it is a tensor that requires grad."""
-    return isinstance(argument, TensorBase) and argument.requires_grad  # type: ignore[attr-defined]
+    return isinstance(argument, TensorBase) and argument.requires_grad
 
 
 def differentiable(outputs: Any) -> tuple[Tensor, ...]:
@@ -317,7 +317,7 @@ class DerivativeCheck:
         """Where nothing has a derivative, nothing may change."""
 
         def evaluate() -> list[Reals]:
-            return self.read([x for x in as_tuple(self.func(*self.arguments)) if isinstance(x, TensorBase)])  # type: ignore[misc]
+            return self.read([x for x in as_tuple(self.func(*self.arguments)) if isinstance(x, TensorBase)])
 
         if fast:
             result = [

@@ -7,7 +7,7 @@ The families of functions (``views``, ``copies``, ...) stand on this module and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .storage import Storage
 
 
-class TensorBase:
+class TensorFields:
     """A storage, and a layout of elements in it.
 
     Attributes
@@ -81,7 +81,14 @@ class TensorBase:
         return _host_array(self, writes=True)
 
 
-def _host_array(input: TensorBase, *, writes: bool) -> NDArray[Any]:
+# Every tensor is of the class that is registered, so isinstance(x, TensorBase) says as much to a type checker.
+if TYPE_CHECKING:
+    TensorBase: TypeAlias = Tensor
+else:
+    TensorBase = TensorFields
+
+
+def _host_array(input: TensorFields, *, writes: bool) -> NDArray[Any]:
     layout, storage = input._layout, input._storage
     if not isinstance(storage, HostStorage):
         raise TypeError(
@@ -105,7 +112,7 @@ def _host_array(input: TensorBase, *, writes: bool) -> NDArray[Any]:
 
 
 _new: Any = object.__new__
-_class: type[Any] = TensorBase
+_class: type[Any] = TensorFields
 
 
 def register(cls: type[Any]) -> None:
@@ -121,7 +128,7 @@ def tensor_class() -> type[Any]:
 
 def view_of(storage: Storage, layout: Layout, offset: int) -> Tensor:
     """A tensor that shows elements of ``storage`` from byte ``offset`` on. Nothing is checked."""
-    self = _new(_class)
+    self: Tensor = _new(_class)
     self._storage = storage
     self._layout = layout
     self._offset = offset
@@ -139,7 +146,7 @@ show_with(_as_bytes)
 
 def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:
     """A CPU tensor over a C-contiguous array, whose memory it shares."""
-    self = _new(_class)
+    self: Tensor = _new(_class)
     self._storage = HostStorage(array)
     self._layout = layout or layouts.contiguous[array.shape, from_numpy(array.dtype), cpu]
     self._offset = 0
@@ -156,7 +163,7 @@ def maker(layout: Layout) -> Callable[[], Tensor]:
     size, allocate, local = layout.nbytes, device_state.allocate, device_state.local
 
     def make() -> Tensor:
-        self = _new(_class)
+        self: Tensor = _new(_class)
         self._layout = layout
         self._offset = 0
         self._autograd = self._base = self._array = None
@@ -180,7 +187,7 @@ def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
     On a device it is allocated for this thread's current stream there.
     """
     device_state = layout.device_state
-    self = _new(_class)
+    self: Tensor = _new(_class)
     self._layout = layout
     self._offset = 0
     self._autograd = self._base = None

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
     from tensor.methods.tensor import Tensor
 
+    from .devices.state import CudaState
     from .layout import Layout
 
 #: ``run(destination, source, non_blocking)``
@@ -46,14 +47,15 @@ def _copy_plan(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], N
     check_no_overlap(to)
     if not to.numel:
         return _nothing
-    if not to.device_state.is_cuda and not origin.device_state.is_cuda:
+    there, here = to.device_state, origin.device_state
+    if not there.is_cuda and not here.is_cuda:
         return _host_copy(to.dtype, origin.dtype)
-    if to.device_state is origin.device_state:
-        return _device_copy(to, origin)
+    if there.is_cuda and there is here:
+        return _device_copy(to, origin, there)
     if _same_bytes(to, origin):
-        if not origin.device_state.is_cuda:
+        if not here.is_cuda:
             return _to_device(to)
-        return _peer_copy(to, origin) if to.device_state.is_cuda else _to_host(origin)
+        return _peer_copy(to.nbytes, there, here) if there.is_cuda else _to_host(origin)
     return _staged(to, origin)
 
 
@@ -188,8 +190,9 @@ def _through_int64(target: NDArray[Any], source: NDArray[Any]) -> None:
 # On one device
 
 
-def _device_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    device_state = to.device_state
+def _device_copy(
+    to: Layout, origin: Layout, device_state: CudaState
+) -> Callable[[Tensor, Tensor, bool], None]:
     native, runtime, local = device_state.native, device_state.runtime, device_state.local
     if _same_bytes(to, origin):
         nbytes = to.nbytes
@@ -268,9 +271,10 @@ def _to_host(origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
     return run
 
 
-def _peer_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
+def _peer_copy(
+    nbytes: int, target: CudaState, source_place: CudaState
+) -> Callable[[Tensor, Tensor, bool], None]:
     """Copy between devices on the source's current stream, after and before what the other's holds."""
-    nbytes, target, source_place = to.nbytes, to.device_state, origin.device_state
 
     def run(destination: Tensor, source: Tensor, _: bool) -> None:
         there, here = target.local.stream, source_place.local.stream

@@ -34,14 +34,15 @@ def _fill_plan(layout: Layout) -> Callable[[Tensor, Any], None]:
 
     ``device_state.plans[FILL, layout]`` carries it out.
     """
-    if not layout.device_state.is_cuda:
+    device_state = layout.device_state
+    if not device_state.is_cuda:
         return _on_host
     # What a stretched dimension shows is written once.
     sizes = zip(layout.shape, layout.strides, strict=True)
     layout = layout.with_strides(
         tuple(1 if step == 0 and size else size for size, step in sizes), layout.strides
     )
-    device_state, count = layout.device_state, layout.numel
+    count = layout.numel
     launch = pointwise.plan(
         device_state.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
     )

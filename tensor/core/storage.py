@@ -220,7 +220,7 @@ class Storage:
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """What a pickle has of a storage: its bytes, and the name of its device. Waits for a device."""
-        array: Any = self.cpu().bytes()  # type: ignore[attr-defined]
+        array: Any = self.cpu().bytes()
         data = pickle.PickleBuffer(array) if protocol >= _OUT_OF_BAND else array.tobytes()
         return rebuild_storage, (data, str(self.device))
 

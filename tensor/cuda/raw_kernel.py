@@ -110,7 +110,7 @@ class RawKernel(nvrtc_kernels.RawKernel):
                     "pinned. Pass tensor.cuda(), tensor.pin_memory(), or a number (tensor.item()) for a scalar"
                 )
             return
-        there, here = device_state.native, stream.device_state.native  # type: ignore[attr-defined]
+        there, here = device_state.native, stream.device_state.native
         if there.runtime is not here.runtime:
             raise drv.DroppedRuntimeError(
                 f"{what} of another runtime, which drv.reset() dropped; make a new one"

@@ -53,7 +53,7 @@ class Key(NamedTuple):
     sizes: tuple[int, ...]
     given: Side
     made: Side
-    count: int
+    transforms: int
 
 
 class FftPlan:
@@ -87,7 +87,7 @@ class FftPlan:
                 key.made.step,
                 key.made.batch,
                 kind,
-                key.count,
+                key.transforms,
             )
         except BaseException:
             self.library.cufftDestroy(handle)
@@ -248,6 +248,8 @@ class CufftPlanCache:
     """``backends.cuda.cufft_plan_cache``: the current device's cache, and with ``[device]`` another one's."""
 
     __slots__ = ("_ordinal",)
+
+    _ordinal: int | None
 
     def __init__(self, ordinal: int | None = None) -> None:
         object.__setattr__(self, "_ordinal", ordinal)

@@ -55,7 +55,7 @@ class _Tolerance:
             return x
         if x._layout.dtype.is_complex:
             raise RuntimeError(f"{name}: {what} tensor of complex type is not supported.")
-        return read(x)[0]  # type: ignore[arg-type]
+        return read(x)[0]
 
     def of(self, largest: Array, shape: tuple[int, ...]) -> Array:
         """The bounds for matrices of ``shape`` whose largest singular values are known."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
 from tensor.core import memory_format as formats
-from tensor.core.base import TensorBase, check_tensor
+from tensor.core.base import TensorBase, TensorFields, check_tensor
 from tensor.core.devices.state import CudaState
 from tensor.core.storage import DeviceStorage, ForeignStorage, Storage
 from tensor.operations.definition import operation
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Description(TensorBase):
+class Description(TensorFields):
     """The methods of a tensor that say what it is, and change nothing."""
 
     __slots__ = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import dtype_named
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _NAMES = tuple(each.name for each in dtypes.ALL)
 
 
-def reduce(input: Tensor, protocol: int) -> tuple[Any, ...]:
+def reduce(input: Tensor, protocol: SupportsIndex) -> tuple[Any, ...]:
     """What a pickle keeps of a tensor. The gradient, and how the tensor was made, are left out.
 
     A tensor on a CUDA device comes back on the device of that index; one in pinned memory comes back in pageable

@@ -12,7 +12,7 @@ from tensor.autograd.recording.inplace import become
 from tensor.autograd.recording.node import edge_of
 from tensor.autograd.recording.state import AutogradState
 from tensor.core import memory_format as formats
-from tensor.core.base import TensorBase, register, view_of
+from tensor.core.base import TensorBase, TensorFields, register, view_of
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.call_forms import complete_methods
 from tensor.operations.creation import array_interfaces, conversions, copies
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Tensor(Operators, Description, OperationMethods, TensorBase):
+class Tensor(Operators, Description, OperationMethods, TensorFields):
     """A multi-dimensional array of elements of one type, on the CPU or a CUDA device.
 
     Make one with :func:`tensor.tensor`, :func:`tensor.zeros` and their like; ``Tensor(data)`` and
@@ -45,7 +45,8 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         result = of_old_class(data, device)
         if cls is Tensor:
             return result
-        return result.as_subclass(cls)
+        derived: Tensor = result.as_subclass(cls)
+        return derived
 
     def as_subclass(self, cls: builtins.type[Any]) -> Any:
         """The elements as an object of ``cls``, a class derived from :class:`Tensor`; ``__init__`` is not called.
@@ -162,6 +163,10 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
             self._autograd = AutogradState()
         self._autograd.grad = grad
 
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
     def _check_grad(self, grad: Tensor) -> None:
         for what, mine, argument in (
             ("shape", list(self.shape), list(grad.shape)),
@@ -172,10 +177,6 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
                 raise RuntimeError(
                     f"assigned grad has {what} {argument}, expected {mine}, that of the tensor"
                 )
-
-    @grad.deleter
-    def grad(self) -> None:
-        self.grad = None
 
     @property
     def grad_fn(self) -> Any:

@@ -75,9 +75,9 @@ def cast(x: Tensor, dtype: dtype, *, keeps: bool) -> Tensor:
     ):
         return x.to(dtype)
     # Each stream has its own: nothing orders one stream behind the cast of another.
-    stream = layout.device_state.local.stream if layout.device_state.is_cuda else None  # type: ignore[attr-defined]
+    stream = layout.device_state.local.stream if layout.device_state.is_cuda else None
     key = id(x), dtype, id(stream)
-    entry = settings.kept.get(key)
+    entry: _Kept | None = settings.kept.get(key)
     if entry is not None and entry.shows(x):
         return entry.result
     entry = settings.kept[key] = _Kept(x, stream, x.to(dtype))
@@ -130,7 +130,7 @@ def _cast_all(x: Any, dtype: dtype, cuda: bool, keeps: bool) -> Any:
             or own is float64
         ):
             return x
-        return cast(x, dtype, keeps=keeps)  # type: ignore[arg-type]
+        return cast(x, dtype, keeps=keeps)
     if type(x) in (list, tuple):
         return type(x)([_cast_all(each, dtype, cuda, keeps) for each in x])
     return x

@@ -87,7 +87,11 @@ def operation(
 
 def autocasted(rules: Autocast) -> Callable[[_F], _F]:
     """Cast the operands of a function that is not public."""
-    return lambda function: cast("_F", autocasting(cast("FunctionType", function), rules))
+
+    def define(function: _F) -> _F:
+        return cast("_F", autocasting(cast("FunctionType", function), rules))
+
+    return define
 
 
 class _Forms:

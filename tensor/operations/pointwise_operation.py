@@ -30,6 +30,7 @@ from .results import check_partial_overlap, check_target, result_layout
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tensor.autograd.recording.recorder import OperationNode
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
@@ -220,7 +221,7 @@ class Pointwise:
         # A derivative that needs the former value gets a copy of it, with its history for second derivatives.
         form = formula.forms.get(mask) or formula.form(mask, operands)
         former = out.clone() if 0 in form.kept else out
-        node = formula.node(mask, (former, *operands[1:]))
+        node: OperationNode = formula.node(mask, (former, *operands[1:]))
         self._write(out, operands)
         if -1 in form.kept:
             node.keep_output(out)

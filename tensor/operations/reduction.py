@@ -6,7 +6,7 @@ dimensions and the type asked for; it is worked out once and kept as a plan.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -254,8 +254,14 @@ def given(result: Tensor, out: Tensor | None, name: str) -> Tensor:
     return deliver(out, result, name)
 
 
-def all_given(result: Any, out: Any, name: str) -> Any:
+#: A named tuple of results.
+_R = TypeVar("_R", bound="tuple[Tensor, ...]")
+
+
+def all_given(result: _R, out: Any, name: str) -> _R:
     """A named tuple of results, or those that the caller gave with their elements."""
     if out is None:
         return result
-    return type(result)(*(given(x, to, name) for x, to in zip(result, out, strict=True)))
+    cls: Any = type(result)
+    delivered: _R = cls(*(given(x, to, name) for x, to in zip(result, out, strict=True)))
+    return delivered

@@ -68,6 +68,6 @@ def _meet(first: Tensor, second: Tensor) -> bool:
         for x in (first, second)
     ]
     try:
-        return bool(np.shares_memory(*shown, max_work=10_000))
+        return bool(np.shares_memory(shown[0], shown[1], max_work=10_000))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nvrtc_kernels.scan import Plan
+    from nvrtc_kernels.plans import Plan
     from tensor.core.devices.state import CudaState
 
 

@@ -133,7 +133,7 @@ class _Checkpoint:
         array = self._source.array(entry)
         if self._check:
             data = array.reshape(-1).view(np.uint8)
-            if said and said.get("crc32") != zlib.crc32(data):
+            if said and said.get("crc32") != zlib.crc32(data.data):
                 raise UnreadableError(f"the bytes of tensor {entry.name!r} are not those that were written")
             if entry.dtype is dtypes.bool_ and data.size and data.max() > 1:
                 raise UnreadableError(

@@ -120,7 +120,7 @@ def _host_array(elements: Tensor) -> NDArray[Any]:
 def _description(block: Block, array: NDArray[Any]) -> dict[str, Any]:
     """What is said of a block beside its type and shape in the file."""
     layout = block.elements._layout
-    result: dict[str, Any] = {"crc32": zlib.crc32(array.reshape(-1).view(np.uint8))}
+    result: dict[str, Any] = {"crc32": zlib.crc32(array.reshape(-1).view(np.uint8).data)}
     if block.strides != contiguous_strides(layout.shape):
         result["strides"] = list(block.strides)
     if layout.device_state.is_cuda:

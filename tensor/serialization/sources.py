@@ -54,7 +54,7 @@ class Stream:
             raise UnreadableError(
                 f"there is no memory for tensor {entry.name!r} of shape {list(entry.shape)} and type {entry.dtype.name}"
             ) from None
-        rest = memoryview(result.reshape(-1).view(np.uint8))
+        rest = result.reshape(-1).view(np.uint8).data
         while rest:
             rest = rest[self._fill(rest, entry) :]
         return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import drv
 import tensor as tensors
@@ -364,7 +364,7 @@ class NcclBackend:
                     "alone; move the tensor with .cuda(), or use the backend 'gloo'"
                 )
             if self._state is None:
-                self._state = cast("CudaState", state)
+                self._state = state
             if state is not self._state:
                 raise ValueError(
                     f"{operation}: the process group's tensors are on {self._state.device}, and one is on {state.device}"

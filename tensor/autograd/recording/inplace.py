@@ -166,7 +166,7 @@ def _tell_views(base: Tensor, storage: Storage) -> None:
         if isinstance(each, TensorBase) and each._base is base:
             state = each._autograd
             if state is None or (not state.requires_grad and state.origin is None):
-                renew(each)  # type: ignore[arg-type]
+                renew(each)
 
 
 def _keep_on(tensor: Tensor, former: AutogradState, edge: Any) -> None:
@@ -187,7 +187,8 @@ def become(tensor: Tensor, view: Tensor) -> None:
     state, former = view._autograd, tensor._autograd
     if state is not None and state.edge is not None:
         if tensor._base is None:
-            _new_history(tensor, *state.edge, None)
+            node, number = state.edge
+            _new_history(tensor, node, number, None)
         else:
             tensor._autograd = state
             if former.edge is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensor.core.base import TensorBase
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 #: A node, and which of its outputs.
-Edge = "tuple[Node, int]"
+Edge: TypeAlias = "tuple[Node, int]"
 
 _new: Any = object.__new__
 _sequence = itertools.count()

@@ -7,7 +7,7 @@ runtime, so that :func:`drv.reset` drops them with it.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakSet
 
 import drv
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from .stream import Stream
 
 
-class DeviceState:
+class _State:
     """Where memory is. ``plans`` holds what works on it."""
 
     __slots__ = ("device", "plans")
-
-    is_cuda: bool
 
     def __init__(self, device: devices.device) -> None:
         self.device = device
@@ -37,17 +35,17 @@ class DeviceState:
         """Raise DroppedRuntimeError for a device of a runtime that was dropped, whose name means another now."""
 
 
-class HostState(DeviceState):
+class HostState(_State):
     """The host's memory."""
 
     __slots__ = ()
-    is_cuda = False
+    is_cuda: Literal[False] = False
 
     def __repr__(self) -> str:
         return "<HostState>"
 
 
-class CudaState(DeviceState):
+class CudaState(_State):
     """A device's memory.
 
     Attributes
@@ -63,7 +61,7 @@ class CudaState(DeviceState):
     """
 
     __slots__ = ("__weakref__", "allocate", "allocator", "free", "local", "native", "ordinal", "runtime")
-    is_cuda = True
+    is_cuda: Literal[True] = True
 
     def __init__(self, runtime: drv.Runtime, ordinal: int) -> None:
         super().__init__(devices.device("cuda", ordinal))
@@ -96,6 +94,10 @@ class CudaState(DeviceState):
     def pinned_allocator(self) -> Any:
         """The allocator of pinned host memory, which all devices share."""
         return pinned_allocator(self.runtime)
+
+
+#: ``is_cuda`` says which of them one is, to type checkers too.
+DeviceState: TypeAlias = HostState | CudaState
 
 
 class _Local(threading.local):

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nvrtc_kernels.dtypes import dtype
+from nvrtc_kernels import dtypes
 
 from .default import get_default_dtype
 
@@ -47,10 +47,10 @@ class finfo:  # noqa: N801 - PyTorch's name
     smallest_normal: float
     tiny: float
 
-    def __init__(self, type: dtype | None = None) -> None:
+    def __init__(self, type: dtypes.dtype | None = None) -> None:
         if type is None:
             type = get_default_dtype()
-        if not isinstance(type, dtype) or not (type.is_floating_point or type.is_complex):
+        if not isinstance(type, dtypes.dtype) or not (type.is_floating_point or type.is_complex):
             raise TypeError(
                 f"finfo() wants a floating point or complex dtype, got {type!r}; use iinfo for integers"
             )
@@ -105,8 +105,8 @@ class iinfo:  # noqa: N801 - PyTorch's name
     max: int
     min: int
 
-    def __init__(self, type: dtype) -> None:
-        if not isinstance(type, dtype) or type.numpy.kind not in "iu":
+    def __init__(self, type: dtypes.dtype) -> None:
+        if not isinstance(type, dtypes.dtype) or type.numpy.kind not in "iu":
             raise TypeError(f"iinfo() wants an integer dtype, got {type!r}; use finfo for floating point")
         limits = np.iinfo(type.numpy)
         values = {

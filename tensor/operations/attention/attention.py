@@ -44,7 +44,7 @@ _MINUS_INFINITY = float("-inf")
 def _capacity(dtype: dtype, arrays: int, workspace: int) -> int:
     """Scores of a block."""
     wide = kernels.wide_type(dtype)
-    each = wide.itemsize + (dtype.itemsize if dtype is not wide else 0)
+    each: int = wide.itemsize + (dtype.itemsize if dtype is not wide else 0)
     return max(workspace // (each * arrays), 1)
 
 

@@ -148,7 +148,7 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Tens
 def _shared_with(data: Any) -> Tensor | None:
     """A tensor over the memory of ``data``, where it has a way to share it."""
     if isinstance(data, TensorBase):
-        return data  # type: ignore[return-value]
+        return data
     if isinstance(data, np.ndarray):
         return from_numpy(data) if data.dtype in dtypes_of_arrays() else None
     if hasattr(data, "__cuda_array_interface__"):

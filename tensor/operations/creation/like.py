@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def layout_like(
-    input: Tensor,
+    input: Any,
     dtype: dtype | None,
     device: Any,
     memory_format: MemoryFormat | None,
@@ -32,7 +32,7 @@ def layout_like(
     """Layout of ``input``'s shape and order of dimensions, unless another is asked for."""
     if not isinstance(input, TensorBase):
         check_tensor(input, function, "input")
-    result = input._layout
+    result: Layout = input._layout
     if dtype is not None:
         result = result.with_dtype(dtype_of_argument(dtype, function))
     if device is not None:

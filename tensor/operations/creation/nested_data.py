@@ -131,7 +131,7 @@ def _leaves(data: Any, shape: tuple[int, ...], depth: int) -> Iterator[Any]:
     if depth == len(shape):
         if isinstance(data, (str, bytes)):
             raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
-        if is_sequence(data) and getattr(data, "ndim", 1) and not isinstance(data, TensorBase):
+        if is_sequence(data) and getattr(data, "ndim", True) and not isinstance(data, TensorBase):
             raise TypeError(
                 f"expected a number at dim {depth}, got {type(data).__name__} of length {len(data)}"
             )
@@ -158,7 +158,7 @@ def as_element(value: Any, dtype: dtype) -> Any:
         expected = "a real number" if dtype.is_floating_point else "an integer"
         raise TypeError(f"must be {expected}, not {type(value).__name__}: {value}")
     if dtype.is_floating_point:
-        return float(value)
+        return float(value)  # type: ignore[arg-type]
     if dtype.category is Category.INTEGER and isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"Overflow when unpacking long long: {value} needs more than 64 bits")
     return element(value, dtype)

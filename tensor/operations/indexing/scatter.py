@@ -31,13 +31,13 @@ def number_of(input: Tensor, value: Any, name: str) -> Tensor:
     if not isinstance(value, TensorBase):
         if isinstance(value, complex) and not input._layout.dtype.is_complex:
             raise RuntimeError(f"value cannot be converted to type {input._layout.dtype!r} without overflow")
-        return input.new_full((), value)  # type: ignore[no-any-return]
+        return input.new_full((), value)
     if value._layout.shape:
         raise RuntimeError(
             f"{name} only supports a 0-dimensional value tensor, but got tensor with "
             f"{len(value._layout.shape)} dimension(s)."
         )
-    return value.to(device=input._layout.device, dtype=input._layout.dtype)  # type: ignore[attr-defined, no-any-return]
+    return value.to(device=input._layout.device, dtype=input._layout.dtype)
 
 
 def _same_type(name: str, input: Tensor, source: Any) -> Tensor:

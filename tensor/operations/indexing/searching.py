@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from math import prod as product_of
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -153,7 +153,7 @@ def searchsorted(
             addresses = [output._address, plain._address, boundaries._address]
             planned.launch(device_state, plan, *addresses, *([] if order is None else [order._address]))
         return given(output, out, "searchsorted")
-    which = "right" if right else "left"
+    which: Literal["left", "right"] = "right" if right else "left"
     wide = rules.computes_in(dtype).numpy
     lines = boundaries._host.astype(wide, copy=False).reshape(1 if shared else rows, m)
     orders = None if sorter is None else sorter.contiguous()._host.reshape(lines.shape)
@@ -267,7 +267,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     target = layouts.contiguous[(bins,), dtype, layout.device_state]
     if weights is not None and layout.device_state.is_cuda and determinism.required:
         # Atomic sums would come in another order each time.
-        return input.new_zeros(bins, dtype=dtype).index_add_(0, input.long(), weights)  # type: ignore[attr-defined, no-any-return]
+        return input.new_zeros(bins, dtype=dtype).index_add_(0, input.long(), weights)
     if layout.device_state.is_cuda:
         device_state: Any = layout.device_state
         output = empty(target)

@@ -64,7 +64,7 @@ class _Rows:
     def __init__(
         self,
         name: str,
-        numpy: Callable[..., tuple[Array, Array]],
+        numpy: Callable[..., Array],
         kernel: Callable[..., Any],
         width: Callable[..., int],
     ) -> None:
@@ -123,7 +123,7 @@ class _Rows:
 
 
 class _Sort(_Rows):
-    def options(self, descending: bool) -> dict[str, Any]:  # type: ignore[override]
+    def options(self, descending: bool) -> dict[str, Any]:
         """The order."""
         return {"descending": descending}
 
@@ -131,7 +131,7 @@ class _Sort(_Rows):
 class _Top(_Rows):
     kernel_arguments = 1
 
-    def options(self, k: int, largest: bool) -> dict[str, Any]:  # type: ignore[override]
+    def options(self, k: int, largest: bool) -> dict[str, Any]:
         """Which end."""
         return {"largest": largest}
 
@@ -141,7 +141,7 @@ class _Kth(_Rows):
 
 
 class _Median(_Rows):
-    def options(self, skip_nan: bool) -> dict[str, Any]:  # type: ignore[override]
+    def options(self, skip_nan: bool) -> dict[str, Any]:
         """Whether NaN counts."""
         return {"skip_nan": skip_nan}
 
@@ -151,7 +151,8 @@ def _order(a: Array, descending: bool) -> Array:
     if not descending:
         return np.argsort(a, axis=-1, kind="stable")
     # The mirrored order of the mirrored row: equal elements keep theirs.
-    return (a.shape[-1] - 1 - np.argsort(a[..., ::-1], axis=-1, kind="stable"))[..., ::-1]
+    order: Array = (a.shape[-1] - 1 - np.argsort(a[..., ::-1], axis=-1, kind="stable"))[..., ::-1]
+    return order
 
 
 def _median_place(a: Array, skip_nan: bool) -> Array:
@@ -634,4 +635,5 @@ def _between(below: Tensor, above: Tensor, weight: Any, interpolation: str) -> T
             if weight > 0.5
             else below
         )
-    return below + (above - below) * weight
+    between: Tensor = below + (above - below) * weight
+    return between

@@ -28,7 +28,7 @@ from .masks import masked_fill_
 from .recorded_indexing import add, add_, read, write, write_
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tensor.methods.tensor import Tensor
 
@@ -176,7 +176,7 @@ def _plain(input: Tensor, key: Any) -> Any:
                 f"tensors used as indices must be long, int, byte or bool tensors, got {dtype!r}"
             )
         if not key._layout.shape:
-            return bool(key) if _is_mask(key) else int(key)  # type: ignore[call-overload]
+            return bool(key) if _is_mask(key) else int(key)
         return key
     if isinstance(key, (list, tuple, np.ndarray, range)):
         result = tensor(key, device=input._layout.device)
@@ -295,7 +295,7 @@ def _mask_of(part: Tensor, chosen: Sequence[Any]) -> Tensor:
     return mask
 
 
-def iterate(input: Tensor) -> Iterable[Tensor]:
+def iterate(input: Tensor) -> Iterator[Tensor]:
     """Views of the slices of the first dimension.
 
     Raises

@@ -436,7 +436,7 @@ def _composition(
     probabilities = input.to(compute).reshape(shape).softmax(1)
     share = smoothing / sizes.classes
     result = by * (probabilities * (factor + w.sum() * share) - w.reshape(1, -1, 1) * share) + at_targets
-    return result.reshape(input._layout.shape).to(input._layout.dtype)  # type: ignore[no-any-return]
+    return result.reshape(input._layout.shape).to(input._layout.dtype)
 
 
 # The functions
@@ -708,7 +708,7 @@ def multi_margin_loss(
     reduction = reduction_of(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError(f"only p == 1 and p == 2 supported, got {p}")
-    shape = input._layout.shape
+    shape: tuple[int, ...] = input._layout.shape
     classes = shape[-1] if shape else 1
     if weight is not None and tuple(weight._layout.shape) != (classes,):
         raise ValueError(

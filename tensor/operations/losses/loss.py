@@ -312,5 +312,5 @@ def compared(
         )
     losses = losses * weight
     if reduction == "mean":
-        return losses.sum() / weight.sum()  # type: ignore[no-any-return]
+        return losses.sum() / weight.sum()
     return reduced(losses, reduction)

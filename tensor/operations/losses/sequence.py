@@ -230,7 +230,7 @@ def _lengths(lengths: Any, name: str, count: int, most: int, what: str) -> list[
     if isinstance(lengths, TensorBase):
         if lengths._layout.dtype not in (int32, int64):
             raise RuntimeError(f"{name} must be integral, got {lengths._layout.dtype!r}")
-        lengths = lengths.tolist()  # type: ignore[attr-defined]
+        lengths = lengths.tolist()
         lengths = lengths if isinstance(lengths, list) else [lengths]
     result = [int(length) for length in lengths]
     if len(result) != count:

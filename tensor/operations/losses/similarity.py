@@ -57,7 +57,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def _at_least(x: Tensor, least: float) -> Tensor:
     """``max(x, least)`` with the gradient of ``x``."""
     constant = x.detach()
-    return x + (constant.clamp(min=least) - constant)  # type: ignore[no-any-return]
+    return x + (constant.clamp(min=least) - constant)
 
 
 @operation(namespace="tensor nn.functional", method=False)
@@ -79,7 +79,7 @@ def pairwise_distance(
     RuntimeError
         If the shapes do not broadcast, or the tensors are on different devices.
     """
-    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)  # type: ignore[no-any-return]
+    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))

@@ -70,8 +70,8 @@ class _Softmax:
     def _on_host(self, array: Array, dim: int) -> Array:
         if not array.shape:
             array = array.reshape(1)
-        moved = array - array.max(axis=dim, keepdims=True)
-        exponents = np.exp(moved)
+        moved: Array = array - array.max(axis=dim, keepdims=True)
+        exponents: Array = np.exp(moved)
         total = exponents.sum(axis=dim, keepdims=True, dtype=array.dtype)
         if self.log:
             moved -= np.log(total)

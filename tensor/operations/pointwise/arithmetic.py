@@ -229,7 +229,7 @@ def rsub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1) -> Tenso
 
 # Products and quotients
 
-MUL = Pointwise(
+MUL: Pointwise = Pointwise(
     "mul",
     "a * b",
     np.multiply,
@@ -238,7 +238,7 @@ MUL = Pointwise(
         lambda grad, a: MUL.binary(grad, conjugate(a)),
     ),
 )
-DIV = Pointwise(
+DIV: Pointwise = Pointwise(
     "div",
     "a / b",
     np.true_divide,
@@ -249,7 +249,7 @@ DIV = Pointwise(
     ),
 )
 #: Gradient of the divisor: of (gradient, dividend, divisor).
-DIV_BACKWARD = Pointwise(
+DIV_BACKWARD: Pointwise = Pointwise(
     "div_backward",
     by_kind("-a * (b / c / c)", complex="-a * conj(b / c / c)"),
     lambda a, b, c: -a * np.conjugate(b / c / c),
@@ -571,7 +571,7 @@ def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 # Signs
 
-NEG = Pointwise(
+NEG: Pointwise = Pointwise(
     "neg",
     "-a",
     np.negative,
@@ -596,7 +596,7 @@ SIGN = Pointwise(
     categories=(Category.BOOL, *REAL),
     derivatives=(no_change,),
 )
-SGN = Pointwise(
+SGN: Pointwise = Pointwise(
     "sgn",
     by_kind("(Compute)((a > 0) - (a < 0))", boolean="a", complex="sgn(a)"),
     lambda a: _unit(a) if a.dtype.kind == "c" else SIGN.numpy(a),

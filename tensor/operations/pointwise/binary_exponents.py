@@ -30,7 +30,7 @@ def _ldexp(a: Any, b: Any) -> Any:
     return np.where(whole, np.ldexp(a, steps), a * np.exp2(b))
 
 
-LDEXP = Pointwise(
+LDEXP: Pointwise = Pointwise(
     "ldexp",
     by_kind(
         "b == rint(b) ? ldexp(a, int(fmin(fmax(b, Compute(-5000)), Compute(5000)))) : a * exp2(b)",
@@ -59,7 +59,7 @@ FRACTION = Pointwise(
     include="arithmetic.cuh",
     derivatives=(lambda grad, a: DIV.binary(grad, EXP2.unary(EXPONENT.unary(a).to(grad.dtype))),),
 )
-EXPONENT = Pointwise(
+EXPONENT: Pointwise = Pointwise(
     "frexp_exponent",
     "exponent(a)",
     lambda a: np.where(np.isfinite(a), np.frexp(a)[1], 0),

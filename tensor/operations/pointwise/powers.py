@@ -92,7 +92,7 @@ SQRT = Pointwise(
     derivatives=(lambda grad, out: SQRT_BACKWARD.binary(grad, out),),
 )
 #: Of (gradient, root).
-SQRT_BACKWARD = Pointwise(
+SQRT_BACKWARD: Pointwise = Pointwise(
     "sqrt_backward",
     by_kind("a / (2 * b)", complex="a / (2 * conj(b))"),
     lambda a, b: a / (2 * np.conjugate(b)),
@@ -111,7 +111,7 @@ RSQRT = Pointwise(
     derivatives=(lambda grad, out: RSQRT_BACKWARD.binary(grad, out),),
 )
 #: Of (gradient, reciprocal root).
-RSQRT_BACKWARD = Pointwise(
+RSQRT_BACKWARD: Pointwise = Pointwise(
     "rsqrt_backward",
     by_kind("Compute(-0.5) * a * (b * b * b)", complex="-0.5 * (a * conj(b * b * b))"),
     lambda a, b: a.dtype.type(-0.5) * a * np.conjugate(b * b * b),
@@ -234,19 +234,19 @@ def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | No
         raise TypeError(
             f"pow() takes tensors, or a tensor and a number, got {type(input).__name__} and {type(exponent).__name__}"
         )
-    if not isinstance(exponent, (int, float, complex)):
-        exponent = exponent.item()
+    # NumPy's numbers are numbers too.
+    number: Any = exponent if isinstance(exponent, (int, float, complex)) else exponent.item()
     dtype = input._layout.dtype
-    if dtype.category <= Category.INTEGER and isinstance(exponent, int):
-        if exponent < 0:
+    if dtype.category <= Category.INTEGER and isinstance(number, int):
+        if number < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
         if dtype.category is Category.INTEGER:
-            element(exponent, dtype)
-    elif dtype.category >= Category.FLOATING and not isinstance(exponent, complex):
-        special = _SPECIAL.get(exponent)
+            element(number, dtype)
+    elif dtype.category >= Category.FLOATING and not isinstance(number, complex):
+        special = _SPECIAL.get(number)
         if special is not None:
             return special.unary(input) if out is None else special.out(out, input)
-    return POW.out(out, input, exponent)
+    return POW.out(out, input, number)
 
 
 @operation(in_place=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -42,7 +42,7 @@ WHERE = Pointwise(
     ),
 )
 #: The first operand where the mask is true, and zero elsewhere.
-KEEP = Pointwise(
+KEEP: Pointwise = Pointwise(
     "where",
     by_kind("b_ ? a : Compute(0)", complex="b_ ? a : Compute{0, 0}"),
     lambda a, b: np.where(b, a, a.dtype.type(0)),
@@ -51,7 +51,7 @@ KEEP = Pointwise(
     derivatives=(lambda grad, b: KEEP.binary(grad, b),),
 )
 #: The first operand where the mask is false, and zero elsewhere.
-DROP = Pointwise(
+DROP: Pointwise = Pointwise(
     "where",
     by_kind("b_ ? Compute(0) : a", complex="b_ ? Compute{0, 0} : a"),
     lambda a, b: np.where(b, a.dtype.type(0), a),
@@ -61,6 +61,12 @@ DROP = Pointwise(
 )
 
 
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def where(
+    condition: Tensor, input: Tensor | complex, other: Tensor | complex, *, out: Tensor | None = None
+) -> Tensor: ...
 @operation(method=False)
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
     """``input`` where ``condition`` is true, else ``other``; without both, the indices of true elements.
@@ -345,7 +351,7 @@ CLAMP_MAX = Pointwise(
     ),
 )
 #: The gradient where the value is between the limits: of (gradient, value, smallest, largest).
-CLAMP_BACKWARD = Pointwise(
+CLAMP_BACKWARD: Pointwise = Pointwise(
     "clamp_backward",
     "b >= c && b <= d ? a : Compute(0)",
     lambda a, b, c, d: np.where((b >= c) & (b <= d), a, a.dtype.type(0)),

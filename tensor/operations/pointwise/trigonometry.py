@@ -33,7 +33,7 @@ SIN = Pointwise(
     rule=rules.floating,
     derivatives=(lambda grad, a: MUL.binary(grad, conjugate(COS.unary(a))),),
 )
-COS = Pointwise(
+COS: Pointwise = Pointwise(
     "cos",
     "cos(a)",
     np.cos,
@@ -114,7 +114,7 @@ SINH = Pointwise(
     rule=rules.floating,
     derivatives=(lambda grad, a: MUL.binary(grad, conjugate(COSH.unary(a))),),
 )
-COSH = Pointwise(
+COSH: Pointwise = Pointwise(
     "cosh",
     "cosh(a)",
     np.cosh,
@@ -129,7 +129,7 @@ TANH = Pointwise(
     derivatives=(lambda grad, out: TANH_BACKWARD.binary(grad, out),),
 )
 #: Of (gradient, result).
-TANH_BACKWARD = Pointwise(
+TANH_BACKWARD: Pointwise = Pointwise(
     "tanh_backward",
     by_kind("a * (1 - b * b)", complex="a * conj(Compute{1, 0} - b * b)"),
     lambda a, b: a * np.conjugate(1 - b * b),
@@ -167,7 +167,7 @@ ATANH = Pointwise(
 
 # Units
 
-DEG2RAD = Pointwise(
+DEG2RAD: Pointwise = Pointwise(
     "deg2rad",
     f"a * Compute({math.pi / 180!r})",
     lambda a: a * a.dtype.type(math.pi / 180),
@@ -175,7 +175,7 @@ DEG2RAD = Pointwise(
     categories=_REAL,
     derivatives=(lambda grad: DEG2RAD.unary(grad),),
 )
-RAD2DEG = Pointwise(
+RAD2DEG: Pointwise = Pointwise(
     "rad2deg",
     f"a * Compute({180 / math.pi!r})",
     lambda a: a * a.dtype.type(180 / math.pi),

@@ -264,19 +264,6 @@ def _formula(name: str, by_first: Callable[..., Any], by_second: Callable[..., A
     return BackwardFormula(name, "a b", [Derivative(by_first, needs="b"), Derivative(by_second, needs="a")])
 
 
-# grad @ B^H and A^H @ grad.
-_MM_BACKWARD = _formula(
-    "MmBackward0",
-    lambda grad, b: mm(grad, views.transpose(conjugated(b), -2, -1)),
-    lambda grad, a: mm(views.transpose(conjugated(a), -2, -1), grad),
-)
-_BMM_BACKWARD = _formula(
-    "BmmBackward0",
-    lambda grad, b: bmm(grad, views.transpose(conjugated(b), -2, -1)),
-    lambda grad, a: bmm(views.transpose(conjugated(a), -2, -1), grad),
-)
-
-
 @operation(autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of two batches of matrices: ``(b, n, m)`` and ``(b, m, p)`` give ``(b, n, p)``.
@@ -318,6 +305,19 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     if modes.recording and (input._autograd is not None or mat2._autograd is not None):
         _MM_BACKWARD.record((result,), (input, mat2))
     return result if out is None else _delivered(result, out)
+
+
+# grad @ B^H and A^H @ grad.
+_MM_BACKWARD = _formula(
+    "MmBackward0",
+    lambda grad, b: mm(grad, views.transpose(conjugated(b), -2, -1)),
+    lambda grad, a: mm(views.transpose(conjugated(a), -2, -1), grad),
+)
+_BMM_BACKWARD = _formula(
+    "BmmBackward0",
+    lambda grad, b: bmm(grad, views.transpose(conjugated(b), -2, -1)),
+    lambda grad, a: bmm(views.transpose(conjugated(a), -2, -1), grad),
+)
 
 
 def _delivered(result: Tensor, out: Tensor | None) -> Tensor:

@@ -339,8 +339,8 @@ def _largest(
     if other is not None or isinstance(dim, TensorBase):
         return pairwise(input, dim if other is None else other, out=out)
     if dim is None:
-        result = _extreme_of_all(whole, input)
-        return result if out is None else given(result, out, row.name)
+        largest = _extreme_of_all(whole, input)
+        return largest if out is None else given(largest, out, row.name)
     result = _with_indices(row, input, dim, keepdim)
     return result if out is None else all_given(result, out, row.name)
 

@@ -302,7 +302,7 @@ def _edges(name: str, column: Tensor, side: Any, range: Any, at: int) -> Tensor:
                 f"torch.{name}: bounds of bins must be a vector of {dtype!r} with at least one element, got "
                 f"{list(side._layout.shape)} of {side._layout.dtype!r}"
             )
-        return side.detach()  # type: ignore[attr-defined, no-any-return]
+        return side.detach()
     if side <= 0:
         raise RuntimeError(f"torch.{name}: bins must be > 0, but got {side}")
     if range is not None:

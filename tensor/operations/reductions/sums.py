@@ -90,7 +90,8 @@ def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
 
 def mean_form(a: Array, axes: tuple[int, ...]) -> Array:
     count = product_of(a.shape[axis] for axis in axes)
-    return sum_form(a, axes) / (a.dtype.type(count) if a.dtype.kind == "f" else count)
+    result: Array = sum_form(a, axes) / (a.dtype.type(count) if a.dtype.kind == "f" else count)
+    return result
 
 
 def _logsumexp(a: Array, axes: tuple[int, ...]) -> Array:
@@ -107,7 +108,8 @@ def _nansum(a: Array, axes: tuple[int, ...]) -> Array:
 
 def _nanmean(a: Array, axes: tuple[int, ...]) -> Array:
     there = np.sum(~np.isnan(a), axis=axes, keepdims=True)
-    return _nansum(a, axes) / there.astype(a.dtype)
+    result: Array = _nansum(a, axes) / there.astype(a.dtype)
+    return result
 
 
 SUM = Reduction("sum", reducers.SUM, sum_form, _total)
@@ -386,13 +388,15 @@ def _prod_gradient(grad: Tensor, a: Tensor, shape: Any, axes: Any, keepdim: bool
     if not axes:
         return grad
     if modes.recording:
-        return kept(grad, axes, keepdim) * conjugate(_products_of_others(a, axes))
+        others: Tensor = conjugate(_products_of_others(a, axes))
+        return kept(grad, axes, keepdim) * others
     zero = eq(a, 0)
     filled = where(zero, a.new_ones(()), a)
     others = PROD(filled, axes, True)[0]
     zeros = sum(zero, list(axes), keepdim=True)
-    here = where(zero, eq(zeros, 1) * others, eq(zeros, 0) * others / filled)
-    return kept(grad, axes, keepdim) * conjugate(here)
+    here: Tensor = where(zero, eq(zeros, 1) * others, eq(zeros, 0) * others / filled)
+    here = conjugate(here)
+    return kept(grad, axes, keepdim) * here
 
 
 def _products_of_others(a: Tensor, axes: tuple[int, ...]) -> Tensor:

@@ -50,6 +50,11 @@ def _moments(a: Array, axes: tuple[int, ...], correction: float) -> tuple[Array,
     return sum_form(squares, axes) / np.float64(builtins.max(count - correction, 0)), mean
 
 
+def _deviation_and_mean(a: Array, axes: tuple[int, ...], correction: float) -> tuple[Array, Array]:
+    variance, mean = _moments(a, axes, correction)
+    return np.sqrt(variance), mean
+
+
 def _norm(a: Array, axes: tuple[int, ...], order: float) -> Array:
     size = np.abs(a)
     if order == 0:
@@ -64,8 +69,10 @@ def _norm(a: Array, axes: tuple[int, ...], order: float) -> Array:
     if order == 2:
         # Squares are made in double: the squares of large single precision numbers overflow.
         wide = size.astype(np.float64)
-        return np.sqrt(np.sum(wide * wide, axis=axes, keepdims=True))
-    return np.power(np.sum(np.power(size.astype(np.float64), order), axis=axes, keepdims=True), 1 / order)
+        norm: Array = np.sqrt(np.sum(wide * wide, axis=axes, keepdims=True))
+    else:
+        norm = np.power(np.sum(np.power(size.astype(np.float64), order), axis=axes, keepdims=True), 1 / order)
+    return norm
 
 
 NORM = Reduction("norm", reducers.norm, _norm, _real, categories=FLOATING)
@@ -87,7 +94,7 @@ VAR_MEAN = Reduction("var_mean", reducers.VAR_MEAN, _moments, _real_and_mean, ca
 STD_MEAN = Reduction(
     "std_mean",
     reducers.STD_MEAN,
-    lambda a, axes, correction: (lambda v, m: (np.sqrt(v), m))(*_moments(a, axes, correction)),
+    _deviation_and_mean,
     _real_and_mean,
     categories=FLOATING,
 )
@@ -441,7 +448,7 @@ def vector_norm(
     >>> tensor.linalg.vector_norm(tensor.tensor([3.0, -4.0]), ord=1)
     tensor(7.)
     """
-    if isinstance(ord, str):
+    if isinstance(ord, str):  # type: ignore[unreachable]
         raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not str")
     input = converted(x, dtype)
     if input._layout.dtype.category < Category.FLOATING:

@@ -85,7 +85,7 @@ def repeat_interleave(
             f"repeat_interleave(): repeats must be 0-dim or 1-dim tensor, got shape {list(repeats._layout.shape)}"
         )
     if repeats._layout.numel == 1:
-        repeats = views.expand(views.view(repeats, 1), (length,))  # type: ignore[arg-type]
+        repeats = views.expand(views.view(repeats, 1), (length,))
     elif repeats._layout.numel != length:
         raise RuntimeError(
             "repeat_interleave(): repeats must have the same size as input along dim, but got repeats.size(0) = "

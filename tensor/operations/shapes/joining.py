@@ -484,7 +484,7 @@ def block_diag(*tensors: Any) -> Tensor:
     blocks = [atleast_2d(x) for x in tensors]
     dtype = promoted(tuple(x._layout for x in tensors))
     rows, columns = sum(x.shape[0] for x in blocks), sum(x.shape[1] for x in blocks)
-    result = blocks[0].new_zeros(rows, columns, dtype=dtype)
+    result: Tensor = blocks[0].new_zeros(rows, columns, dtype=dtype)
     top = left = 0
     for x in blocks:
         height, width = x.shape
@@ -494,7 +494,7 @@ def block_diag(*tensors: Any) -> Tensor:
 
 
 @operation(method=False)
-def cartesian_prod(*tensors: Any) -> Tensor:
+def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of one element of each vector: shape ``(product of sizes, number of vectors)``.
 
     Parameters

@@ -160,7 +160,7 @@ def _grow(storage: Storage, nbytes: int, layout: Layout) -> None:
     copy_(view_of(storage, kept, 0), view_of(former, kept, 0))
     if isinstance(former, DeviceStorage):
         # Another stream's memory is not to be reused before it has been read.
-        former.record_stream(layout.device_state.local.stream)  # type: ignore[attr-defined]
+        former.record_stream(former.device_state.local.stream)
     if determinism.fills:
         # From the first element that did not fit on.
         start = -(-kept.numel // layout.itemsize) * layout.itemsize

@@ -11,8 +11,9 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
-from tensor.autograd.recording.storage_views import as_strided, view_as_real
+from tensor.autograd.recording.storage_views import as_strided
 from tensor.autograd.recording.storage_views import view_as_complex as as_complex
+from tensor.autograd.recording.storage_views import view_as_real as view_as_real
 from tensor.autograd.recording.views import View, show
 from tensor.core.arguments import dimension, dimensions, integers
 from tensor.core.base import view_of

@@ -186,7 +186,7 @@ def i1_on_host(x: Any) -> Any:
 def _less_ratio(head: Tensor, a: Tensor, out: Tensor) -> Tensor:
     """``head - out / a``, which is 1/2 at 0."""
     at_zero = EQ.binary(a, 0)
-    return where(at_zero, 0.5, SUB.binary(head, DIV.binary(out, ADD.binary(a, at_zero))))  # type: ignore[no-any-return]
+    return where(at_zero, 0.5, SUB.binary(head, DIV.binary(out, ADD.binary(a, at_zero))))
 
 
 I1: Pointwise = _row(

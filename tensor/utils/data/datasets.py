@@ -72,7 +72,8 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
         return tuple([tensor[index] for tensor in self.tensors])
 
     def __len__(self) -> int:
-        return self.tensors[0].size(0)
+        length: int = self.tensors[0].size(0)
+        return length
 
 
 class StackDataset(Dataset[Any]):
@@ -198,7 +199,8 @@ class Subset(Dataset[T_co]):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: Sequence[int]) -> list[T_co]:
-        return _samples(self.dataset, [self.indices[index] for index in indices])
+        samples: list[T_co] = _samples(self.dataset, [self.indices[index] for index in indices])
+        return samples
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -155,7 +155,7 @@ class DataLoader(Generic[T_co]):
                     f"num_workers={self.num_workers}"
                 )
             argument = _context_of(argument)
-        self._context = argument
+        self._context: BaseContext | None = argument
 
     def __len__(self) -> int:
         """Number of batches. Of an iterable dataset, what its own length makes likely."""
@@ -169,7 +169,7 @@ class DataLoader(Generic[T_co]):
 
     @property
     def _keys(self) -> Iterable[Any]:
-        return self.sampler if self.batch_sampler is None else self.batch_sampler  # type: ignore[return-value]
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def __iter__(self) -> Iterator[Any]:
         device = pinning_device(self.pin_memory, self.pin_memory_device)

@@ -92,7 +92,7 @@ def _into_shared_memory(parts: Sequence[memoryview], name: str) -> bool:
         if not _reserve(block, offsets[-1]):
             block.unlink()
             return False
-        shown = np.frombuffer(block.buf, np.uint8)
+        shown = np.frombuffer(block.buf, np.uint8)  # type: ignore[arg-type]
         for part, start in zip(parts, offsets, strict=False):
             shown[start : start + part.nbytes] = np.frombuffer(part, np.uint8) if part.nbytes else 0
         del shown
@@ -116,7 +116,7 @@ def _reserve(block: shared_memory.SharedMemory, size: int) -> bool:
 def _out_of_shared_memory(name: str, sizes: Sequence[int]) -> list[Any]:
     block = shared_memory.SharedMemory(name)
     try:
-        shown = np.frombuffer(block.buf, np.uint8)
+        shown = np.frombuffer(block.buf, np.uint8)  # type: ignore[arg-type]
         parts = [
             shown[start : start + size].copy() for start, size in zip(_offsets(sizes), sizes, strict=False)
         ]

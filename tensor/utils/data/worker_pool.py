@@ -145,11 +145,12 @@ class WorkerPool:
         """Replies that are there, or come within ``seconds``. Raises ``RuntimeError`` if a worker is gone."""
         pipes = self.workers.pipes
         result = []
-        for pipe in wait(pipes, seconds):
+        ready: list[Any] = wait(pipes, seconds)
+        for pipe in ready:
             try:
-                reply = pipe.recv()  # type: ignore[union-attr]
+                reply: Reply = pipe.recv()
             except (EOFError, OSError):
-                self.report_dead(pipes.index(pipe))  # type: ignore[arg-type]
+                self.report_dead(pipes.index(pipe))
             if reply.packed is None or reply.packed[0] is None:
                 self.workers.names.discard(self.block_name(reply.epoch, reply.index))
             if reply.epoch == self.epoch_number:
