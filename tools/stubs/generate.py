@@ -1,8 +1,8 @@
 """Stubs from the catalogue of operations and the source of their definitions.
 
 A function of a namespace is imported from the file that defines it, so its signature stands there alone. Methods and
-in-place forms, which no file spells out, are written with the signature of their definition: less ``out`` in place, and
-with ``self`` for the first parameter.
+in-place forms, which no file spells out, are written with the signature of their definition, or its overloads: less
+``out`` in place, and with ``self`` for the first parameter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import inspect
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_overloads
 
 from tensor.operations import call_forms
 from tensor.operations.call_forms import key_of, maker_text
@@ -125,7 +125,15 @@ def _methods() -> str:
     needed: set[str] = set()
     lines = []
     for name, function in sorted(methods.items()):
-        lines.append(_method(name, definition(function), needed, frozenset(methods)))
+        own = definition(function)
+        overloads = get_overloads(own)
+        if overloads:
+            needed.add("from typing import overload")
+        for each in overloads:
+            assert inspect.isfunction(each)
+            lines += ["    @overload", _method(name, each, needed, frozenset(methods))]
+        if not overloads:
+            lines.append(_method(name, own, needed, frozenset(methods)))
     head = [_NOTE + "import builtins", *sorted(needed), "", "class OperationMethods:"]
     return "\n".join([*head, *lines, ""])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -278,6 +278,12 @@ def true_indices(input: Tensor) -> list[Tensor]:
         return result[::-1]
 
 
+@overload
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[False] = False) -> Tensor: ...
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
+@overload
+def nonzero(input: Tensor, *, as_tuple: bool) -> Any: ...
 @operation()
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
     """Indices of the elements that are not zero, in row-major order.
@@ -327,7 +333,7 @@ def argwhere(input: Tensor) -> Tensor:
     tensor([[1],
             [2]])
     """
-    return nonzero(input)  # type: ignore[no-any-return]
+    return nonzero(input)
 
 
 @operation()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from math import prod as product_of
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -426,6 +426,10 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     return all_given(_picked(KTH, _KTHVALUE_BACKWARD, input, dim, keepdim, int(k)), out, "kthvalue")
 
 
+@overload
+def median(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def median(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Ranked: ...
 @operation()
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """Median: the middle element in order, the lower one of two.
@@ -462,6 +466,10 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out:
     return _middle(input, dim, keepdim, out, "median", skip_nan=False)
 
 
+@overload
+def nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def nanmedian(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Ranked: ...
 @operation()
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """:func:`median` of the elements that are not NaN; NaN if there are no others.

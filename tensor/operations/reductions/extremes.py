@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -345,6 +345,14 @@ def _largest(
     return result if out is None else all_given(result, out, row.name)
 
 
+@overload
+def max(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def max(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def max(input: Tensor, *, other: Tensor, out: Tensor | None = None) -> Tensor: ...
+@overload
+def max(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Extreme: ...
 @operation()
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:
     """Largest element; with ``dim``, those along it and their indices; with a tensor, that of each pair.
@@ -393,6 +401,14 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
     return _largest(input, dim, keepdim, other, out, MAX, AMAX, maximum)
 
 
+@overload
+def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def min(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def min(input: Tensor, *, other: Tensor, out: Tensor | None = None) -> Tensor: ...
+@overload
+def min(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Extreme: ...
 @operation()
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:
     """Smallest element; with ``dim``, those along it and their indices; with a tensor, that of each pair.

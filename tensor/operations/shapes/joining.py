@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import integers
@@ -167,6 +167,10 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     return result if out is None else given_out(cast_for(out, result, "stack", TypeError), out, "stack")
 
 
+@overload
+def atleast_1d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_1d(*tensors: Any) -> Any: ...
 @operation(method=False)
 def atleast_1d(*tensors: Any) -> Any:
     """Views with at least one dimension: 0-dim tensors get shape (1,), others stay.
@@ -185,6 +189,10 @@ def atleast_1d(*tensors: Any) -> Any:
     return _each(tensors, lambda x: x if x._layout.shape else views.view(x, 1))
 
 
+@overload
+def atleast_2d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_2d(*tensors: Any) -> Any: ...
 @operation(method=False)
 def atleast_2d(*tensors: Any) -> Any:
     """Views with at least two dimensions: vectors of shape (n,) become rows (1, n), larger ones stay.
@@ -206,6 +214,10 @@ def atleast_2d(*tensors: Any) -> Any:
     )
 
 
+@overload
+def atleast_3d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_3d(*tensors: Any) -> Any: ...
 @operation(method=False)
 def atleast_3d(*tensors: Any) -> Any:
     """Views with at least three dimensions: (n,) becomes (1, n, 1), and (m, n) becomes (m, n, 1).
