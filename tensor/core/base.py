@@ -157,7 +157,7 @@ def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:
 
 def maker(layout: Layout) -> Callable[[], Tensor]:
     """``empty(layout)`` with what it looks up looked up once."""
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     if not device_state.is_cuda:
         return lambda: empty(layout)
     size, allocate, local = layout.nbytes, device_state.allocate, device_state.local

@@ -71,7 +71,7 @@ def _trsm_plan(system: System, a: Layout, x: Layout) -> Callable[[Tensor, Tensor
     """
     if not x.numel:
         return lambda *_: None
-    device_state: Any = x.device_state
+    device_state = x.device_state
     order, count = a.shape[-1], prod(x.shape[:-2])
     flat = _flattened(a, (*x.shape[:-2], order, order))
     read = None if flat is None else blas.factor(flat.shape, flat.strides)

@@ -122,7 +122,7 @@ def _read_plan(
     out = contiguous[shape, layout.dtype, layout.device_state]
     if not layout.device_state.is_cuda:
         return _host_read(out, _HostPlaces(name, kind, dim, layout, indices))
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     strides = out.strides if shape == selection.shape else (1,) * len(selection.shape)
     run = gathering.plan(device_state.native, name, selection, strides)
     local = device_state.local

@@ -188,7 +188,7 @@ def _bags_plan(
             return tensor_of(result, out), wrap(np.ascontiguousarray(chosen, np.int64), kept)
 
         return on_host
-    device_state: Any = table.device_state
+    device_state = table.device_state
     run = kernels.plan(device_state.native, mode, table.dtype, bags, columns, rows, indices.numel, padding)
     local = device_state.local
 

@@ -138,7 +138,7 @@ def searchsorted(
     target = layouts.contiguous[shape, result, sequence.device_state]
     plain, boundaries = values.detach().contiguous(), sorted_sequence.detach().contiguous()
     if sequence.device_state.is_cuda:
-        device_state: Any = sequence.device_state
+        device_state = sequence.device_state
         output = empty(target)
         order = None if sorter is None else sorter.contiguous()
         if output._layout.numel:
@@ -269,7 +269,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         # Atomic sums would come in another order each time.
         return input.new_zeros(bins, dtype=dtype).index_add_(0, input.long(), weights)
     if layout.device_state.is_cuda:
-        device_state: Any = layout.device_state
+        device_state = layout.device_state
         output = empty(target)
         weighing = None if weights is None else (weights._layout.strides, dtype)
         plan = _plan(
@@ -327,7 +327,7 @@ def histc(
         raise RuntimeError("histc(): max must be larger than min")
     target = layouts.contiguous[(bins,), dtype, layout.device_state]
     if layout.device_state.is_cuda:
-        device_state: Any = layout.device_state
+        device_state = layout.device_state
         counts = empty(target.with_dtype(dtypes.int64))
         plan = _plan(
             device_state,
@@ -426,7 +426,7 @@ def _runs(values: Tensor, shape: Any, positions: Tensor | None, inverse: bool, c
     layout, n = values._layout, values._layout.numel
     element_dtypes = layouts.contiguous[(n,), dtypes.int64, layout.device_state]
     if layout.device_state.is_cuda and n:
-        device_state: Any = layout.device_state
+        device_state = layout.device_state
         values = values.contiguous()
         number = empty(layouts.contiguous[(1,), dtypes.int64, device_state])
         result, back = empty(values._layout), empty(element_dtypes) if inverse else None

@@ -97,7 +97,7 @@ class _Rows:
                 return wrap(np.take_along_axis(array, at, 1), values), wrap(at, positions)
 
             return on_host
-        device_state: Any = layout.device_state
+        device_state = layout.device_state
         result = self.kernel(
             device_state.native,
             rows,

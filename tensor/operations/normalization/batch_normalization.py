@@ -78,7 +78,7 @@ def _moments_plan(layout: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
                 return tensor_of(away.mean(axes, dtype=array.dtype), out), tensor_of(mean, out)
 
         return on_host
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     steps = _along(layout), kind
     argument = layout.strides, layout.dtype
     launch = reduction.plan(
@@ -154,7 +154,7 @@ def _apply_plan(
             return of_layout(result.astype(array.dtype, copy=False), out)
 
         return on_host
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     sizes = _channels(layout)
     if sizes is None or not layout.numel:
         return lambda *_: empty(out)
@@ -213,7 +213,7 @@ def _sums_plan(
             return tensor_of(total[0], out), tensor_of(total[1], out)
 
         return on_host
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     argument = [
         (grad.strides, grad.dtype), (layout.strides, layout.dtype), (along, mean.dtype), (along, var.dtype),
     ]  # fmt: skip
@@ -257,7 +257,7 @@ def _input_gradient_plan(
     share = 1 / max(prod(layout.shape[d] for d in _others(layout)), 1)
     if not layout.device_state.is_cuda:
         return _input_gradient_on_host(layout, out, share, training)
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     sizes = _channels(layout)
     if sizes is None or not layout.numel:
         return lambda *_: empty(out)

@@ -72,7 +72,7 @@ def _forward_plan(
     center = rows.center
     if not layout.device_state.is_cuda:
         return _on_host(layout, kept, rows)
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     run = kernels.plan(device_state.native, rows, layout.dtype, weight)
     make, make_kept, local = maker(layout), maker(kept), device_state.local
 
@@ -144,7 +144,7 @@ def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Row
                 return tensor_of((g - x * along[:, None]) * wide_array(scale)[:, None], layout)
 
         return on_host
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     run = kernels.plan_backward(device_state.native, rows, grad.dtype, layout.dtype, weight)
     make, local = maker(layout), device_state.local
 
@@ -191,7 +191,7 @@ def _weight_gradients_plan(
             return sums[0], sums[1] if rows.center else None
 
         return on_host
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     shape = rows.rows // rows.groups, rows.groups, rows.channels, rows.inner
     steps = contiguous_strides(shape)
     per_row = (rows.groups, 1, 0, 0)

@@ -56,7 +56,7 @@ class _Softmax:
                     return _wrapped(self._on_host(array, dim), wide, out)
 
             return on_host
-        device_state: Any = layout.device_state
+        device_state = layout.device_state
         run = kernels.plan(device_state.native, _sizes(layout.shape, dim), dtype, layout.dtype, log=self.log)
         make, local = maker(out), device_state.local
 
@@ -101,7 +101,7 @@ def _softmax_gradient_plan(
                 return _wrapped((g - (g * y).sum(axis=dim, keepdims=True)) * y, wide, out)
 
         return on_host
-    device_state: Any = grad.device_state
+    device_state = grad.device_state
     run = kernels.plan_backward(
         device_state.native, _sizes(grad.shape, dim), dtype, grad.dtype, result.dtype, log=log
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def _operation_plan(layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tenso
 
     ``device_state.plans[operation, layout, inner](drop, input, out)``, both of the same contiguous layout.
     """
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     count = layout.numel
     if not device_state.is_cuda:
 

@@ -58,7 +58,7 @@ def _forward_plan(
     """
     if not state.device_state.is_cuda:
         return recurrent_on_host.forward(cell, state, keep)
-    device_state: Any = state.device_state
+    device_state = state.device_state
     dtype, (batch, size) = state.dtype, state.shape
     native, bytes_of = device_state.native, dtype.itemsize
     projected = bool(cell.projected)
@@ -130,7 +130,7 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
     """
     if not state.device_state.is_cuda:
         return recurrent_on_host.backward(cell, state)
-    device_state: Any = state.device_state
+    device_state = state.device_state
     dtype, (batch, size) = state.dtype, state.shape
     native, bytes_of = device_state.native, dtype.itemsize
     projected = bool(cell.projected)

@@ -62,7 +62,7 @@ class _Scan:
         outs = [out, out.with_dtype(dtypes.int64)] if self.indices else [out]
         if not layout.device_state.is_cuda:
             return self._host(dim, dtype, outs)
-        device_state: Any = layout.device_state
+        device_state = layout.device_state
         # A 0-dim tensor is scanned as a vector.
         shape, strides = (layout.shape, layout.strides) if layout.shape else ((1,), (1,))
         steps = out.strides or (1,)

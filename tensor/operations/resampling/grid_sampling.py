@@ -39,7 +39,7 @@ def _planned(device_state: Any, key: tuple[Any, ...], make: Callable[..., Any]) 
 
 def _forward(image: Tensor, grid: Tensor, sampling: Sampling) -> Tensor:
     layout = image._layout
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     out = contiguous[(*layout.shape[:2], *sampling.out), layout.dtype, device_state]
     if not out.numel:
         return empty(out)

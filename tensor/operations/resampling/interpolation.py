@@ -57,7 +57,7 @@ def _product(x: Tensor, bands: Bands, transposed: bool) -> Tensor:
     outer = layout.shape[: -len(bands)]
     sizes = [each[1 if transposed else 2] for each in bands]
     out = contiguous[(*outer, *sizes), layout.dtype, layout.device_state]
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     if not device_state.is_cuda:
         return _on_host(x, _matrices(bands, transposed), out)
     result = empty(out)

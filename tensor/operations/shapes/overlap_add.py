@@ -32,7 +32,7 @@ def _overlap_add_plan(frames: Layout, step: int, extent: int) -> Callable[[Tenso
     out = contiguous[(*lead, extent), frames.dtype, frames.device_state]
     if not frames.device_state.is_cuda:
         return lambda x: wrap(_on_host(x._host, frames, step, extent).reshape(out.shape), out)
-    device_state: Any = frames.device_state
+    device_state = frames.device_state
     steps = (frames.strides[-3] if lead else 0, frames.strides[-2])
     run = kernels.plan(device_state.native, signals, windows, size, step, extent, steps, frames.dtype)
     local = device_state.local

@@ -65,7 +65,7 @@ def _planned(
             return result
 
         return on_host
-    device_state: Any = layout.device_state
+    device_state = layout.device_state
     launch = kernels.plan_move(
         device_state.native, name, layout.shape, layout.dtype, out.strides, layout.strides, **moves
     )

@@ -44,7 +44,7 @@ class _Triangle:
                 out._writable[...] = function(input._host, at)
 
             return on_host
-        device_state: Any = layout.device_state
+        device_state = layout.device_state
         launch = kernels.plan_band(
             device_state.native,
             self.name,
