@@ -67,12 +67,12 @@ class device_of(device):  # noqa: N801 - PyTorch's name
 
 
 def is_available() -> bool:
-    """Whether a driver with a device can be had. Creates no context."""
+    """Whether there is a CUDA driver and at least one device. Creates no context."""
     return drv.is_available()
 
 
 def device_count() -> int:
-    """Number of visible devices, 0 where there is no driver. Creates no context."""
+    """Number of visible CUDA devices, 0 without a driver. Creates no context."""
     return drv.device_count()
 
 
@@ -82,18 +82,24 @@ def is_initialized() -> bool:
 
 
 def init() -> None:
-    """Make the current device's context, which the first use of the device otherwise does.
+    """Create the context of the current device, which its first use does otherwise.
 
     Raises
     ------
     RuntimeError
-        One of drv's classes, if there is no driver or no device.
+        If there is no driver or no device.
     """
     drv.current_device().use()
 
 
 def current_device() -> int:
-    """Index of this thread's current device."""
+    """Index of the current device of this thread.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no driver or no device.
+    """
     return drv.current_device().ordinal
 
 
@@ -113,44 +119,84 @@ def set_device(device: DeviceArgument) -> None:
 
 
 def synchronize(device: DeviceArgument = None) -> None:
-    """Wait until all work of all streams of ``device`` is done.
+    """Wait until all work on all streams of ``device``, by default the current one, is done.
 
     Raises
     ------
     RuntimeError
-        One of drv's classes, if that work, or earlier work, failed.
+        If that work, or earlier work, failed: this is where a device assert, as of an index out of range, shows.
+    ValueError
+        For the CPU, or a device that does not exist.
     """
     native_device(device).synchronize()
 
 
 def get_device_name(device: DeviceArgument = None) -> str:
-    """Name of the device's model."""
+    """Name of the model of ``device``, by default the current one.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
     return existing_device(device).name
 
 
 def get_device_capability(device: DeviceArgument = None) -> tuple[int, int]:
-    """Major and minor compute capability."""
+    """Major and minor compute capability of ``device``, by default the current one.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
     return existing_device(device).compute_capability
 
 
 def get_device_properties(device: DeviceArgument = None) -> drv.DeviceProperties:
-    """What the device is and can do."""
+    """Properties of ``device``, by default the current one: its name, memory, multiprocessors and limits.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
     return existing_device(device).properties
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether the current device computes with bfloat16; before compute capability 8.0 it is emulated."""
+    """Whether the current device computes with bfloat16.
+
+    Parameters
+    ----------
+    including_emulation : bool
+        Whether emulation, as before compute capability 8.0, counts.
+    """
     return is_available() and (including_emulation or drv.current_device().compute_capability >= (8, 0))
 
 
 def mem_get_info(device: DeviceArgument = None) -> tuple[int, int]:
-    """Free and total bytes of the device's memory."""
+    """Free and total bytes of the memory of ``device``, by default the current one, as the driver counts them.
+
+    Memory that the caching allocator holds for reuse is not free; see :func:`memory_reserved`.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
     free, total = existing_device(device).memory_info()
     return free, total
 
 
 def can_device_access_peer(device: DeviceArgument, peer_device: DeviceArgument) -> bool:
-    """Whether kernels on ``device`` could use memory of ``peer_device``."""
+    """Whether kernels on ``device`` can be let use memory of ``peer_device``; see :func:`enable_peer_access`.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
     return existing_device(device).can_access_peer(existing_device(peer_device))
 
 

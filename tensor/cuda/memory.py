@@ -69,46 +69,58 @@ def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
 
 
 def memory_stats_as_nested_dict(device: DeviceArgument = None) -> dict[str, Any]:
-    """:func:`memory_stats` with a dictionary for each part of the names."""
+    """:func:`memory_stats` with a dictionary for each part of the names.
+
+    ``stats["allocated_bytes.all.peak"]`` becomes ``stats["allocated_bytes"]["all"]["peak"]``.
+    """
     return _nested(memory_stats(device))
 
 
 def memory_allocated(device: DeviceArgument = None) -> int:
-    """Bytes that tensors occupy."""
+    """Bytes of the memory of ``device``, by default the current one, that tensors occupy; 0 before its first use."""
     return memory_stats(device)["allocated_bytes.all.current"]
 
 
 def max_memory_allocated(device: DeviceArgument = None) -> int:
-    """The most bytes that tensors occupied since :func:`reset_peak_memory_stats`."""
+    """The most bytes that tensors have occupied at once since the start, or since :func:`reset_peak_memory_stats`."""
     return memory_stats(device)["allocated_bytes.all.peak"]
 
 
 def memory_reserved(device: DeviceArgument = None) -> int:
-    """Bytes that the allocator holds, for tensors and for reuse."""
+    """Bytes that the caching allocator of ``device`` holds: those of tensors, and those kept for reuse.
+
+    :func:`empty_cache` returns the latter to the driver.
+    """
     return memory_stats(device)["reserved_bytes.all.current"]
 
 
 def max_memory_reserved(device: DeviceArgument = None) -> int:
-    """The most bytes that the allocator held since :func:`reset_peak_memory_stats`."""
+    """The most bytes that the allocator has held at once since the start, or since :func:`reset_peak_memory_stats`."""
     return memory_stats(device)["reserved_bytes.all.peak"]
 
 
 def reset_peak_memory_stats(device: DeviceArgument = None) -> None:
-    """Let all peaks start over at the current values."""
+    """Reset all peaks of ``device``, by default the current one, to the current values."""
     device_state = _state_in_use(device)
     if device_state is not None:
         device_state.allocator.reset_peaks()
 
 
 def reset_accumulated_memory_stats(device: DeviceArgument = None) -> None:
-    """Let the figures ``allocated`` and ``freed``, and the event counts, start over at 0."""
+    """Reset the counters ``allocated`` and ``freed``, and those of events, of ``device`` to 0."""
     device_state = _state_in_use(device)
     if device_state is not None:
         device_state.allocator.reset_accumulated()
 
 
 def memory_summary(device: DeviceArgument = None, abbreviated: bool = False) -> str:
-    """The statistics as a table for people; ``abbreviated`` leaves the two pools out."""
+    """The statistics of the allocator of ``device``, by default the current one, as a table.
+
+    Parameters
+    ----------
+    abbreviated : bool
+        Whether to leave out the small and the large pool.
+    """
     device_state = _state_in_use(device)
     ordinal = (index_of(device) or 0) if device_state is None else device_state.ordinal
     return _table(memory_stats(device), ordinal, abbreviated=abbreviated)
@@ -134,7 +146,10 @@ def host_memory_stats_as_nested_dict() -> dict[str, Any]:
 
 
 def empty_cache() -> None:
-    """Give memory that no tensor occupies back to the driver, on all devices."""
+    """Return the memory that no tensor occupies to the driver, on all devices.
+
+    Tensors keep theirs; other processes can use what is returned, and further tensors are slower to allocate.
+    """
     for device_state in _states_in_use():
         device_state.allocator.empty_cache()
 
@@ -157,7 +172,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceArgument = No
 
 
 def get_per_process_memory_fraction(device: DeviceArgument = None) -> float:
-    """What :func:`set_per_process_memory_fraction` set; 1.0 at first."""
+    """The fraction of the memory of ``device`` set by :func:`set_per_process_memory_fraction`; 1.0 at first."""
     device_state = _state_in_use(device)
     return 1.0 if device_state is None else _fractions(device_state).get(device_state.ordinal, 1.0)
 
