@@ -54,10 +54,16 @@ def get_default_device() -> Device:
 
 @operation(method=False)
 def set_default_device(device: Any) -> None:
-    """Put new tensors of this thread on ``device`` where they say nothing of theirs; ``None``: on the CPU.
+    """Set the device of new tensors of this thread for which no device is given; ``None`` stands for the CPU.
 
-    ``with tensor.device(...)`` does so for a while. Tensors made from arrays by :func:`from_numpy`, and those
-    that are made like others, stay where these are.
+    ``with tensor.device(...)`` does so for a block. Tensors made by :func:`from_numpy` stay on the CPU, and those made
+    like others, as by :func:`zeros_like`, on the device of these.
+
+    Examples
+    --------
+    >>> tensor.set_default_device("cpu")
+    >>> tensor.zeros(2).device
+    device(type='cpu')
     """
     choose_default(None if device is None else Device(device))
 

@@ -579,6 +579,16 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     ------
     RuntimeError
         For other tensors, none at all, or another ``indexing``.
+
+    Examples
+    --------
+    >>> rows, columns = tensor.meshgrid(tensor.arange(2), tensor.arange(3), indexing="ij")
+    >>> rows
+    tensor([[0, 0, 0],
+            [1, 1, 1]])
+    >>> columns
+    tensor([[0, 1, 2],
+            [0, 1, 2]])
     """
     argument = (
         list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)

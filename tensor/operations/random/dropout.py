@@ -203,6 +203,11 @@ def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     ------
     RuntimeError
         Also if ``input`` is a leaf that requires grad.
+
+    Examples
+    --------
+    >>> tensor.dropout_(tensor.ones(3), 1.0, True)
+    tensor([0., 0., 0.])
     """
     return drop(input, p, train, inplace=True)
 
@@ -239,6 +244,12 @@ def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     ------
     RuntimeError
         Also if ``input`` is a leaf that requires grad.
+
+    Examples
+    --------
+    >>> tensor.feature_dropout_(tensor.ones(1, 2, 2), 1.0, True)
+    tensor([[[0., 0.],
+             [0., 0.]]])
     """
     return drop(input, p, train, inplace=True, features=True)
 
@@ -275,6 +286,11 @@ def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     ------
     RuntimeError
         Also if ``input`` is a leaf that requires grad.
+
+    Examples
+    --------
+    >>> tensor.alpha_dropout_(tensor.ones(3), 0.5, False)
+    tensor([1., 1., 1.])
     """
     return drop(input, p, train, inplace=True, alpha=True)
 
@@ -309,5 +325,11 @@ def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     ------
     RuntimeError
         Also if ``input`` is a leaf that requires grad.
+
+    Examples
+    --------
+    >>> tensor.feature_alpha_dropout_(tensor.ones(1, 2, 2), 0.5, False)
+    tensor([[[1., 1.],
+             [1., 1.]]])
     """
     return drop(input, p, train, inplace=True, features=True, alpha=True)
