@@ -61,47 +61,111 @@ def rrelu(
 
 @operation(namespace="nn.functional", method=False)
 def relu_(input: Tensor) -> Tensor:
-    """In-place :func:`relu`; the parameters are those of that function."""
+    """In-place :func:`relu`: the result is written to ``input``, which is returned.
+
+    The parameters are those of that function.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is a leaf that requires grad, outside :func:`tensor.no_grad`.
+    """
     return relu(input, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """In-place :func:`leaky_relu`; the parameters are those of that function."""
+    """In-place :func:`leaky_relu`: the result is written to ``input``, which is returned.
+
+    The parameters are those of that function.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is a leaf that requires grad, outside :func:`tensor.no_grad`.
+    """
     return leaky_relu(input, negative_slope, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """In-place :func:`elu`; the parameters are those of that function."""
+    """In-place :func:`elu`: the result is written to ``input``, which is returned.
+
+    The parameters are those of that function.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is a leaf that requires grad, outside :func:`tensor.no_grad`.
+    """
     return elu(input, alpha, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def selu_(input: Tensor) -> Tensor:
-    """In-place :func:`selu`; the parameters are those of that function."""
+    """In-place :func:`selu`: the result is written to ``input``, which is returned.
+
+    The parameters are those of that function.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is a leaf that requires grad, outside :func:`tensor.no_grad`.
+    """
     return selu(input, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """In-place :func:`celu`; the parameters are those of that function."""
+    """In-place :func:`celu`: the result is written to ``input``, which is returned.
+
+    The parameters are those of that function.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is a leaf that requires grad, outside :func:`tensor.no_grad`.
+    """
     return celu(input, alpha, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """In-place :func:`hardtanh`; the parameters are those of that function."""
+    """In-place :func:`hardtanh`: the result is written to ``input``, which is returned.
+
+    The parameters are those of that function.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is a leaf that requires grad, outside :func:`tensor.no_grad`.
+    """
     return hardtanh(input, min_val, max_val, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """In-place :func:`threshold`; the parameters are those of that function."""
+    """In-place :func:`threshold`: the result is written to ``input``, which is returned.
+
+    The parameters are those of that function.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is a leaf that requires grad, outside :func:`tensor.no_grad`.
+    """
     return _threshold(input, threshold, value, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
-    """In-place :func:`rrelu`; the parameters are those of that function."""
+    """In-place :func:`rrelu`: the result is written to ``input``, which is returned.
+
+    The parameters are those of that function.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is a leaf that requires grad, outside :func:`tensor.no_grad`.
+    """
     return rrelu(input, lower, upper, training, True)

@@ -75,7 +75,15 @@ def log_softmax(
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Tensor:
-    """Softmax of ``-input`` along ``dim``; the parameters are those of :func:`softmax`."""
+    """Softmax of ``-input`` along ``dim``: ``exp(-input) / exp(-input).sum(dim, keepdim=True)``.
+
+    The parameters, the result's dtype and the errors are those of :func:`softmax`.
+
+    Examples
+    --------
+    >>> nn.functional.softmin(tensor.tensor([0.0, 0.0]), 0)
+    tensor([0.5000, 0.5000])
+    """
     return _softmax(-input, _dimension("softmin", dim, input.dim()), dtype)
 
 

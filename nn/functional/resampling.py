@@ -36,7 +36,15 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """Deprecated name of :func:`interpolate`; the parameters are those of that function."""
+    """Deprecated name of :func:`interpolate`; the parameters are those of that function.
+
+    A warning says so.
+
+    Examples
+    --------
+    >>> nn.functional.interpolate(tensor.tensor([[[1.0, 2.0]]]), scale_factor=2)
+    tensor([[[1., 1., 2., 2.]]])
+    """
     _deprecated("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 

@@ -17,46 +17,6 @@ from tensor.operations import catalogue
 
 if TYPE_CHECKING:
     from types import ModuleType
-
-#: Operations whose docstrings are still a single line, by the package that defines them. None is to be added.
-BRIEF = {
-    "nn.functional": """
-        celu_ elu_ hardtanh_ leaky_relu_ relu_ rrelu_ selu_ softmin threshold_ upsample
-    """,
-    "tensor.fft": """
-        fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn
-        irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn
-    """,
-    "tensor.linalg": """
-        chain_matmul cholesky det diagonal eigvals eigvalsh inverse ldl_factor_ex logdet lu
-        lu_factor_ex lu_solve matrix_exp matrix_power orgqr pinverse qr slogdet solve_ex svdvals
-    """,
-    "tensor.methods": """
-        get_device is_complex is_conj is_floating_point is_inference is_neg is_same_size is_signed
-        is_storage is_tensor numel typename
-    """,
-    "tensor.operations.creation": """
-        blackman_window clone cpu_ cuda empty_like fill full_like get_default_device hamming_window
-        hann_window is_nonzero is_pinned kaiser_window logspace new_empty new_empty_strided new_full
-        new_ones new_zeros ones ones_like range scalar_tensor tolist triu_indices type_ type_as
-        zero_ zeros zeros_like
-    """,
-    "tensor.operations.indexing": """
-        argsort argwhere bucketize index_add index_add_ index_copy index_copy_ index_fill
-        index_fill_ index_put_ index_reduce_ masked_fill_ masked_scatter_ median msort nanmedian
-        nanquantile put put_ scatter_ scatter_add scatter_add_ scatter_reduce_ take
-    """,
-    "tensor.operations.products": """
-        dist inner kron vdot
-    """,
-    "tensor.operations.random": """
-        alpha_dropout alpha_dropout_ dropout_ feature_alpha_dropout feature_alpha_dropout_
-        feature_dropout feature_dropout_ rand_like randn randn_like
-    """,
-    "tensor.operations.recurrent": """
-        gru gru_cell lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell
-    """,
-}
 #: The docstring of an in-place form, which is generated from the operation.
 _IN_PLACE = re.compile(r":func:`(\w+)` in place: the result is written to ``input``\.")
 
@@ -71,14 +31,6 @@ OPERATIONS: dict[str, Any] = {
 
 def _is_brief(function: Any) -> bool:
     return len((inspect.getdoc(function) or "").strip().splitlines()) <= 1
-
-
-def _is_excused(function: Any) -> bool:
-    module = f"{function.__module__}."
-    return any(
-        module.startswith(f"{package}.") and function.__name__ in names.split()
-        for package, names in BRIEF.items()
-    )
 
 
 def test_every_namespace_is_known() -> None:
@@ -97,7 +49,7 @@ def test_every_operation_has_more_than_one_line(name: str) -> None:
             for key, each in OPERATIONS.items()
             if key.rpartition(".")[2] == referred or each.__name__ == referred
         )
-    assert not _is_brief(function) or _is_excused(function)
+    assert not _is_brief(function)
 
 
 # Examples
