@@ -18,8 +18,6 @@ import tensor
 from nvrtc_kernels import dtypes
 from tensor.methods import printing
 
-pytestmark = pytest.mark.parity
-
 
 @pytest.fixture(autouse=True)
 def default_options() -> Iterator[None]:
@@ -84,6 +82,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.parity
 @given(
     VALUES,
     st.sampled_from([2, 4, 6]),
@@ -136,6 +135,7 @@ VALUES_IN_TEXT = [
 ]  # fmt: skip
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", [None, *(dtype.name for dtype in dtypes.ALL)])
 def test_values(name: str | None) -> None:
     torch = pytest.importorskip("torch")
@@ -148,6 +148,7 @@ def test_values(name: str | None) -> None:
         assert_same_text(tensor.tensor(data, dtype=name and getattr(tensor, name)), theirs)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ["float32", "int64", "bool", "float16", "complex64", "uint8", "float64"])
 def test_shapes_and_summaries(name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -162,6 +163,7 @@ def test_shapes_and_summaries(name: str) -> None:
         assert_same_text(mine.T if len(shape) == 2 else mine, theirs.T if len(shape) == 2 else theirs)
 
 
+@pytest.mark.parity
 def test_views_print_their_elements() -> None:
     torch = pytest.importorskip("torch")
     mine, theirs = tensor.arange(24.0).reshape(4, 6), torch.arange(24.0).reshape(4, 6)
@@ -170,6 +172,7 @@ def test_views_print_their_elements() -> None:
     assert_same_text(mine[0, 0], theirs[0, 0])
 
 
+@pytest.mark.parity
 def test_gradients_are_shown() -> None:
     torch = pytest.importorskip("torch")
 
@@ -187,6 +190,7 @@ def test_gradients_are_shown() -> None:
         assert_same_text(mine, theirs)
 
 
+@pytest.mark.parity
 def test_long_suffixes_break_lines_as_in_pytorch() -> None:
     torch = pytest.importorskip("torch")
     for width in range(20, 81):
@@ -220,6 +224,7 @@ def test_devices_are_shown() -> None:
         assert repr(tensor.ones(1, device="cuda")) == "tensor([1.], device='cuda:1')"
 
 
+@pytest.mark.parity
 def test_default_dtypes_have_no_suffix() -> None:
     torch = pytest.importorskip("torch")
     for name in ("float64", "float16"):
@@ -245,6 +250,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_options(options: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
@@ -259,6 +265,7 @@ def test_options(options: dict[str, Any]) -> None:
         assert_same_text(tensor.tensor(value), torch.tensor(value))
 
 
+@pytest.mark.parity
 def test_options_add_up_until_a_profile_is_chosen() -> None:
     torch = pytest.importorskip("torch")
     for options in ({"precision": 2}, {"sci_mode": True}, {"threshold": 3}, {}, {"profile": "default"}):
@@ -267,6 +274,7 @@ def test_options_add_up_until_a_profile_is_chosen() -> None:
         assert_same_text(tensor.arange(5) / 3, torch.arange(5) / 3)
 
 
+@pytest.mark.parity
 def test_containers_and_sizes() -> None:
     torch = pytest.importorskip("torch")
 
@@ -289,6 +297,7 @@ def test_printing_waits_for_the_device(device_name: str) -> None:
 ANY = st.sampled_from("?bhilBefdFD").flatmap(lambda code: arrays.arrays(code, SHAPES))
 
 
+@pytest.mark.parity
 @given(ANY, st.sampled_from([None, True, False]), st.sampled_from([20, 80]), st.sampled_from([8, 1000]))
 def test_tensors_of_anything(array: Any, sci_mode: bool | None, linewidth: int, threshold: int) -> None:
     torch = pytest.importorskip("torch")
