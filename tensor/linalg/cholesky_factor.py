@@ -10,7 +10,7 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.reduction import all_given, given
+from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import slices as parts
 
 from .checks import check_square
@@ -119,7 +119,7 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     tensor([[2., 0.],
             [1., 2.]])
     """
-    return given(factored("linalg.cholesky", A, bool(upper))[0], out, "linalg.cholesky")
+    return into_out(factored("linalg.cholesky", A, bool(upper))[0], out, "linalg.cholesky")
 
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -143,5 +143,5 @@ def cholesky_ex(
     tensor(1, dtype=tensor.int32)
     """
     value = CholeskyWithInfo(*factored("linalg.cholesky_ex", A, bool(upper), check_errors))
-    result: CholeskyWithInfo = all_given(value, out, "linalg.cholesky_ex")
+    result: CholeskyWithInfo = all_into_out(value, out, "linalg.cholesky_ex")
     return result

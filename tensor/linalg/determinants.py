@@ -12,7 +12,7 @@ from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.products.contractions import matmul
-from tensor.operations.reduction import all_given, given
+from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 
@@ -100,7 +100,7 @@ def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTo
     >>> tensor.linalg.det(tensor.eye(2) * 3)
     tensor(9.)
     """
-    return given(_determinants("linalg.det", A), out, "linalg.det")
+    return into_out(_determinants("linalg.det", A), out, "linalg.det")
 
 
 def _determinants(name: str, a: Tensor) -> Tensor:
@@ -153,5 +153,5 @@ def slogdet(A: Tensor, *, out: Any = None) -> SignAndLogarithm:  # noqa: N803
     >>> tensor.linalg.slogdet(-tensor.eye(3)).sign
     tensor(-1.)
     """
-    result: SignAndLogarithm = all_given(sign_and_logarithm("linalg.slogdet", A), out, "linalg.slogdet")
+    result: SignAndLogarithm = all_into_out(sign_and_logarithm("linalg.slogdet", A), out, "linalg.slogdet")
     return result

@@ -12,7 +12,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.reduction import all_given, given
+from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import views
 
 from .checks import check_square
@@ -88,7 +88,9 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigenpairs:  # noqa:
     tensor([1., 2.])
     """
     which_triangle = _check_triangle("linalg.eigh", A, UPLO)
-    result: Eigenpairs = all_given(Eigenpairs(*_eigh("linalg.eigh", A, which_triangle)), out, "linalg.eigh")
+    result: Eigenpairs = all_into_out(
+        Eigenpairs(*_eigh("linalg.eigh", A, which_triangle)), out, "linalg.eigh"
+    )
     return result
 
 
@@ -126,7 +128,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor
     tensor([1., 2.])
     """
     which_triangle = _check_triangle("linalg.eigvalsh", A, UPLO)
-    return given(hermitian_eigenvalues("linalg.eigh", A, which_triangle), out, "linalg.eigvalsh")
+    return into_out(hermitian_eigenvalues("linalg.eigh", A, which_triangle), out, "linalg.eigvalsh")
 
 
 def hermitian_eigenvalues(name: str, a: Tensor, triangle: Any = "L") -> Tensor:
@@ -216,7 +218,7 @@ def eig(A: Tensor, *, out: Any = None) -> Eigenpairs:  # noqa: N803
     tensor([2.+0.j, 1.+0.j])
     """
     check_square("linalg.eig", A)
-    result: Eigenpairs = all_given(Eigenpairs(*_eig("linalg.eig", A)), out, "linalg.eig")
+    result: Eigenpairs = all_into_out(Eigenpairs(*_eig("linalg.eig", A)), out, "linalg.eig")
     return result
 
 
@@ -238,10 +240,10 @@ def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """
     check_square("linalg.eigvals", A)
     if modes.recording and A.requires_grad:
-        return given(_eig("linalg.eig", A)[0], out, "linalg.eigvals")
+        return into_out(_eig("linalg.eig", A)[0], out, "linalg.eigvals")
 
     def work(array: Array) -> tuple[Array]:
         _check_eig("linalg.eig", array)
         return (converged("linalg.eig", np.linalg.eigvals, array, "eigen").astype(_complex_of(array)),)
 
-    return given(on_host(work, A)[0], out, "linalg.eigvals")
+    return into_out(on_host(work, A)[0], out, "linalg.eigvals")

@@ -10,7 +10,7 @@ from nvrtc_kernels.dtypes import int32
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor
 from tensor.operations.definition import operation
-from tensor.operations.reduction import all_given, given
+from tensor.operations.reduction import all_into_out, into_out
 
 from . import ldl_on_host
 from .checks import check_alike, check_matrices, check_square
@@ -82,7 +82,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> LdlFac
     tensor(0.5000)
     """
     factors, pivots, _ = _factored("linalg.ldl_factor", A, bool(hermitian), True)
-    result: LdlFactor = all_given(LdlFactor(factors, pivots), out, "linalg.ldl_factor")
+    result: LdlFactor = all_into_out(LdlFactor(factors, pivots), out, "linalg.ldl_factor")
     return result
 
 
@@ -112,7 +112,7 @@ def ldl_factor_ex(
     tensor(1, dtype=tensor.int32)
     """
     value = _factored("linalg.ldl_factor_ex", A, bool(hermitian), check_errors)
-    result: LdlFactorWithInfo = all_given(value, out, "linalg.ldl_factor_ex")
+    result: LdlFactorWithInfo = all_into_out(value, out, "linalg.ldl_factor_ex")
     return result
 
 
@@ -199,4 +199,4 @@ def ldl_solve(
     check_matrices(name, B, "B")
     check_alike(name, LD, B, "LD", "B")
     check_right_sides(name, LD, B, left=True, vector=False)
-    return given(_solved(LD, pivots, B, bool(hermitian)), out, name)
+    return into_out(_solved(LD, pivots, B, bool(hermitian)), out, name)

@@ -14,7 +14,7 @@ from tensor.operations.autocast import AS_GIVEN, FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.products.contractions import matmul
-from tensor.operations.reduction import given
+from tensor.operations.reduction import into_out
 from tensor.operations.shapes import views
 
 from .checks import check_alike, check_floating, check_matrices, check_square_shape
@@ -144,7 +144,7 @@ def pinv(
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])
     """
-    return given(
+    return into_out(
         pseudoinverse("linalg.pinv", A, rcond if rtol is None else rtol, atol, hermitian), out, "linalg.pinv"
     )
 
@@ -199,7 +199,7 @@ def matrix_rank(
         bound = tolerance.of(_largest(values), array.shape)
         return ((values > bound[..., None]).sum(-1, dtype=np.int64),)
 
-    return given(on_host(work, A.detach())[0], out, name)
+    return into_out(on_host(work, A.detach())[0], out, name)
 
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -226,20 +226,20 @@ def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:  # n
     if not isinstance(p, str) and (p is None or abs(p) == 2):
         values = singular_values("linalg.svd", A)
         if not values._layout.shape[-1]:
-            return given(values.new_zeros(values._layout.shape[:-1]), out, "linalg.cond")
+            return into_out(values.new_zeros(values._layout.shape[:-1]), out, "linalg.cond")
         large, small = values.select(-1, 0), values.select(-1, -1)
-        return given(small / large if p == -2 else large / small, out, "linalg.cond")
+        return into_out(small / large if p == -2 else large / small, out, "linalg.cond")
     if p not in ("fro", "nuc", 1, -1, float("inf"), float("-inf")):
         raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
     check_square_shape(f"linalg.cond(ord={p})", A)
     if not A._layout.shape[-1]:
-        return given(A.abs().sum((-2, -1)), out, "linalg.cond")
+        return into_out(A.abs().sum((-2, -1)), out, "linalg.cond")
     inverse, info = inv_ex(A)
     regular = info == 0
     # A singular matrix' inverse must not make NaN of a sum or a derivative.
     inverse = where(views.unsqueeze(views.unsqueeze(regular, -1), -1), inverse, 1)
     result = matrix_norm(A, p) * matrix_norm(inverse, p)
-    return given(where(regular, result, float("inf")), out, "linalg.cond")
+    return into_out(where(regular, result, float("inf")), out, "linalg.cond")
 
 
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")

@@ -12,7 +12,7 @@ from tensor.core.base import check_tensor
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.reduction import all_given, given
+from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes.joining import cat
 
@@ -163,7 +163,7 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> PermutedTriangles: 
     permutation, lower, upper = on_host(work, A)
     _LU_BACKWARD.record((lower, upper), (A,), (permutation,))
     value = PermutedTriangles(permutation if pivot else A.new_empty(0), lower, upper)
-    result: PermutedTriangles = all_given(value, out, "linalg.lu")
+    result: PermutedTriangles = all_into_out(value, out, "linalg.lu")
     return result
 
 
@@ -201,7 +201,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LuFactor:  #
     tensor([2, 2], dtype=tensor.int32)
     """
     factors, pivots, _ = factored("linalg.lu_factor", A, pivot, True, RuntimeError)
-    result: LuFactor = all_given(LuFactor(factors, pivots), out, "linalg.lu_factor")
+    result: LuFactor = all_into_out(LuFactor(factors, pivots), out, "linalg.lu_factor")
     return result
 
 
@@ -231,7 +231,7 @@ def lu_factor_ex(
     tensor(1, dtype=tensor.int32)
     """
     value = factored("linalg.lu_factor_ex", A, pivot, check_errors, RuntimeError)
-    result: LuFactorWithInfo = all_given(value, out, "linalg.lu_factor_ex")
+    result: LuFactorWithInfo = all_into_out(value, out, "linalg.lu_factor_ex")
     return result
 
 
@@ -334,7 +334,7 @@ def lu_solve(
     tensor([[1.0000],
             [0.5000]])
     """
-    return given(solved("linalg.lu_solve", LU, pivots, B, left, adjoint), out, "linalg.lu_solve")
+    return into_out(solved("linalg.lu_solve", LU, pivots, B, left, adjoint), out, "linalg.lu_solve")
 
 
 def solved(name: str, factors: Tensor, pivots: Tensor, b: Tensor, left: bool, adjoint: bool) -> Tensor:
@@ -387,5 +387,5 @@ def lu_unpack(
         (permutation,) = on_host(work, LU_pivots)
     if unpack_data:
         lower, upper = _triangles(LU_data)
-    result: PermutedTriangles = all_given(PermutedTriangles(permutation, lower, upper), out, "lu_unpack")
+    result: PermutedTriangles = all_into_out(PermutedTriangles(permutation, lower, upper), out, "lu_unpack")
     return result

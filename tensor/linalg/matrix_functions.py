@@ -10,7 +10,7 @@ from tensor.core.base import TensorBase
 from tensor.operations.autocast import AS_GIVEN, FLOAT32, LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import all_given, given
+from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import views
 
 from . import determinants, exponential, products
@@ -201,8 +201,8 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
             [12.]])
     """
     if len(matrices) == 1 and isinstance(matrices[0], TensorBase):
-        return given(matrices[0].clone(), out, "chain_matmul")
-    return given(products.chained("chain_matmul", matrices), out, "chain_matmul")
+        return into_out(matrices[0].clone(), out, "chain_matmul")
+    return into_out(products.chained("chain_matmul", matrices), out, "chain_matmul")
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
@@ -224,7 +224,7 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -
     tensor([[2., 0.],
             [1., 2.]])
     """
-    return given(cholesky_factored("cholesky", input, bool(upper))[0], out, "cholesky")
+    return into_out(cholesky_factored("cholesky", input, bool(upper))[0], out, "cholesky")
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
@@ -245,7 +245,7 @@ def qr(input: Tensor, some: bool = True, *, out: Any = None) -> OrthogonalTriang
     (tensor.Size([3, 2]), tensor.Size([2, 2]))
     """
     mode = "reduced" if some else "complete"
-    result: OrthogonalTriangular = all_given(qr_factored("qr", input, mode), out, "qr")
+    result: OrthogonalTriangular = all_into_out(qr_factored("qr", input, mode), out, "qr")
     return result
 
 
@@ -277,7 +277,7 @@ def svd(
             singular_values("linalg.svd", input),
             input.new_zeros((*batch, columns, columns)),
         )
-    result: SingularValuesAndColumns = all_given(value, out, "svd")
+    result: SingularValuesAndColumns = all_into_out(value, out, "svd")
     return result
 
 
@@ -312,7 +312,7 @@ def triangular_solve(
     check_right_sides(name, A, input, left=True, vector=False)
     turned = views.transpose(A, -2, -1) if transpose else A
     solution = substituted(turned, input, upper=bool(upper) is not bool(transpose), unit=bool(unitriangular))
-    result: TriangularSolution = all_given(TriangularSolution(solution, A.clone()), out, name)
+    result: TriangularSolution = all_into_out(TriangularSolution(solution, A.clone()), out, name)
     return result
 
 
@@ -340,7 +340,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
             [0.5000, 1.0000]]), tensor([2, 2], dtype=tensor.int32))
     """
     result = lu_factored("lu", A, pivot, False, RuntimeError)
-    return all_given(result if get_infos else LuFactor(result.LU, result.pivots), out, "lu")
+    return all_into_out(result if get_infos else LuFactor(result.LU, result.pivots), out, "lu")
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
@@ -361,7 +361,7 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | Non
     tensor([[1.0000],
             [0.5000]])
     """
-    return given(solved("lu_solve", LU_data, LU_pivots, b, True, False), out, "lu_solve")
+    return into_out(solved("lu_solve", LU_data, LU_pivots, b, True, False), out, "lu_solve")
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
@@ -384,7 +384,7 @@ def geqrf(input: Tensor, *, out: Any = None) -> Reflectors:
         return np.swapaxes(value, -1, -2).astype(array.dtype), scales.astype(array.dtype)
 
     results = Reflectors(*on_host(work, input.detach()))
-    result: Reflectors = all_given(results, out, "geqrf")
+    result: Reflectors = all_into_out(results, out, "geqrf")
     return result
 
 
@@ -447,4 +447,4 @@ def ormqr(
     order = range(tau._layout.shape[-1])
     x = other if left else other.mH
     result = reflected(input, tau, x, order if adjoint else reversed(order), adjoint=adjoint)
-    return given(result if left else result.mH, out, "ormqr")
+    return into_out(result if left else result.mH, out, "ormqr")

@@ -9,7 +9,7 @@ from tensor.core.arguments import dimension
 from tensor.core.base import check_tensor
 from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
-from tensor.operations.reduction import given
+from tensor.operations.reduction import into_out
 from tensor.operations.reductions.variance import vector_norm
 from tensor.operations.shapes import views
 
@@ -63,7 +63,7 @@ def matrix_norm(
     check_tensor(A, name, "A")
     if len(A._layout.shape) < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
-    return given(_matrix_norm(name, A, ord, dim, keepdim, dtype), out, name)
+    return into_out(_matrix_norm(name, A, ord, dim, keepdim, dtype), out, name)
 
 
 def _matrix_norm(name: str, a: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:

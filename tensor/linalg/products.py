@@ -11,7 +11,7 @@ from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
 from tensor.operations.products import contractions
 from tensor.operations.products.contractions import matmul
-from tensor.operations.reduction import given
+from tensor.operations.reduction import into_out
 from tensor.operations.reductions import scans
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
@@ -52,7 +52,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:  # 
         raise TypeError(
             f"linalg_matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}"
         )
-    return given(_power(A, n), out, name)
+    return into_out(_power(A, n), out, name)
 
 
 def _power(a: Tensor, n: int) -> Tensor:
@@ -91,7 +91,7 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     >>> tensor.linalg.multi_dot([tensor.ones(2, 3), tensor.ones(3, 4), tensor.ones(4)])
     tensor([12., 12.])
     """
-    return given(chained("multi_dot", tensors), out, "linalg.multi_dot")
+    return into_out(chained("multi_dot", tensors), out, "linalg.multi_dot")
 
 
 def chained(name: str, tensors: Sequence[Tensor]) -> Tensor:
@@ -178,7 +178,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     check_tensor(x, "linalg.vecdot", "x")
     check_floating("linalg.vecdot", x, half=True)
     check_alike("linalg.vecdot", x, y, "x", "y")
-    return given((x.conj() * y).sum(dim), out, "linalg.vecdot")
+    return into_out((x.conj() * y).sum(dim), out, "linalg.vecdot")
 
 
 @operation(namespace="linalg", method=False)

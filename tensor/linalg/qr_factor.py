@@ -11,7 +11,7 @@ from tensor.operations.autocast import AS_GIVEN, FLOAT32, Autocast
 from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.reduction import all_given, given
+from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.joining import cat
@@ -131,7 +131,7 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> OrthogonalTriang
     >>> q.shape, r.shape
     (tensor.Size([3, 2]), tensor.Size([2, 2]))
     """
-    result: OrthogonalTriangular = all_given(factored("linalg.qr", A, mode), out, "linalg.qr")
+    result: OrthogonalTriangular = all_into_out(factored("linalg.qr", A, mode), out, "linalg.qr")
     return result
 
 
@@ -172,7 +172,7 @@ def householder_product(
     result = reflected(
         A, tau, views.expand(start, (*batch, rows, columns)), range(tau._layout.shape[-1] - 1, -1, -1)
     )
-    return given(result, out, name)
+    return into_out(result, out, name)
 
 
 def check_reflectors(name: str, a: Tensor, tau: Tensor) -> None:

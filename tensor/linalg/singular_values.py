@@ -13,7 +13,7 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.products.contractions import matmul
-from tensor.operations.reduction import all_given, given
+from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 
@@ -173,7 +173,7 @@ def svd(
             [ 0., -4.]])
     """
     _check_svd("linalg.svd", A, driver)
-    result: SingularValues = all_given(
+    result: SingularValues = all_into_out(
         SingularValues(*factored("linalg.svd", A, bool(full_matrices))), out, "linalg.svd"
     )
     return result
@@ -198,7 +198,7 @@ def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) 
     tensor([4., 3.])
     """
     _check_svd("linalg.svdvals", A, driver)
-    return given(singular_values("linalg.svd", A), out, "linalg.svdvals")
+    return into_out(singular_values("linalg.svd", A), out, "linalg.svdvals")
 
 
 def singular_values(name: str, a: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.reduction import all_given, given
+from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import views
 
 from .checks import check_alike, check_matrices, check_square
@@ -90,7 +90,7 @@ def inverted(name: str, a: Tensor, out: Tensor | None) -> Tensor:
 
     (result,) = on_host(work, a)
     _INVERSE_BACKWARD.record((result,), (a,))
-    return given(result, out, name)
+    return into_out(result, out, name)
 
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -117,7 +117,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Inverse
 
     result, info = on_host(work, A)
     _INVERSE_BACKWARD.record((result,), (A,))
-    value: InverseWithInfo = all_given(InverseWithInfo(result, info), out, "linalg.inv_ex")
+    value: InverseWithInfo = all_into_out(InverseWithInfo(result, info), out, "linalg.inv_ex")
     return value
 
 
@@ -233,7 +233,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
     tensor([1.0000, 0.5000])
     """
     vector = _check_system("linalg.solve", A, B, left)
-    return given(_solve("linalg.solve", A, B, bool(left), vector)[0], out, "linalg.solve")
+    return into_out(_solve("linalg.solve", A, B, bool(left), vector)[0], out, "linalg.solve")
 
 
 @operation(namespace="linalg", method=False)
@@ -269,7 +269,7 @@ def solve_ex(
     """
     vector = _check_system("linalg.solve_ex", A, B, left)
     value = SolutionWithInfo(*_solve("linalg.solve_ex", A, B, bool(left), vector, check_errors))
-    result: SolutionWithInfo = all_given(value, out, "linalg.solve_ex")
+    result: SolutionWithInfo = all_into_out(value, out, "linalg.solve_ex")
     return result
 
 
@@ -297,7 +297,7 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor: 
             f"{columns} != {rows}"
         )
     result = inverted("linalg.tensorinv", A.reshape(rows, columns), None).reshape(*shape[ind:], *shape[:ind])
-    return given(result, out, "linalg.tensorinv")
+    return into_out(result, out, "linalg.tensorinv")
 
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -340,4 +340,4 @@ def tensorsolve(
     square = moved.reshape(rows, columns)
     check_matrices("linalg.tensorsolve", square)
     result = _solve("linalg.tensorsolve", square, B.reshape(-1), True, True)[0]
-    return given(result.reshape(shape[count:]), out, "linalg.tensorsolve")
+    return into_out(result.reshape(shape[count:]), out, "linalg.tensorsolve")

@@ -11,7 +11,7 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.reduction import given
+from tensor.operations.reduction import into_out
 from tensor.operations.shapes import triangles
 
 from . import triangular_on_device, triangular_on_host
@@ -108,7 +108,7 @@ def solve_triangular(
     check_alike(name, A, B)
     check_right_sides(name, A, B, left=left, vector=False)
     result = substituted(A, B, upper=bool(upper), left=bool(left), unit=bool(unitriangular))
-    return given(result, out, name)
+    return into_out(result, out, name)
 
 
 def _from_cholesky(factor: Array, b: Array, upper: bool) -> tuple[Array]:
@@ -176,7 +176,7 @@ def cholesky_solve(
     check_matrices("cholesky_solve", input, "b")
     check_alike("cholesky_solve", L, input, "L", "b")
     check_right_sides("cholesky_solve", L, input, left=True, vector=False)
-    return given(_solved(L, input, bool(upper)), out, "cholesky_solve")
+    return into_out(_solved(L, input, bool(upper)), out, "cholesky_solve")
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
@@ -211,7 +211,7 @@ def cholesky_inverse(
     else:
         (result,) = on_host(work, L)
     _INVERSE_BACKWARD.record((result,), (L,), context=(upper,))
-    return given(result, out, "cholesky_inverse")
+    return into_out(result, out, "cholesky_inverse")
 
 
 def _inverse_gradient(expected: Any, grads: Any, factor: Tensor, result: Tensor, upper: bool) -> Any:

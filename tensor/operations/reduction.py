@@ -239,7 +239,7 @@ def kept(x: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
     return x
 
 
-def given(result: Tensor, out: Tensor | None, name: str) -> Tensor:
+def into_out(result: Tensor, out: Tensor | None, name: str) -> Tensor:
     if out is None:
         return result
     if result.requires_grad or out.requires_grad:
@@ -258,10 +258,10 @@ def given(result: Tensor, out: Tensor | None, name: str) -> Tensor:
 _R = TypeVar("_R", bound="tuple[Tensor, ...]")
 
 
-def all_given(result: _R, out: Any, name: str) -> _R:
+def all_into_out(result: _R, out: Any, name: str) -> _R:
     """A named tuple of results, or those that the caller gave with their elements."""
     if out is None:
         return result
     cls: Any = type(result)
-    delivered: _R = cls(*(given(x, to, name) for x, to in zip(result, out, strict=True)))
+    delivered: _R = cls(*(into_out(x, to, name) for x, to in zip(result, out, strict=True)))
     return delivered

@@ -21,7 +21,7 @@ from tensor.core.modes.determinism import determinism
 from tensor.operations import scratch as planned
 from tensor.operations.creation.result_types import result_type
 from tensor.operations.definition import operation
-from tensor.operations.reduction import given
+from tensor.operations.reduction import into_out
 from tensor.operations.reductions.extremes import amax, amin
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
@@ -152,7 +152,7 @@ def searchsorted(
             )
             addresses = [output._address, plain._address, boundaries._address]
             planned.launch(device_state, plan, *addresses, *([] if order is None else [order._address]))
-        return given(output, out, "searchsorted")
+        return into_out(output, out, "searchsorted")
     which: Literal["left", "right"] = "right" if right else "left"
     wide = rules.computes_in(dtype).numpy
     lines = boundaries._host.astype(wide, copy=False).reshape(1 if shared else rows, m)
@@ -162,7 +162,7 @@ def searchsorted(
     for row in range(rows):
         line = 0 if shared else row
         value[row] = np.searchsorted(lines[line], asked[row], which, None if orders is None else orders[line])
-    return given(wrap(value.reshape(shape), target), out, "searchsorted")
+    return into_out(wrap(value.reshape(shape), target), out, "searchsorted")
 
 
 @operation(method=False)
@@ -336,11 +336,11 @@ def histc(
         )
         # Numbers follow the addresses.
         planned.launch(device_state, plan, counts._address, input._address, low, high)  # type: ignore[arg-type]
-        return given(counts.to(dtype), out, "histc")
+        return into_out(counts.to(dtype), out, "histc")
     array = input._host.reshape(-1).astype(rules.computes_in(dtype).numpy)
     inside = array[(array >= low) & (array <= high)]
     at = np.minimum(((inside - low) / (high - low) * bins).astype(np.int64), bins - 1)
-    return given(wrap(np.bincount(at, minlength=bins).astype(dtype.numpy), target), out, "histc")
+    return into_out(wrap(np.bincount(at, minlength=bins).astype(dtype.numpy), target), out, "histc")
 
 
 @operation()

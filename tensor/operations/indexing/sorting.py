@@ -25,7 +25,7 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import isnan
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import all_given, given, kept
+from tensor.operations.reduction import all_into_out, into_out, kept
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.joining import stack
@@ -254,7 +254,7 @@ def sort(
     if not input._layout.shape:
         return Sorted(input.clone(), input.new_zeros((), dtype=dtypes.int64))
     result = _sorted(input, at, bool(descending), arranged=True)
-    return all_given(result, out, "sort")
+    return all_into_out(result, out, "sort")
 
 
 def _sorted(input: Tensor, dim: int, descending: bool, *, arranged: bool) -> Sorted:
@@ -300,7 +300,7 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     tensor([[2, 1],
             [3, 4]])
     """
-    return given(sort(input, 0).values, out, "msort")
+    return into_out(sort(input, 0).values, out, "msort")
 
 
 @operation()
@@ -349,7 +349,7 @@ def topk(
         return Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
     values, indices = _arranged(_in_rows(TOPK, input, at, int(k), bool(largest)))
     _TOPK_BACKWARD.record((values, indices), (input,), context=(shape, at))
-    return all_given(Ranked(values, indices), out, "topk")
+    return all_into_out(Ranked(values, indices), out, "topk")
 
 
 def _gradient_of_all(grad: Tensor, index: Tensor, shape: Any) -> Tensor:
@@ -423,7 +423,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     length = shape[dimension(dim, len(shape))] if shape else 1
     if not 1 <= k <= length:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}: {k} of {length}")
-    return all_given(_picked(KTH, _KTHVALUE_BACKWARD, input, dim, keepdim, int(k)), out, "kthvalue")
+    return all_into_out(_picked(KTH, _KTHVALUE_BACKWARD, input, dim, keepdim, int(k)), out, "kthvalue")
 
 
 @overload
@@ -492,8 +492,8 @@ def _middle(input: Tensor, dim: int | None, keepdim: bool, out: Any, name: str, 
         value, at = (views.squeeze(x, 0) for x in _in_rows(MEDIAN, flat, 0, skip_nan))
         value._base = None
         _MEDIAN_OF_ALL[name].record((value,), (input,), (at,), (input._layout.shape,))
-        return given(value, out, name)
-    return all_given(_picked(MEDIAN, _MEDIAN_BACKWARD[name], input, dim, keepdim, skip_nan), out, name)
+        return into_out(value, out, name)
+    return all_into_out(_picked(MEDIAN, _MEDIAN_BACKWARD[name], input, dim, keepdim, skip_nan), out, name)
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
@@ -549,7 +549,7 @@ def quantile(
     >>> x.quantile(0.5, interpolation="lower")
     tensor(2.)
     """
-    return given(_quantile(input, q, dim, keepdim, interpolation, "quantile"), out, "quantile")
+    return into_out(_quantile(input, q, dim, keepdim, interpolation, "quantile"), out, "quantile")
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
@@ -571,7 +571,7 @@ def nanquantile(
     >>> tensor.tensor([1.0, float("nan"), 3.0]).nanquantile(0.5)
     tensor(2.)
     """
-    return given(_quantile(input, q, dim, keepdim, interpolation, "nanquantile"), out, "nanquantile")
+    return into_out(_quantile(input, q, dim, keepdim, interpolation, "nanquantile"), out, "nanquantile")
 
 
 def _quantile(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, name: str) -> Tensor:

@@ -9,7 +9,7 @@ from nvrtc_kernels import dtypes
 from tensor.core.arguments import dimension
 from tensor.operations.creation.copies import clone
 from tensor.operations.definition import operation
-from tensor.operations.reduction import given
+from tensor.operations.reduction import into_out
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.joining import cat
@@ -74,13 +74,13 @@ def diff(
     if n == 0:
         # As in PyTorch, what would be joined is of no interest then.
         result = clone(input)
-        return result if out is None else given(result, out, "diff")
+        return result if out is None else into_out(result, out, "diff")
     around = [x for x in (prepend, input, append) if x is not None]
     result = cat(around, at) if len(around) > 1 else input
     for _ in range(min(n, max(result._layout.shape[at], 1))):
         earlier, later = _neighbours(result, at)
         result = later.logical_xor(earlier) if result._layout.dtype is dtypes.bool_ else later - earlier
-    return result if out is None else given(result, out, "diff")
+    return result if out is None else into_out(result, out, "diff")
 
 
 def _neighbours(x: Tensor, at: int) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from tensor.core.base import TensorBase
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq, isnan
 from tensor.operations.pointwise.selection import maximum, minimum, where
-from tensor.operations.reduction import Reduction, all_given, axes_of, given, kept, stretched
+from tensor.operations.reduction import Reduction, all_into_out, axes_of, into_out, kept, stretched
 from tensor.operations.shapes import views
 
 from .sums import sum
@@ -158,7 +158,7 @@ def _extreme_of(row: Reduction, input: Tensor, dim: Any, keepdim: bool, out: Ten
     results = row(input, axes, keepdim)
     context = (input._layout.shape, axes, keepdim)
     _SHARED[row].record(results, (input,), context=context)
-    return given(results[0], out, row.name)
+    return into_out(results[0], out, row.name)
 
 
 @operation()
@@ -274,7 +274,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
     results = AMINMAX(input, axes, keepdim)
     context = (input._layout.shape, axes, keepdim)
     _SHARED_BY_BOTH.record(results, (input,), context=context)
-    result: Range = all_given(Range(*results), out, "aminmax")
+    result: Range = all_into_out(Range(*results), out, "aminmax")
     return result
 
 
@@ -340,9 +340,9 @@ def _largest(
         return pairwise(input, dim if other is None else other, out=out)
     if dim is None:
         largest = _extreme_of_all(whole, input)
-        return largest if out is None else given(largest, out, row.name)
+        return largest if out is None else into_out(largest, out, row.name)
     result = _with_indices(row, input, dim, keepdim)
-    return result if out is None else all_given(result, out, row.name)
+    return result if out is None else all_into_out(result, out, row.name)
 
 
 @overload
@@ -500,7 +500,7 @@ def argmax(
     >>> tensor.argmax(x, dim=1)
     tensor([1, 0])
     """
-    return given(_argument(ARGMAX, input, dim, keepdim), out, "argmax")
+    return into_out(_argument(ARGMAX, input, dim, keepdim), out, "argmax")
 
 
 @operation()
@@ -537,4 +537,4 @@ def argmin(
     >>> tensor.argmin(x, dim=1)
     tensor([0, 1])
     """
-    return given(_argument(ARGMIN, input, dim, keepdim), out, "argmin")
+    return into_out(_argument(ARGMIN, input, dim, keepdim), out, "argmin")

@@ -9,7 +9,7 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.pointwise_operation import IN_PLACE
-from tensor.operations.reduction import given
+from tensor.operations.reduction import into_out
 
 from .variance import vector_norm
 
@@ -51,4 +51,4 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     scaled: Tensor = input * where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
     if out is IN_PLACE:
         return input.copy_(scaled)
-    return given(scaled, out, "renorm")
+    return into_out(scaled, out, "renorm")

@@ -21,7 +21,7 @@ from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import all_given, given
+from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.joining import cat
@@ -184,7 +184,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor |
     at = dimension(dim, len(input._layout.shape))
     results = CUMSUM(input, at, _type(input, dtype))
     _CUMSUM_BACKWARD.record(results, (input,), context=(at,))
-    return given(results[0], out, "cumsum")
+    return into_out(results[0], out, "cumsum")
 
 
 def _cumprod_gradient(grad: Tensor, a: Tensor, dim: int) -> Tensor:
@@ -278,7 +278,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor 
     at = dimension(dim, len(input._layout.shape))
     results = CUMPROD(input, at, _type(input, dtype))
     _CUMPROD_BACKWARD.record(results, (input,), context=(at,))
-    return given(results[0], out, "cumprod")
+    return into_out(results[0], out, "cumprod")
 
 
 def _logcumsumexp_gradient(grad: Tensor, a: Tensor, out: Tensor, dim: int) -> Tensor:
@@ -325,12 +325,12 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
     at = dimension(dim, len(input._layout.shape))
     dtype = input._layout.dtype
     if dtype.is_complex:
-        return given(_complex_logcumsumexp(input, at), out, "logcumsumexp")
+        return into_out(_complex_logcumsumexp(input, at), out, "logcumsumexp")
     if not dtype.is_floating_point:
         raise RuntimeError(f'"logcumsumexp" not implemented for {dtype!r}: it takes floating point tensors')
     results = LOGCUMSUMEXP(input, at, dtype)
     _LOGCUMSUMEXP_BACKWARD.record(results, (input,), context=(at,))
-    return given(results[0], out, "logcumsumexp")
+    return into_out(results[0], out, "logcumsumexp")
 
 
 def _complex_logcumsumexp(input: Tensor, dim: int) -> Tensor:
@@ -371,7 +371,7 @@ def _running(scan: _Scan, input: Tensor, dim: int, out: Any) -> Running:
         )
     results = scan(input, at, input._layout.dtype)
     _BEST_BACKWARD[scan].record(results, (input,), context=(input._layout.shape, at))
-    result: Running = all_given(Running(*results), out, scan.name)
+    result: Running = all_into_out(Running(*results), out, scan.name)
     return result
 
 

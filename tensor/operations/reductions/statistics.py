@@ -15,7 +15,7 @@ from tensor.operations.pointwise.comparisons import ge, le
 from tensor.operations.pointwise.powers import sqrt
 from tensor.operations.pointwise.selection import clamp, where
 from tensor.operations.products.matrix_products import mm
-from tensor.operations.reduction import given
+from tensor.operations.reduction import into_out
 from tensor.operations.shapes.diagonals import diag
 from tensor.operations.shapes.joining import stack
 
@@ -189,7 +189,7 @@ def histogram(
     hist, edges = _histogram("histogram", input.reshape(-1, 1), sides, range, weight, density)
     if out is None:
         return Histogram(hist, edges[0])
-    return Histogram(given(hist, out[0], "histogram"), given(edges[0], out[1], "histogram"))
+    return Histogram(into_out(hist, out[0], "histogram"), into_out(edges[0], out[1], "histogram"))
 
 
 @operation(method=False)

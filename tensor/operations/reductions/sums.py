@@ -22,7 +22,7 @@ from tensor.operations.pointwise.comparisons import eq, isnan
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.logic import logical_not
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import Reduction, axes_of, given, kept, stretched
+from tensor.operations.reduction import Reduction, axes_of, into_out, kept, stretched
 from tensor.operations.shapes import views
 
 from .recurrences import later_products, running_before
@@ -189,12 +189,12 @@ def sum(
     input = converted(input, dtype)
     axes = axes_of("sum", input, dim)
     if dtype is not None and dtype.category < Category.FLOATING and dtype is not dtypes.int64:
-        return given(SUM(input, axes, keepdim)[0].to(dtype), out, "sum")
+        return into_out(SUM(input, axes, keepdim)[0].to(dtype), out, "sum")
     results = SUM(input, axes, keepdim)
     if input._autograd is not None:
         formula = _SUM_OF_ALL if dim is None else _SUM_BACKWARD
         formula.record(results, (input,), context=(input._layout.shape, axes, keepdim))
-    return results[0] if out is None else given(results[0], out, "sum")
+    return results[0] if out is None else into_out(results[0], out, "sum")
 
 
 @operation(namespace="")
@@ -276,7 +276,7 @@ def nansum(
     results = NANSUM(input, axes, keepdim)
     if input._autograd is not None:
         _NANSUM_BACKWARD.record(results, (input,), context=(input._layout.shape, axes, keepdim))
-    return given(results[0], out, "nansum")
+    return into_out(results[0], out, "nansum")
 
 
 _MEAN_BACKWARD = BackwardFormula(
@@ -335,7 +335,7 @@ def mean(
         count = product_of(shape[axis] for axis in axes)
         formula = _MEAN_OF_ALL if dim is None else _MEAN_BACKWARD
         formula.record(results, (input,), context=(shape, axes, keepdim, count))
-    return given(results[0], out, "mean")
+    return into_out(results[0], out, "mean")
 
 
 @operation()
@@ -377,7 +377,7 @@ def nanmean(
         there = logical_not(isnan(input))
         return nansum(input, dim, keepdim) / sum(there, dim, keepdim)
     axes = axes_of("nanmean", input, dim)
-    return given(NANMEAN(input, axes, keepdim)[0], out, "nanmean")
+    return into_out(NANMEAN(input, axes, keepdim)[0], out, "nanmean")
 
 
 def _prod_gradient(grad: Tensor, a: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
@@ -451,7 +451,7 @@ def prod(
     formula = _PROD_OF_ALL if dim is None else _PROD_BACKWARD
     formula.record(results, (input,), context=(input._layout.shape, axes, keepdim))
     # Products of bools are integers, unless bools are asked for.
-    return given(results[0].to(dtype) if dtype is dtypes.bool_ else results[0], out, "prod")
+    return into_out(results[0].to(dtype) if dtype is dtypes.bool_ else results[0], out, "prod")
 
 
 _LOGSUMEXP_BACKWARD = BackwardFormula(
@@ -505,7 +505,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | N
     else:
         results = LOGSUMEXP(input, axes, keepdim)
     _LOGSUMEXP_BACKWARD.record(results, (input,), context=(input._layout.shape, axes, keepdim))
-    return given(results[0], out, "logsumexp")
+    return into_out(results[0], out, "logsumexp")
 
 
 def _complex_logsumexp(input: Any, axes: Any, keepdim: bool) -> Tensor:
@@ -548,7 +548,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | 
     >>> tensor.any(tensor.tensor([[0, 0], [0, 2]]), dim=1)
     tensor([False,  True])
     """
-    return given(ANY(input, axes_of("any", input, dim), keepdim)[0], out, "any")
+    return into_out(ANY(input, axes_of("any", input, dim), keepdim)[0], out, "any")
 
 
 @operation()
@@ -578,7 +578,7 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | 
     >>> tensor.all(tensor.tensor([[1, 0], [1, 2]]), dim=1)
     tensor([False,  True])
     """
-    return given(ALL(input, axes_of("all", input, dim), keepdim)[0], out, "all")
+    return into_out(ALL(input, axes_of("all", input, dim), keepdim)[0], out, "all")
 
 
 @operation()

@@ -16,7 +16,7 @@ from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import Reduction, axes_of, given, kept, stretched
+from tensor.operations.reduction import Reduction, axes_of, into_out, kept, stretched
 
 from .sums import converted, mean, mean_form, sum, sum_form
 
@@ -227,7 +227,7 @@ def var(
     axes, less = axes_of("var", input, dim), _correction(unbiased, correction)
     results = VAR(input, axes, keepdim, less)
     _VAR_BACKWARD.record(results, (input,), context=(input._layout.shape, axes, keepdim, less))
-    return given(results[0], out, "var")
+    return into_out(results[0], out, "var")
 
 
 @operation()
@@ -274,7 +274,7 @@ def std(
     results = STD(input, axes, keepdim, less)
     context = (input._layout.shape, axes, keepdim, less)
     _STD_BACKWARD.record(results, (input,), context=context)
-    return given(results[0], out, "std")
+    return into_out(results[0], out, "std")
 
 
 @operation(method=False)
@@ -464,7 +464,7 @@ def vector_norm(
     results = NORM(input, axes, keepdim, order)
     context = (input._layout.shape, axes, keepdim, order)
     _NORM_BACKWARD.record(results, (input,), context=context)
-    return given(results[0], out, "vector_norm")
+    return into_out(results[0], out, "vector_norm")
 
 
 def any_empty(input: Tensor, axes: Sequence[int]) -> bool:

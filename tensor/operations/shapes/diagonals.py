@@ -14,7 +14,7 @@ from tensor.core.modes.grad_mode import first_version, unrecorded
 from tensor.operations.creation.copies import clone
 from tensor.operations.creation.result_types import cast_for
 from tensor.operations.definition import operation
-from tensor.operations.reduction import given
+from tensor.operations.reduction import into_out
 
 from . import slices as parts
 
@@ -103,7 +103,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
     if out is None:
         return result
-    return given(cast_for(out, result, "diag") if rank == 1 else result, out, "diag")
+    return into_out(cast_for(out, result, "diag") if rank == 1 else result, out, "diag")
 
 
 @operation()

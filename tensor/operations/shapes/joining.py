@@ -18,7 +18,7 @@ from tensor.operations.autocast import WIDEST, Autocast
 from tensor.operations.creation.ranges import meshgrid
 from tensor.operations.creation.result_types import cast_for
 from tensor.operations.definition import operation
-from tensor.operations.reduction import given as given_out
+from tensor.operations.reduction import into_out
 
 from . import slices as parts
 from . import views
@@ -116,7 +116,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
     result = joining.run(argument)
     if joining.differentiable and modes.recording:
         _JOINED.record((result,), argument, (), (joining.sizes, joining.dim))
-    return result if out is None else given_out(cast_for(out, result, "cat", TypeError), out, "cat")
+    return result if out is None else into_out(cast_for(out, result, "cat", TypeError), out, "cat")
 
 
 concat = concatenate = cat
@@ -164,7 +164,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     result = joining.run(argument)
     if joining.differentiable and modes.recording:
         _STACKED.record((result,), argument, (), (joining.dim,))
-    return result if out is None else given_out(cast_for(out, result, "stack", TypeError), out, "stack")
+    return result if out is None else into_out(cast_for(out, result, "stack", TypeError), out, "stack")
 
 
 @overload

@@ -14,7 +14,7 @@ from tensor.core.base import empty
 from tensor.core.copy_plans import check_no_overlap
 from tensor.core.layout import contiguous
 from tensor.operations.definition import operation
-from tensor.operations.reduction import given
+from tensor.operations.reduction import into_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ class _Triangle:
         """A new tensor, or ``out``, as users ask for it."""
         at = self._checked(input, diagonal)
         result = self(input, at)
-        return result if out is None else given(result, out, self.name)
+        return result if out is None else into_out(result, out, self.name)
 
     def in_place(self, input: Tensor, diagonal: Any) -> Tensor:
         """The tensor itself, of which one side is zero now."""

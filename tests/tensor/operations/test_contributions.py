@@ -62,7 +62,7 @@ def mean_square(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: T
     shape = input._layout.shape
     count = product_of(shape[axis] for axis in axes)
     _MEAN_SQUARE_BACKWARD.record(results, (input,), context=(shape, axes, keepdim, count))
-    return given(results[0], out, "mean_square")
+    return into_out(results[0], out, "mean_square")
 ''',
     "tensor/operations/losses/elementwise.py": '''
 
