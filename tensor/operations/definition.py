@@ -102,7 +102,7 @@ class _Forms:
         self._rules = rules
         #: What other functions of families call.
         self.called = function if rules is None else autocasting(function, rules)
-        self._completed: dict[str, FunctionType] = {}
+        self._completed: dict[tuple[FunctionType, str], FunctionType] = {}
         self._in_place: FunctionType | None = None
 
     def publish(self, namespace: str, name: str) -> None:
@@ -115,17 +115,19 @@ class _Forms:
                 self._in_place = in_place_form(self._function, IN_PLACE)
             if namespace == METHODS:
                 return self._in_place
-            return completed(self._in_place, _COMPLETED[namespace], name)
+            return self._public(self._in_place, _COMPLETED[namespace], name)
         if namespace == METHODS:
             if "dim" not in Form.of(self._function).names:
                 return self.called
-            return self._public("tensor.methods.tensor", name, "Tensor.")
+            return self._public(self._function, "tensor.methods.tensor", name, "Tensor.")
         if namespace in _COMPLETED and takes_tensors(self._function):
-            return self._public(_COMPLETED[namespace], name)
+            return self._public(self._function, _COMPLETED[namespace], name)
         return self.called
 
-    def _public(self, module: str, name: str, owner: str = "") -> FunctionType:
-        """The function as users call it; one for each module, by the name that it has there first."""
-        if module not in self._completed:
-            self._completed[module] = completed(self._function, module, name, owner, self._rules)
-        return self._completed[module]
+    def _public(self, function: FunctionType, module: str, name: str, owner: str = "") -> FunctionType:
+        """A form as users call it; one for each module, by the name that it has there first."""
+        key = function, module
+        if key not in self._completed:
+            rules = self._rules if function is self._function else None
+            self._completed[key] = completed(function, module, name, owner, rules)
+        return self._completed[key]

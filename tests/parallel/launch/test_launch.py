@@ -325,7 +325,7 @@ tell(f"pid{rank}", str(os.getpid()))
 try:
     time.sleep(60)
 except KeyboardInterrupt:
-    print("interrupted", rank)
+    os.write(1, f"interrupted {rank}\\n".encode())  # at once, so that no other rank's text comes between
 """
 
 
