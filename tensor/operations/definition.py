@@ -115,7 +115,7 @@ class _Forms:
                 self._in_place = in_place_form(self._function, IN_PLACE)
             if namespace == METHODS:
                 return self._in_place
-            return self._public(self._in_place, _COMPLETED[namespace], name)
+            return self._public(self._in_place, _COMPLETED[namespace], self._in_place.__name__)
         if namespace == METHODS:
             if "dim" not in Form.of(self._function).names:
                 return self.called
