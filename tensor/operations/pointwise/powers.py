@@ -12,6 +12,7 @@ from nvrtc_kernels.dtypes import Category, complex128, float64
 from tensor.core.base import TensorBase
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import element, is_number
+from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
@@ -157,6 +158,11 @@ def _special(exponent: float, cuda: str, function: Any) -> Pointwise:
     return Pointwise("pow", cuda, function, derivatives=(lambda grad, a: _base_gradient(grad, a, exponent),))
 
 
+#: The powers that are left of a square: the base itself, and 1.
+_FIRST: Pointwise = Pointwise(
+    "pow", "a", np.positive, derivatives=(lambda grad, a: MUL.binary(grad, _ZEROTH.unary(a)),)
+)
+_ZEROTH = Pointwise("pow", "Compute(1)", np.ones_like, derivatives=(lambda grad, a: zeros_like(a),))
 SQUARE = _special(2, "a * a", lambda a: a * a)
 _SPECIAL: dict[float, Pointwise] = {
     2: SQUARE,
@@ -172,7 +178,11 @@ def _base_gradient(grad: Tensor, a: Any, b: Any) -> Tensor:
     if not isinstance(b, TensorBase):
         if b == 0:
             return zeros_like(grad)
-        slope = MUL.binary(a if b == 2 else pow(a, b - 1), b)
+        if b == 2:
+            # Where a higher derivative may follow, one that depends on the base, as of other powers.
+            slope = MUL.binary(_FIRST.unary(a) if modes.recording else a, b)
+        else:
+            slope = MUL.binary(pow(a, b - 1), b)
         return MUL.binary(grad, conjugate(slope))
     slope = MUL.binary(b, pow(a, SUB.binary(b, 1)))
     return DROP.binary(MUL.binary(grad, conjugate(slope)), EQ.binary(b, 0))

@@ -321,3 +321,12 @@ def test_leaves_that_require_a_gradient_are_not_written_in_place(sample: Sample)
             getattr(given[0], f"{sample.name}_")(*given[1:], **sample.arguments)
     assert tensor.equal(given[0].detach(), before)
     assert given[0]._version == 0
+
+
+@pytest.mark.parametrize("square", [tensor.square, lambda x: x**2], ids=["square", "pow"])
+def test_the_third_derivative_of_a_square_is_zero(square: Any, device_name: str) -> None:
+    x = tensor.tensor([1.0, -2.0, 0.0], dtype=tensor.float64, device=device_name, requires_grad=True)
+    first = tensor.autograd.grad(square(x).sum(), x, create_graph=True)[0]
+    second = tensor.autograd.grad(first.sum(), x, create_graph=True)[0]
+    third = tensor.autograd.grad(second.sum(), x)[0]
+    assert [each.tolist() for each in (first, second, third)] == [[2, -4, 0], [2, 2, 2], [0, 0, 0]]
