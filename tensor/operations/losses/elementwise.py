@@ -12,7 +12,7 @@ import numpy as np
 from tensor.core.base import TensorBase
 from tensor.operations.autocast import FLOAT32, REFUSED, Autocast
 from tensor.operations.definition import operation
-from tensor.operations.pointwise.powers import exp, log, log1p
+from tensor.operations.pointwise.powers import exp, log, log1p, square
 from tensor.operations.pointwise.selection import where
 from tensor.operations.special.logistic import sigmoid
 
@@ -556,7 +556,7 @@ def gaussian_nll_loss(
     constant = var.detach()
     variance: Any = var + (constant.clamp(min=eps) - constant)
     difference = input - target
-    losses = 0.5 * (log(variance) + difference * difference / variance)
+    losses = 0.5 * (log(variance) + square(difference) / variance)
     if full:
         losses = losses + 0.5 * log_of(2 * pi)
     return reduced(losses, reduction)

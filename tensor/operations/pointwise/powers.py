@@ -162,7 +162,9 @@ def _special(exponent: float, cuda: str, function: Any) -> Pointwise:
 _FIRST: Pointwise = Pointwise(
     "pow", "a", np.positive, derivatives=(lambda grad, a: MUL.binary(grad, _ZEROTH.unary(a)),)
 )
-_ZEROTH = Pointwise("pow", "Compute(1)", np.ones_like, derivatives=(lambda grad, a: zeros_like(a),))
+_ZEROTH: Pointwise = Pointwise(
+    "pow", "Compute(1)", np.ones_like, derivatives=(lambda grad, a: zeros_like(a),)
+)
 SQUARE = _special(2, "a * a", lambda a: a * a)
 _SPECIAL: dict[float, Pointwise] = {
     2: SQUARE,
