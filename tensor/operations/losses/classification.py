@@ -15,6 +15,7 @@ from nvrtc_kernels import losses as kernels
 from nvrtc_kernels import reduction as reduction_kernels
 from nvrtc_kernels.dtypes import int64, uint8
 from nvrtc_kernels.losses import Classes, statistics_type
+from tensor.autograd.recording.recorder import record
 from tensor.core import layout as layouts
 from tensor.core.base import empty, wrap
 from tensor.core.fill_plans import filled
@@ -24,7 +25,6 @@ from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
 from tensor.operations.normalization.row_normalization import launch_reduction, tensor_of, wide_array
 from tensor.operations.normalization.softmax import log_softmax
-from tensor.operations.recorder import record
 
 from .elementwise import softplus_of
 from .loss import check_same_device, reduced, reduction_of

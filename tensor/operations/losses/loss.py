@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from nvrtc_kernels import reduction as kernels
 from nvrtc_kernels.dtypes import Category
 from nvrtc_kernels.reducers import Reducer
+from tensor.autograd.recording.recorder import record
 from tensor.core import layout as layouts
 from tensor.core.arguments import two_devices
 from tensor.core.base import maker
@@ -23,7 +24,6 @@ from tensor.operations.creation.like import zeros_like
 from tensor.operations.normalization.row_normalization import launch_reduction
 from tensor.operations.pointwise.arithmetic import MUL, SUB
 from tensor.operations.pointwise_operation import Pointwise
-from tensor.operations.recorder import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

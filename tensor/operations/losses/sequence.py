@@ -9,6 +9,7 @@ import numpy as np
 from nvrtc_kernels import ctc as kernels
 from nvrtc_kernels.ctc import Sizes
 from nvrtc_kernels.dtypes import float32, float64, int32, int64
+from tensor.autograd.recording.recorder import record
 from tensor.core import layout as layouts
 from tensor.core.base import TensorBase, empty, wrap
 from tensor.core.modes.grad_mode import unrecorded
@@ -16,7 +17,6 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.conversions import to
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
-from tensor.operations.recorder import record
 
 from .loss import reduced, reduction_of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from tensor.autograd.recording.recorder import record
 from tensor.core.arguments import two_devices
 from tensor.core.base import check_tensor, view_of
 from tensor.core.copy_plans import COPIED
@@ -16,7 +17,6 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.indexing.advanced_indexing import READ, WRITE, WRITE_LAST
 from tensor.operations.planned_options import plan_for
-from tensor.operations.recorder import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
