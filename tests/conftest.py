@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.pytorch"]
 
 # No test asserts a time, and the first example of a test may have to compile a kernel.
-settings.register_profile("graphroot", deadline=None)
+# Examples are drawn the same in every run, so that a change is judged by what it does and not by luck; new ones are
+# looked for with --hypothesis-profile=search.
+settings.register_profile("graphroot", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("graphroot")
 
 _VARIABLES = (

@@ -32,8 +32,8 @@ _LARGEST = {
 def element(value: Any, dtype: dtype) -> Any:
     """``value`` as a Python number that ``kind`` holds: a bool, int, float or complex.
 
-    A float becomes an integer by cutting off its fraction; a negative number that an unsigned type cannot
-    hold counts from the end of its range, as in PyTorch.
+    A float becomes an integer by cutting off its fraction, and has to lie in the integer type's range before that.
+    A negative integer that an unsigned type cannot hold counts from the end of its range, as in PyTorch.
 
     Raises
     ------
@@ -58,7 +58,12 @@ def element(value: Any, dtype: dtype) -> Any:
         if not isinstance(number, int):
             if not math.isfinite(number):
                 raise _overflow(value, dtype)
+            low, high = _INTEGER_RANGE[dtype]
+            # The limit of int64 as a double is one more than the limit; PyTorch lets that one wrap.
+            if not low <= number <= float(high):
+                raise _overflow(value, dtype)
             number = int(number)
+            return number if number <= high else low
         low, high = _INTEGER_RANGE[dtype]
         if low <= number <= high:
             return int(number)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Convert = Callable[[NDArray[Any], dtype], NDArray[Any]]
 
 _NUMBERS = frozenset((int, float, bool, complex))
+#: Up to here a double holds every integer.
+_EXACT = 2**53
 _READ = frozenset(np.dtype(name) for name in ("?", "i8", "f8", "c16"))
 
 
@@ -84,8 +86,11 @@ def _fits(array: NDArray[Any], dtype: dtype) -> bool:
     if dtype.category is not Category.INTEGER or array.dtype.kind == "b" or not array.size:
         return True
     limits = iinfo(dtype)
-    low = limits.min if limits.min else -limits.max
-    return bool(array.min() >= low and array.max() <= limits.max)
+    smallest, largest = array.min(), array.max()
+    if array.dtype.kind == "f":
+        # Among floats an integer of more than 53 bits has lost its last ones; a negative float wraps nowhere.
+        return bool(smallest >= max(limits.min, -_EXACT) and largest <= min(limits.max, _EXACT))
+    return bool(smallest >= (limits.min or -limits.max) and largest <= limits.max)
 
 
 def is_sequence(data: Any) -> bool:

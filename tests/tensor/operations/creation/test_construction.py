@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -454,6 +455,22 @@ def _nested(flat: list[Any], shape: tuple[int, ...]) -> list[Any]:
         return flat
     step = len(flat) // shape[0] if shape[0] else 0
     return [_nested(flat[row * step : (row + 1) * step], shape[1:]) for row in range(shape[0])]
+
+
+NUMBERS_AT_LIMITS = [
+    *(-0.0, -0.5, -1.0, -1, -255, -255.0, -256, 127.5, 128.0, -128.5, -129.0, 255.5, 256.0, 65504.0, 65520.0),
+    *(2**63 - 1, -(2**63), 2.0**63, -(2.0**63), 1e30, 1e39, math.inf, math.nan, 0j, 1j, -1 + 0j, True),
+]
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", [dtype.name for dtype in dtypes.ALL])
+def test_numbers_at_the_limits_of_a_dtype(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    for number in NUMBERS_AT_LIMITS:
+        for data in (number, [number], [0.0, number], [number, 0j], [[False, number], [number, 0j]]):
+            result = outcome(tensor.tensor, data, dtype=getattr(tensor, name))
+            assert_same_outcome(result, outcome(torch.tensor, data, dtype=getattr(torch, name)))
 
 
 @pytest.mark.parity
