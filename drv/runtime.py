@@ -46,7 +46,11 @@ class Refusal:
         self._message = message
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise self._error_class(f"{name}: {self._message}")
+        raise self.error(name)
+
+    def error(self, subject: str) -> CudaError:
+        """Why ``subject`` is refused."""
+        return self._error_class(f"{subject}: {self._message}")
 
 
 class Runtime:
@@ -298,4 +302,8 @@ class Runtime:
 
     def _require_alive(self) -> None:
         if not self.alive:
-            raise DroppedRuntimeError(f"{self!r}: {_DROPPED}")
+            # At interpreter exit the driver is still there.
+            refusal = (
+                self.driver if isinstance(self.driver, Refusal) else Refusal(DroppedRuntimeError, _DROPPED)
+            )
+            raise refusal.error(repr(self))

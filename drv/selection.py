@@ -47,6 +47,8 @@ class _Selection:
         self.simulator: Callable[[], Any] | None = None
         #: What the parent of this forked process had used: ``"context"``, ``"driver"`` or nothing.
         self.inherited = ""
+        #: How many devices that parent saw.
+        self.inherited_devices = 0
         self.hooked = False
         #: The tool that watches, if one does.
         self.supervisor: Supervisor | None = None
@@ -96,8 +98,16 @@ def is_current(candidate: Runtime) -> bool:
 
 
 def device_count() -> int:
-    """Number of visible devices, 0 where there is no driver. Creates no context, and raises nothing."""
-    return len(runtime().devices) if is_available() else 0
+    """Number of visible devices, 0 where there is no driver. Creates no context, and raises nothing.
+
+    A forked child of a process that used CUDA, which can use no device, is told how many its parent saw.
+    """
+    try:
+        return len(runtime().devices)
+    except (NoDriverError, NoDeviceError):
+        return 0
+    except ForkError:
+        return _selection.inherited_devices
 
 
 def current_device() -> Device:
@@ -222,6 +232,7 @@ def _after_fork() -> None:
         _selection.inherited = "context"
     elif not left.simulated:
         _selection.inherited = "driver"
+    _selection.inherited_devices = len(left.devices)
     left.retire(ForkError, _FORKED)
 
 

@@ -1,7 +1,8 @@
 """Compiled kernels on disk, shared by processes that know nothing of each other.
 
 One file per entry. A file is written beside its place and renamed into it, so that a reader sees all of
-it or none; what a file holds is checked before it is used, so that a damaged one is only a miss.
+it or none; what a file holds is checked before it is used, so that a damaged one is only a miss. What is loaded is run
+on the user's data, so a file that someone else may have written is a miss too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 import time
 import warnings
@@ -28,7 +30,7 @@ class DiskCache:
     Parameters
     ----------
     directory : Path
-        Made when the first entry is stored.
+        Made when the first entry is stored, for its user alone (mode 0700).
     limit : int
         Bytes that all files may take together; the least recently used go first.
     """
@@ -39,10 +41,16 @@ class DiskCache:
         self._writable = True
 
     def load(self, key: str) -> bytes | None:
-        """What is stored under ``key``; ``None`` where nothing is, or what is there is damaged."""
+        """What is stored under ``key``; ``None`` where nothing is, or what is there is damaged or not ours to trust.
+
+        A file is trusted that the user or root owns and nobody else may write.
+        """
         path = self._path(key)
         try:
-            content = path.read_bytes()
+            with path.open("rb") as file:
+                if not _trusted(os.fstat(file.fileno())):
+                    return None
+                content = file.read()
         except OSError:
             return None
         head = _MAGIC + key.encode() + b"\n"
@@ -60,7 +68,8 @@ class DiskCache:
             return
         head = _MAGIC + key.encode() + b"\n"
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory.parent.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(mode=0o700, exist_ok=True)
             descriptor, unfinished = tempfile.mkstemp(_UNFINISHED, key[:16] + ".", self.directory)
             try:
                 with os.fdopen(descriptor, "wb") as file:
@@ -102,3 +111,8 @@ class DiskCache:
                 break
             Path(path).unlink(missing_ok=True)
             total -= size
+
+
+def _trusted(status: os.stat_result) -> bool:
+    """Whether only this user, or root, can have written a file."""
+    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

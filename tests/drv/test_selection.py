@@ -240,11 +240,13 @@ def test_a_child_forked_after_a_context_is_told_to_spawn() -> None:
         """
         import gc, os, drv
         memory, pinned, stream = drv.DeviceMemory(1024), drv.PinnedMemory(1024), drv.Stream()
+        runtime, devices = drv.runtime(), drv.device_count()
         child = os.fork()
         if child == 0:
             try:
                 uses = [drv.runtime, drv.Stream, lambda: drv.DeviceMemory(8), stream.synchronize, memory.free,
-                        lambda: drv.copy_to_device(memory, bytes(1024)), lambda: drv.Device(0)]
+                        lambda: drv.copy_to_device(memory, bytes(1024)), lambda: drv.Device(0),
+                        lambda: runtime.device(0), lambda: runtime.cache("anything", dict)]
                 for use in uses:
                     try:
                         use()
@@ -253,6 +255,7 @@ def test_a_child_forked_after_a_context_is_told_to_spawn() -> None:
                     else:
                         raise AssertionError(use)
                 assert drv.is_available()
+                assert drv.device_count() == devices
                 del memory, pinned, stream, uses, use
                 gc.collect()
                 os._exit(0)

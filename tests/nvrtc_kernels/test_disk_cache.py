@@ -30,6 +30,36 @@ def test_round_trip(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == [KEY + ".kernel"]
 
 
+def test_the_directory_is_its_users_alone(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "a" / "b")
+    cache.store(KEY, b"payload")
+    assert cache.directory.stat().st_mode & 0o777 == 0o700
+    assert _path(cache).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_a_miss_and_replaced(tmp_path: Path, mode: int) -> None:
+    cache = DiskCache(tmp_path)
+    cache.store(KEY, b"payload")
+    _path(cache).chmod(mode)
+    assert cache.load(KEY) is None
+    cache.store(KEY, b"again")
+    assert cache.load(KEY) == b"again"
+
+
+def test_a_file_of_another_user_is_a_miss_and_of_root_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = DiskCache(tmp_path)
+    cache.store(KEY, b"payload")
+    owner = _path(cache).stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert cache.load(KEY) == (b"payload" if owner == 0 else None)
+    if os.getuid() == 0:
+        os.chown(_path(cache), 12345, -1)
+        assert cache.load(KEY) is None
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(data=st.data())
 def test_damage_of_any_byte_is_a_miss_and_the_file_is_replaced(tmp_path: Path, data: st.DataObject) -> None:

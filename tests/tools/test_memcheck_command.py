@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,24 @@ def test_status_of_the_script_is_kept_when_nothing_is_found(
     assert run.status == status
     assert said in run.err
     assert run.err.endswith(f"memcheck: {bench.folder / 'script.py'} ended with status {status}; 0 errors\n")
+
+
+def test_modules_that_are_imported_while_those_of_the_script_are_looked_for(tmp_path: Path) -> None:
+    """As ``sysconfig`` imports the data of its platform when it is first asked, here where nothing else had asked."""
+    (tmp_path / "script.py").write_text(
+        "import sys, sysconfig\nfor name in list(sys.modules):\n"
+        "    if name.startswith('_sysconfigdata'):\n        del sys.modules[name]\n"
+        "sysconfig._CONFIG_VARS = None\nif hasattr(sysconfig, '_CONFIG_VARS_INITIALIZED'):\n"
+        "    sysconfig._CONFIG_VARS_INITIALIZED = False\n"
+        "import colorsys\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-m", "tools.memcheck", "script.py"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert "dictionary changed size" not in run.stderr
 
 
 def test_traceback_of_the_script_has_no_frames_of_the_tool(bench: Bench) -> None:

@@ -88,7 +88,8 @@ class Script:
         """Clear its globals and the modules of its own that it imported, and collect the garbage."""
         mine = [
             name
-            for name, module in sys.modules.items()
+            # A copy, for what is asked of a module may import others (sysconfig does).
+            for name, module in list(sys.modules.items())
             if name not in self._modules and isinstance(module, types.ModuleType) and _belongs_to_user(module)
         ]
         for name in mine:

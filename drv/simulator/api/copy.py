@@ -298,5 +298,6 @@ class CopyCalls(MemoryBook):
             or (stream is None and not between_devices and staged is None)
         ):
             self.wait(operation)
+            copy.deliver()
             return self.status(queue.context)
         return OK

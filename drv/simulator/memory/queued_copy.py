@@ -36,9 +36,14 @@ class Endpoint:
 
 
 class QueuedCopy:
-    """What a copy does when it runs."""
+    """What a copy does when it runs.
 
-    __slots__ = ("_observer", "_shape", "_source", "_space", "_staged", "_target")
+    The queue may outlive the call that filled it: Ctrl-C ends a wait, and the program frees the memory. So a queued
+    copy knows no pageable memory: ``staged`` are the bytes of such a source, taken by the call, and those for such a
+    target are kept until the call, once it has waited, calls :meth:`deliver`.
+    """
+
+    __slots__ = ("_observer", "_received", "_shape", "_source", "_space", "_staged", "_target")
 
     def __init__(
         self,
@@ -52,6 +57,7 @@ class QueuedCopy:
         self._space, self._observer = space, observer
         self._target, self._source = target, source
         self._shape, self._staged = shape, staged
+        self._received: list[NDArray[np.uint8]] = []
 
     def __call__(self) -> None:
         source, target, observer = self._source, self._target, self._observer
@@ -64,12 +70,19 @@ class QueuedCopy:
                 data = self._staged[z]
             else:
                 data = memory.read_rows(source.address + z * source.slice_pitch, height, width, source.pitch)
-            address = target.address + z * target.slice_pitch
             if target.allocation is None:
-                _writepageable_rows(address, target.pitch, data)
+                self._received.append(np.array(data))
             else:
+                address = target.address + z * target.slice_pitch
                 memory.write_rows(address, height, width, target.pitch)[...] = data
         memory.flush()
+
+    def deliver(self) -> None:
+        """Write what was read to the pageable target: nothing where the copy failed, or has another target."""
+        target = self._target
+        for z, data in enumerate(self._received):
+            _write_pageable_rows(target.address + z * target.slice_pitch, target.pitch, data)
+        self._received.clear()
 
 
 def direction(source: Endpoint, target: Endpoint) -> str:
@@ -96,8 +109,7 @@ def pageable_rows(address: int, rows: int, row_bytes: int, pitch: int) -> NDArra
     return strided if pitch == row_bytes else np.ascontiguousarray(strided)
 
 
-def _writepageable_rows(address: int, pitch: int, data: NDArray[np.uint8]) -> None:
-    data = np.ascontiguousarray(data)
+def _write_pageable_rows(address: int, pitch: int, data: NDArray[np.uint8]) -> None:
     rows, row_bytes = data.shape
     if rows == 1 or pitch == row_bytes:
         ctypes.memmove(address, data.ctypes.data, rows * row_bytes)

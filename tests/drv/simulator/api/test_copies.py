@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     MachineMaker = Callable[..., Machine]
 
 N = 1000
+KINDS = cuda.CUmemorytype
 
 
 def numbers(seed: int = 0, nbytes: int = N) -> np.ndarray:
@@ -181,6 +182,57 @@ def test_launch_blocking_makes_everything_wait() -> None:
     assert machine.log == ["done"]
 
 
+INTERRUPTED = {
+    "cuMemcpyDtoH": lambda m, back, memory, _: m.cuMemcpyDtoH(back, memory, N),
+    "cuMemcpyDtoHAsync": lambda m, back, memory, stream: m.cuMemcpyDtoHAsync(back, memory, N, stream),
+    "cuMemcpy": lambda m, back, memory, _: m.cuMemcpy(back.ctypes.data, memory, N),
+    "cuMemcpyAsync": lambda m, back, memory, stream: m.cuMemcpyAsync(back.ctypes.data, memory, N, stream),
+    "from pinned": lambda m, back, _, stream: m.cuMemcpyAsync(back.ctypes.data, m.pinned(N)[0], N, stream),
+    "cuMemcpyHtoD": lambda m, back, memory, _: m.cuMemcpyHtoD(memory, back, N),
+    "cuMemcpy2D": lambda m, back, memory, _: m.cuMemcpy2D(_rows_to_host(back, memory)),
+    "cuMemcpy2DAsync": lambda m, back, memory, stream: m.cuMemcpy2DAsync(_rows_to_host(back, memory), stream),
+}
+
+
+def _rows_to_host(back: np.ndarray, memory: int) -> cuda.CUDA_MEMCPY2D:
+    copy = cuda.CUDA_MEMCPY2D()
+    copy.WidthInBytes, copy.Height, copy.srcPitch, copy.dstPitch = 10, N // 20, 20, 20
+    copy.srcMemoryType, copy.srcDevice = KINDS.CU_MEMORYTYPE_DEVICE, memory
+    copy.dstMemoryType, copy.dstHost = KINDS.CU_MEMORYTYPE_HOST, back.ctypes.data
+    return copy
+
+
+@pytest.mark.parametrize("schedule", ["lazy", "random"])
+@pytest.mark.parametrize("earlier", range(4))
+@pytest.mark.parametrize("form", INTERRUPTED)
+def test_an_interrupted_wait_leaves_nothing_queued_that_knows_the_hosts_memory(
+    form: str, earlier: int, schedule: str
+) -> None:
+    """Ctrl-C at any wait of a copy: the program frees its memory, and what is still queued runs later."""
+    machine = Machine(schedule=schedule)
+    stream = machine.stream(0)
+    memory, back = machine.device_memory(N), np.zeros(N, np.uint8)
+    machine.cuMemsetD8Async(memory, 1, N, stream)
+    for number in range(earlier):
+        machine.mark(stream, number)
+
+    def interrupt(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    machine.driver.library_call(stream, "interrupted", interrupt)
+    machine.mark(stream, "last")
+    with pytest.raises(KeyboardInterrupt):
+        INTERRUPTED[form](machine, back, memory, stream)
+    back[:] = 9
+    machine.cuCtxSynchronize()
+    assert machine.log == [*range(earlier), "last"]
+    assert (back == 9).all(), "the host's memory was written after the call had ended"
+    assert (machine.peek(memory, N) == 1).all()
+    INTERRUPTED[form](machine, back, memory, stream)
+    machine.cuCtxSynchronize()
+    assert form == "cuMemcpyHtoD" or (back != 9).any()
+
+
 # Fills
 
 
@@ -226,8 +278,6 @@ def test_fill_errors(machine: Machine) -> None:
 
 
 # Rectangles and boxes
-
-KINDS = cuda.CUmemorytype
 
 
 @settings(max_examples=60, deadline=None)
