@@ -7,6 +7,7 @@ what it reads, and of two tensors of one name keeps the last.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -143,8 +144,8 @@ def parse_json(text: str | bytes) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
         raise UnreadableError(f"it has {twice!r} twice in one JSON object")
     return result
 

@@ -50,10 +50,8 @@ class Stream:
         """The next tensor in the file."""
         try:
             result = np.empty(entry.shape, entry.dtype.numpy)
-        except (MemoryError, ValueError):
-            raise UnreadableError(
-                f"there is no memory for tensor {entry.name!r} of shape {list(entry.shape)} and type {entry.dtype.name}"
-            ) from None
+        except (MemoryError, ValueError) as error:
+            raise _no_array(entry, error) from None
         rest = result.reshape(-1).view(np.uint8).data
         while rest:
             rest = rest[self._fill(rest, entry) :]
@@ -82,9 +80,18 @@ class Mapped(Stream):
         """The tensor, where it is."""
         start = self._file.tell() + entry.start
         count = (entry.stop - entry.start) // entry.dtype.itemsize
-        if not count:
-            return np.empty(entry.shape, entry.dtype.numpy)
-        result: NDArray[Any] = np.frombuffer(self._pages, entry.dtype.numpy, count, start).reshape(
-            entry.shape
-        )
-        return result if result.flags.aligned else result.copy()
+        try:
+            if not count:
+                return np.empty(entry.shape, entry.dtype.numpy)
+            flat: NDArray[Any] = np.frombuffer(self._pages, entry.dtype.numpy, count, start)
+            result = flat.reshape(entry.shape)
+            return result if result.flags.aligned else result.copy()
+        except (MemoryError, ValueError) as error:
+            raise _no_array(entry, error) from None
+
+
+def _no_array(entry: Entry, error: Exception) -> UnreadableError:
+    """For a shape that the memory, or NumPy, has no array of."""
+    return UnreadableError(
+        f"there is no memory for tensor {entry.name!r} of shape {list(entry.shape)} and type {entry.dtype.name}: {error}"
+    )

@@ -333,6 +333,8 @@ def tensor_split(
         If it is not passed, or by several names.
     RuntimeError
         For a 0-dim tensor, or a number of sections that is not positive.
+    ValueError
+        For a number of sections that needs more than 64 bits.
     IndexError
         If there is no such dimension.
 
@@ -356,6 +358,8 @@ def tensor_split(
         bounds = [0, *(slice(index(i)).indices(total)[1] for i in indices_or_sections), total]
     else:
         sections = index(indices_or_sections)
+        if sections >= 1 << 63:
+            raise ValueError(f"tensor_split(): the number of sections must fit in 64 bits, got {sections}")
         if sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
         small, larger = divmod(total, sections)

@@ -226,3 +226,5 @@ def test_sequences_by_name() -> None:
         x.permute(1, 0, dims=(1, 0))
     with pytest.raises(TypeError, match="by one name"):
         x.tensor_split(2, sections=2)
+    with pytest.raises(ValueError, match="64 bits"):
+        x.tensor_split(2**63)

@@ -14,8 +14,31 @@ import pytest
 
 import tensor
 from tensor import Tensor
+from tensor.serialization import header
+from tensor.serialization.structure import UnreadableError
 
 from .checkpoints import entry, file_of
+
+
+class CountedKey(str):
+    """A key that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedKey.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_the_key_that_is_there_twice_is_found_in_linear_time() -> None:
+    pairs = [(CountedKey(number), number) for number in range(2000)] + [(CountedKey(1999), 0)]
+    CountedKey.compared = 0
+    with pytest.raises(UnreadableError, match="'1999' twice"):
+        header._object(pairs)
+    assert CountedKey.compared < 4 * len(pairs)
 
 
 class Loud:
@@ -55,6 +78,8 @@ FOREIGN = {
     "huge": (file_of({"a": entry(shape=[2**62, 2**62], offsets=[0, 2**126])}, bytes(4)), "list of sizes"),
     "vast": (file_of({"a": entry("U8", [2**62], [0, 2**62])}, bytes(4)), "need 4611686018427387904 bytes, and 4"),
     "huge and empty": (file_of({"a": entry(shape=[2**64, 0], offsets=[0, 0])}), "list of sizes"),
+    "empty, in a space that has no end": (file_of({"a": entry(shape=[2**62, 2**62, 0], offsets=[0, 0])}), "no memory for tensor"),
+    "dimensions": (file_of({"a": entry(shape=[1] * 65)}, bytes(4)), "no memory for tensor"),
     "missing": (file_of({"a": {"dtype": "F32", "shape": [1]}}), "by other things than"),
     "more": (file_of({"a": entry() | {"x": 1}}, bytes(4)), "by other things than"),
     "no entry": (file_of({"a": 1}), "by other things than"),
