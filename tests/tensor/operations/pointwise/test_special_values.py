@@ -22,7 +22,8 @@ _FLOATS = {
 }
 #: What is not taken from PyTorch where operands are large: formulas that overflow, or types that disagree.
 _MODERATE = {"hardswish", "gelu", "pow-root"}
-#: Where the sign of a zero depends on the order of operations, or C leaves it open.
+#: Where the sign of a zero depends on the order of operations, C leaves it open, or PyTorch differs by the processor (the
+#: gelu of oneDNN, where it is used, has no negative zero).
 _SIGNLESS = {
     "addcmul",
     "atan2",
@@ -30,6 +31,7 @@ _SIGNLESS = {
     "clamp-lower",
     "fmax",
     "fmin",
+    "gelu",
     "hardswish",
     "lerp",
     "lerp-tensors",
