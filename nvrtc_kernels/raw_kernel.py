@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import drv
@@ -54,7 +55,7 @@ class RawKernel:
             options=self.options,
             include_dirs=tuple(include_dirs),
             headers=tuple((headers or {}).items()),
-            name_expressions=(name,),
+            name_expressions=() if _has_c_linkage(code, name) else (name,),
         )
 
     def __repr__(self) -> str:
@@ -106,3 +107,12 @@ class RawKernel:
         if device is None:
             device = drv.current_device()
         return KernelCache.of(device.runtime).function(self._program, self.name, device)
+
+
+def _has_c_linkage(code: str, name: str) -> bool:
+    """Whether ``code`` declares the kernel ``name`` itself as ``extern "C"``.
+
+    Such a kernel is found by its name alone. NVRTC must not be asked for the name as an expression: that of a
+    function which CUDA has too, such as ``all`` or ``clock``, is ambiguous.
+    """
+    return re.search(rf'\bextern\s*"C"\s[^;{{}}]*?\b{re.escape(name)}\s*\(', code) is not None

@@ -58,6 +58,22 @@ def test_plain_functions_and_c_functions(device: drv.Device, prefix: str) -> Non
     assert read(memory, "i8")[0] == 6
 
 
+@pytest.mark.parametrize("name", ["all", "any", "isnan", "signbit", "ballot", "clock"])
+def test_c_functions_may_have_the_names_of_cudas_own(device: drv.Device, name: str) -> None:
+    memory = drv.DeviceMemory(4, device)
+    RawKernel(f'extern "C" __global__ void __launch_bounds__(32) {name}(int* x) {{ *x = 7; }}', name)(
+        1, 1, (memory,)
+    )
+    assert read(memory, "i4")[0] == 7
+
+
+def test_cpp_kernels_beside_c_functions(device: drv.Device) -> None:
+    code = 'extern "C" __device__ int seven(); __device__ int seven() { return 7; } __global__ void call(int* x) { *x = seven(); }'
+    memory = drv.DeviceMemory(4, device)
+    RawKernel(code, "call")(1, 1, (memory,))
+    assert read(memory, "i4")[0] == 7
+
+
 def test_options_headers_and_directories(device: drv.Device, tmp_path: Path) -> None:
     (tmp_path / "b.h").write_text("#define B 20\n", encoding="utf-8")
     source = '#include "a.h"\n#include "b.h"\n__global__ void set(int* x) { *x = A + B + C; }'

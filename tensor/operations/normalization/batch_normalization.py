@@ -64,6 +64,8 @@ def _moments_plan(layout: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     out = layouts.contiguous[(layout.shape[1],), kind, layout.device_state]
     axes = _others(layout)
     if not layout.device_state.is_cuda:
+        # Of nothing, 0 / 0 is NaN without the warning that mean() gives.
+        count = prod(layout.shape[d] for d in axes)
 
         def on_host(input: Tensor) -> tuple[Tensor, Tensor]:
             array = wide_array(input)
@@ -72,10 +74,10 @@ def _moments_plan(layout: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
                 if planes is not None:
                     variance, mean = on_planes.moments(planes)
                     return tensor_of(variance, out), tensor_of(mean, out)
-                mean = array.mean(axes, dtype=array.dtype)
+                mean = array.sum(axes) / count
                 away = array - _spread(mean, layout)
                 np.multiply(away, away, out=away)
-                return tensor_of(away.mean(axes, dtype=array.dtype), out), tensor_of(mean, out)
+                return tensor_of(away.sum(axes) / count, out), tensor_of(mean, out)
 
         return on_host
     device_state = layout.device_state
@@ -373,7 +375,12 @@ def update_running(
     momentum: float,
     count: int,
 ) -> None:
-    """Move running averages towards the moments of a batch; that of the variance is unbiased."""
+    """Move running averages towards the moments of a batch; that of the variance is unbiased.
+
+    A batch of ``count`` 0 has no moments, and leaves them as they are.
+    """
+    if not count:
+        return
     if running_mean is not None:
         _AVERAGE.in_place(running_mean, mean, momentum, 1.0)
     if running_var is not None:

@@ -316,7 +316,7 @@ def instance_norm(
         with unrecorded():
             samples = input.reshape(shape[0], channels, inner)
             var, mean = samples.var(2, correction=0).mean(0), samples.mean((0, 2))
-            update_running(running_mean, running_var, mean, var, momentum, inner)
+            update_running(running_mean, running_var, mean, var, momentum, inner if shape[0] else 0)
     rows = Rows(shape[0] * channels, 1, inner, channels)
     return normalize(input, weight, bias, eps, rows, INSTANCE_NORM)
 

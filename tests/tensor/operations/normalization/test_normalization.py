@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
+import nn.functional as F
 import tensor
 from tensor.operations.normalization import normalization as functions
 from tests.tensor.operations.neural_comparison import assert_like_torch, close, on
@@ -20,6 +22,20 @@ def _normal(*shape: int, kind: Any = np.float32) -> Any:
 
 #: Rows of each kernel: one load, several, several warps, too long for registers; several dimensions; few elements.
 ROWS = [((3, 40), 1), ((5, 3), 1), ((2, 3, 5), 2), ((2, 1500), 1), ((2, 17000), 1), ((4, 1), 1), ((7,), 1)]
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (0, 3, 4), (2, 3, 0)])
+def test_a_batch_of_nothing_leaves_running_statistics(shape: tuple[int, ...], device_name: str) -> None:
+    mean, var = tensor.full((3,), 2.0, device=device_name), tensor.full((3,), 5.0, device=device_name)
+    x = tensor.zeros(shape, device=device_name, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y = F.batch_norm(x, mean, var, training=True)
+        y.sum().backward()
+    assert y.shape == shape
+    assert x.grad.shape == shape
+    assert mean.tolist() == [2.0] * 3
+    assert var.tolist() == [5.0] * 3
 
 
 @pytest.mark.parity
