@@ -68,8 +68,7 @@ class DiskCache:
             return
         head = _MAGIC + key.encode() + b"\n"
         try:
-            self.directory.parent.mkdir(parents=True, exist_ok=True)
-            self.directory.mkdir(mode=0o700, exist_ok=True)
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor, unfinished = tempfile.mkstemp(_UNFINISHED, key[:16] + ".", self.directory)
             try:
                 with os.fdopen(descriptor, "wb") as file:

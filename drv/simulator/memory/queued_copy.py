@@ -71,7 +71,7 @@ class QueuedCopy:
             else:
                 data = memory.read_rows(source.address + z * source.slice_pitch, height, width, source.pitch)
             if target.allocation is None:
-                self._received.append(np.array(data))
+                self._received.append(np.array(data, order="C"))
             else:
                 address = target.address + z * target.slice_pitch
                 memory.write_rows(address, height, width, target.pitch)[...] = data

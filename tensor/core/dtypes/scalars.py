@@ -55,16 +55,13 @@ def element(value: Any, dtype: dtype) -> Any:
         return bool(_number(value))
     if category is Category.INTEGER:
         number = value if type(value) is int else _real(value, dtype)
+        low, high = _INTEGER_RANGE[dtype]
         if not isinstance(number, int):
-            if not math.isfinite(number):
-                raise _overflow(value, dtype)
-            low, high = _INTEGER_RANGE[dtype]
-            # The limit of int64 as a double is one more than the limit; PyTorch lets that one wrap.
+            # NaN is in no range. The limit of int64 as a double is one more than the limit; PyTorch lets that one wrap.
             if not low <= number <= float(high):
                 raise _overflow(value, dtype)
             number = int(number)
             return number if number <= high else low
-        low, high = _INTEGER_RANGE[dtype]
         if low <= number <= high:
             return int(number)
         if low == 0 and -high <= number < 0:
