@@ -423,8 +423,8 @@ def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Examples
     --------
-    >>> tensor.log10(tensor.tensor([0.1, 1.0, 1000.0]))
-    tensor([-1.0000,  0.0000,  3.0000])
+    >>> tensor.log10(tensor.tensor([0.5, 1.0, 50.0]))
+    tensor([-0.3010,  0.0000,  1.6990])
     """
     return LOG10.unary(input) if out is None else LOG10.out(out, input)
 
