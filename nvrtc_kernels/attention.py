@@ -32,14 +32,14 @@ _TEAMS = {
 }  # fmt: skip
 
 
-def wide_type(dtype: dtype) -> dtype:
+def compute_dtype(dtype: dtype) -> dtype:
     """Type of the scores of half precision queries, and of what is kept of a row: single precision at least."""
     return float64 if dtype is float64 else float32
 
 
 def most_keys(dtype: dtype) -> int:
     """Most keys of a block."""
-    return _TEAMS[wide_type(dtype).itemsize][-1][0]
+    return _TEAMS[compute_dtype(dtype).itemsize][-1][0]
 
 
 def stride(keys: int) -> int:
@@ -155,7 +155,7 @@ def plan_weights(
     Parameters
     ----------
     dtype
-        Type of the weights; scores have :func:`wide_type` of it.
+        Type of the weights; scores have :func:`compute_dtype` of it.
     mask
         Where the rows of a mask lie; ``None`` for none.
     dropping
@@ -171,14 +171,14 @@ def plan_weights(
         each row by its number, is that of the scores.
     """
     variants: dict[int, tuple[Callable[..., None], int]] = {}
-    teams = _TEAMS[wide_type(dtype).itemsize]
+    teams = _TEAMS[compute_dtype(dtype).itemsize]
 
     def variant(keys: int) -> tuple[Callable[..., None], int]:
         limit, along, packs = next(team for team in teams if keys <= team[0])
         entry = variants.get(limit)
         if entry is None:
             threads = max(along, _THREADS)
-            compute_type = wide_type(dtype).cuda
+            compute_type = compute_dtype(dtype).cuda
             pointers = f"const {compute_type}* scores, {dtype.cuda}* weights, {compute_type}* logarithms, {compute_type}* result"
             launch = _launcher(
                 device, dtype, mask, dropping, f"attention_weights_{limit}", threads,
@@ -223,7 +223,7 @@ def plan_gradients(
         along = 8 if block.keys <= 32 else 32 if block.keys <= 1024 else _THREADS
         launch = variants.get(along)
         if launch is None:
-            compute_type = wide_type(dtype).cuda
+            compute_type = compute_dtype(dtype).cuda
             launch = variants[along] = _launcher(
                 device, dtype, mask, dropping, f"attention_gradients_{along}", _THREADS,
                 f"const {compute_type}* scores, const {compute_type}* grads, const {compute_type}* logarithms, const {compute_type}* along, "
@@ -244,12 +244,12 @@ def plan_row_products(device: Device, dtype: dtype, rows: int, width: int) -> Ca
     Returns
     -------
     callable
-        ``run(stream_handle, first, second, sums)``, all addresses; the sums have :func:`wide_type`.
+        ``run(stream_handle, first, second, sums)``, all addresses; the sums have :func:`compute_dtype`.
     """
     if not rows:
         return NOTHING.run
     along = 8 if width <= 32 else 32
-    compute_type = wide_type(dtype).cuda
+    compute_type = compute_dtype(dtype).cuda
     source = (
         f"{includes('attention.cuh', dtype)}"
         f'extern "C" __global__ void attention_row_products(long long rows, long long width, const {dtype.cuda}* a, '
@@ -273,7 +273,7 @@ def _launcher(
     dtypes = [dtype] if mask is None or mask.element_dtype is bool_ else [dtype, mask.element_dtype]
     head, call_arguments, first = (
         ["AttentionBlock block", "double scale"],
-        ["block", f"({wide_type(dtype).cuda})scale"],
+        ["block", f"({compute_dtype(dtype).cuda})scale"],
         [],
     )
     if mask is None:

@@ -252,11 +252,11 @@ class Walk:
     codes: tuple[int, int, str]
 
 
-def walk(selection: Selection, plain: Sequence[int], *, widest: int = 16, widen: bool = True) -> Walk:
+def walk(selection: Selection, plain: Sequence[int], *, width: int = 16, widen: bool = True) -> Walk:
     """Geometry of a kernel that walks over ``selection`` and a plain operand of given strides.
 
     Dimensions are ordered by strides, the innermost of the plain operand last, and merged where they can
-    be. With ``widen``, neighbours in memory are taken together as words of up to ``widest`` bytes; their
+    be. With ``widen``, neighbours in memory are taken together as words of up to ``width`` bytes; their
     addresses must then be multiples of that.
     """
     base = selection.strides
@@ -267,7 +267,7 @@ def walk(selection: Selection, plain: Sequence[int], *, widest: int = 16, widen:
     targets, steps = _lookup(selection)
     word = dtype.itemsize
     if widen and not selection.flat:
-        word = _widest(word, sizes, strides, steps, widest)
+        word = _widest(word, sizes, strides, steps, width)
     if word > dtype.itemsize:
         per = word // dtype.itemsize
         sizes = (*sizes[:-1], sizes[-1] // per)
@@ -304,13 +304,13 @@ def _lookup(selection: Selection) -> tuple[Ints, Ints]:
     return sizes, steps
 
 
-def _widest(itemsize: int, sizes: Ints, strides: tuple[Ints, ...], steps: Ints, widest: int) -> int:
+def _widest(itemsize: int, sizes: Ints, strides: tuple[Ints, ...], steps: Ints, width: int) -> int:
     """Bytes of the widest word that the innermost dimension of both operands is made of."""
     plain, base, *indices = strides
     if base[-1] != 1 or plain[-1] != 1 or any(each[-1] for each in indices):
         return itemsize
     moves = [sizes[-1], *plain[:-1], *base[:-1], *steps]
-    words = (each for each in WORDS if itemsize < each <= widest)
+    words = (each for each in WORDS if itemsize < each <= width)
     return max((each for each in words if all(n * itemsize % each == 0 for n in moves)), default=itemsize)
 
 

@@ -76,8 +76,8 @@ def plan(device: Device, axes: Sequence[Axis], planes: int, dtype: dtype) -> Cal
         starts.append(at)
         at += 2 * axis.output_size + 1 if axis.taps else 0
     positions, area = prod(axis.output_size for axis in axes), prod(axis.input_size for axis in axes)
-    wide = max(planes * positions, planes * area) >= _MANY
-    index, total = ("long long", "q") if wide else ("int", "i")
+    accumulate_type = max(planes * positions, planes * area) >= _MANY
+    index, total = ("long long", "q") if accumulate_type else ("int", "i")
     each = max(1, min(_PLANES, planes * positions // (_BUSY * device.attribute("MULTIPROCESSOR_COUNT"))))
     groups = -(-planes // each)
     packed = struct.pack("=9i", *(n for pair in zip(axes, starts, strict=True) for n in _numbers(*pair)))
@@ -85,7 +85,7 @@ def plan(device: Device, axes: Sequence[Axis], planes: int, dtype: dtype) -> Cal
     name = "_".join(
         ["interpolate", dtype.name, *("same" if not a.taps else f"{min(a.taps, 5)}" for a in axes)]
     )
-    name += "_wide" if wide else ""
+    name += "_wide" if accumulate_type else ""
     source = (
         f"{includes('interpolation.cuh', dtype)}typedef {weight_type(dtype)} Sum;\n\n"
         f'extern "C" __global__ void {name}(Axes axes, {index} planes, {index} groups, const int* rows, '

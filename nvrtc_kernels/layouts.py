@@ -131,7 +131,8 @@ def broadcast_strides(shape: Sequence[int], strides: Sequence[int], to: Sequence
     """Strides with which a tensor of ``shape`` is read as ``to``: 0 where a size of 1 is stretched."""
     lead = len(to) - len(shape)
     kept = (
-        0 if size == 1 and wide != 1 else t for size, t, wide in zip(shape, strides, to[lead:], strict=True)
+        0 if size == 1 and padded != 1 else t
+        for size, t, padded in zip(shape, strides, to[lead:], strict=True)
     )
     return (0,) * lead + tuple(kept)
 

@@ -40,10 +40,10 @@ def memory_summary(statistics: Mapping[str, int], device: int, *, abbreviated: b
     """
     double, single = "=" * _WIDTH, "-" * _WIDTH
     ooms, retries = statistics["num_ooms"], statistics["num_alloc_retries"]
-    title = f"graphroot CUDA memory summary, device ID {device}"
+    heading = f"graphroot CUDA memory summary, device ID {device}"
     lines = [
         double,
-        f" {'':16} {title:<57}",
+        f" {'':16} {heading:<57}",
         single,
         f"  {'':9} CUDA OOMs: {ooms:<12d} | {'':6} cudaMalloc retries: {retries:<8d}  ",
         double,

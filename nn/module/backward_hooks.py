@@ -73,7 +73,7 @@ class BackwardHooks:
     def _output_gradients_computed(
         self, grads: tuple[Any, ...], positions: list[int], count: int
     ) -> tuple[Any, ...]:
-        gradients: Any = _spread(positions, grads, count)
+        gradients: Any = _per_channel(positions, grads, count)
         for hook in self._before:
             changed = hook(self._module, gradients)
             if changed is None:
@@ -110,7 +110,7 @@ class BackwardHooks:
         if self._grad_outputs is None or positions is None:
             # The gradient reached the inputs by another way than through the outputs.
             return None
-        gradients: Any = _spread(positions, results, self._inputs)
+        gradients: Any = _per_channel(positions, results, self._inputs)
         for hook in self._after:
             changed = hook(self._module, gradients, self._grad_outputs)
             if changed is None:
@@ -143,7 +143,7 @@ def _through_boundary(
     return (tuple(replaced) if cls is tuple else cls(*replaced)), positions
 
 
-def _spread(positions: Sequence[int], grads: Sequence[Any], count: int) -> tuple[Any, ...]:
+def _per_channel(positions: Sequence[int], grads: Sequence[Any], count: int) -> tuple[Any, ...]:
     """The gradients as a tuple of ``count``, ``None`` where the value is no tensor."""
     spread: list[Any] = [None] * count
     for position, grad in zip(positions, grads, strict=True):

@@ -85,7 +85,7 @@ class autocast:  # noqa: N801 - PyTorch's name
     ) -> None:
         _check_device_type(device_type)
         self.device = device_type
-        self.fast_dtype = settings.dtypes[device_type] if dtype is None else _kind("autocast", dtype)
+        self.fast_dtype = settings.dtypes[device_type] if dtype is None else _checked_dtype("autocast", dtype)
         self._cache_enabled = settings.keeps if cache_enabled is None else bool(cache_enabled)
         self._enabled = bool(enabled) and self._can_be_enabled()
         #: What held before each block that this object is entered for.
@@ -239,7 +239,7 @@ def get_autocast_dtype(device_type: str) -> dtype:
 def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
     """Set what operands on a type of device are cast to where autocast is enabled."""
     _check_device_type(device_type)
-    update(device_type, kind=_kind("set_autocast_dtype", dtype))
+    update(device_type, dtype=_checked_dtype("set_autocast_dtype", dtype))
 
 
 def is_autocast_cache_enabled() -> bool:
@@ -276,7 +276,7 @@ def get_autocast_gpu_dtype() -> dtype:
 
 def set_autocast_gpu_dtype(dtype: dtype) -> None:
     """``set_autocast_dtype("cuda", dtype)``."""
-    update("cuda", kind=_kind("set_autocast_gpu_dtype", dtype))
+    update("cuda", dtype=_checked_dtype("set_autocast_gpu_dtype", dtype))
 
 
 def get_autocast_cpu_dtype() -> dtype:
@@ -286,7 +286,7 @@ def get_autocast_cpu_dtype() -> dtype:
 
 def set_autocast_cpu_dtype(dtype: dtype) -> None:
     """``set_autocast_dtype("cpu", dtype)``."""
-    update("cpu", kind=_kind("set_autocast_cpu_dtype", dtype))
+    update("cpu", dtype=_checked_dtype("set_autocast_cpu_dtype", dtype))
 
 
 def is_autocast_cpu_enabled() -> bool:
@@ -305,7 +305,7 @@ def _flag(name: str, argument: Any) -> bool:
     return argument
 
 
-def _kind(name: str, argument: Any) -> dtype:
+def _checked_dtype(name: str, argument: Any) -> dtype:
     if not isinstance(argument, dtype):
         raise TypeError(f"{name}(): argument 'dtype' must be a dtype, not {type(argument).__name__}")
     return argument

@@ -439,10 +439,10 @@ def tensors(argument: Any, what: str, name: str) -> tuple[bool, tuple[Any, ...]]
     return several, result
 
 
-def prepared(argument: Sequence[Any], create_graph: bool, *, wanted: bool = True) -> tuple[Any, ...]:
+def prepared(argument: Sequence[Any], create_graph: bool, *, requires_grad: bool = True) -> tuple[Any, ...]:
     """Tensors of our own, so that nothing is accumulated in the caller's."""
     return tuple(
-        x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_(wanted)
+        x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_(requires_grad)
         for x in argument
     )
 
@@ -466,7 +466,7 @@ def checked_vector(
         if each.shape != expected.shape:
             entry = f"Entry {position} in " if several else ""
             raise RuntimeError(f"{entry}v has invalid size: should be {expected.shape} but got {each.shape}.")
-    return prepared(result, create_graph, wanted=False)
+    return prepared(result, create_graph, requires_grad=False)
 
 
 def single_output(output: Any, name: str, strict: bool) -> Any:

@@ -246,8 +246,8 @@ def random_like(output: Tensor, random: np.random.Generator, *, gaps: bool) -> T
     numbers = random.standard_normal(output.numel() * (2 if output.dtype.is_complex else 1))
     result = jacobians.of_reals(numbers, output)
     if gaps:
-        wide = output.new_zeros((*output.shape, 2))
-        result = wide.select(-1, 0).copy_(result)
+        padded = output.new_zeros((*output.shape, 2))
+        result = padded.select(-1, 0).copy_(result)
     return result.detach().requires_grad_()
 
 
@@ -258,14 +258,14 @@ class DerivativeCheck:
         self,
         func: Callable[..., Any],
         arguments: tuple[Any, ...],
-        wanted: Sequence[Tensor],
+        inputs: Sequence[Tensor],
         eps: float,
         atol: float,
         rtol: float,
     ) -> None:
         self.func = func
         self.arguments = arguments
-        self.inputs = [jacobians.Input(x) for x in wanted]
+        self.inputs = [jacobians.Input(x) for x in inputs]
         self.eps, self.atol, self.rtol = eps, atol, rtol
         self.random = np.random.default_rng(0)
         self.shapes: list[Any] = []

@@ -48,7 +48,7 @@ class Memo(dict[Any, _V], Generic[_V]):
 
 
 class Layout:
-    """Shape, strides, type and place of a tensor's elements.
+    """Shape, strides, dtype and device of a tensor's elements.
 
     Attributes
     ----------
@@ -102,13 +102,13 @@ class Layout:
     numpy_strides: tuple[int, ...]
 
     def __init__(
-        self, shape: Sequence[int], strides: Sequence[int], dtype: dtypes.dtype, place: DeviceState
+        self, shape: Sequence[int], strides: Sequence[int], dtype: dtypes.dtype, device_state: DeviceState
     ) -> None:
         self.shape = Size.trusted(shape)
         self.strides = tuple(strides)
         self.dtype = dtype
-        self.device_state = place
-        self.device = place.device
+        self.device_state = device_state
+        self.device = device_state.device
         self.itemsize = dtype.itemsize
         self.numel = self.shape.numel()
         if self.numel > _MOST:
@@ -129,7 +129,7 @@ class Layout:
         return f"<Layout {list(self.shape)} strides {list(self.strides)} {self.dtype} on {self.device}>"
 
     def with_strides(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> Layout:
-        """Layout of other elements of the same type and place."""
+        """Layout of other elements of the same dtype and device."""
         return strided[shape, strides, self.dtype, self.device_state]
 
     def with_dtype(self, dtype: dtypes.dtype) -> Layout:
@@ -165,8 +165,8 @@ def _contiguous_layout(shape: tuple[int, ...], dtype: dtypes.dtype, device_state
     return strided[shape, layouts.contiguous_strides(shape), dtype, device_state]
 
 
-#: ``strided[shape, strides, dtype, place]``: the shared layout. Shapes and strides are tuples of int.
+#: ``strided[shape, strides, dtype, device_state]``: the shared layout. Shapes and strides are tuples of int.
 strided: Memo[Layout] = Memo(Layout)
-#: ``contiguous[shape, dtype, place]``: the shared row-major layout. Raises for sizes that make no tensor.
+#: ``contiguous[shape, dtype, device_state]``: the shared row-major layout. Raises for sizes that make no tensor.
 contiguous: Memo[Layout] = Memo(_contiguous_layout)
 _dense: Memo[Layout] = Memo(_dense_layout)

@@ -31,7 +31,7 @@ class memory_format:  # noqa: N801 - PyTorch's name
         return f"tensor.{self.name}"
 
     def layout(self, like: Layout) -> Layout:
-        """Layout of ``like``'s shape, type and place in this format.
+        """Layout of ``like``'s shape, dtype and device in this format.
 
         Raises
         ------

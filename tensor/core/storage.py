@@ -387,11 +387,11 @@ class PinnedLease:
 
     __slots__ = ("__weakref__", "block", "device_state", "size")
 
-    def __init__(self, place: CudaState, size: int) -> None:
-        self.device_state = place
+    def __init__(self, device_state: CudaState, size: int) -> None:
+        self.device_state = device_state
         self.size = size
         self.block: Any = None
-        self.block = place.pinned_allocator().allocate(size)
+        self.block = device_state.pinned_allocator().allocate(size)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -416,8 +416,8 @@ class DeviceStorage(Storage):
     device_state: CudaState
     block: Any
 
-    def __init__(self, place: CudaState, size: int, block: Any) -> None:
-        self.device_state = place
+    def __init__(self, device_state: CudaState, size: int, block: Any) -> None:
+        self.device_state = device_state
         self.size = size
         self.block = block
         self.address = block.address
@@ -474,8 +474,8 @@ class ForeignStorage(Storage):
 
     __slots__ = ("owner",)
 
-    def __init__(self, place: CudaState, size: int, address: int, owner: Any) -> None:
-        self.device_state = place
+    def __init__(self, device_state: CudaState, size: int, address: int, owner: Any) -> None:
+        self.device_state = device_state
         self.size = size
         self.address = address
         self.version = first_version() if inference_blocks.count else 0

@@ -52,20 +52,20 @@ def single_or_double(name: str, input: Any, *, complex: bool | None) -> Tensor:
     return x if expected is dtype else x.to(expected)  # type: ignore[no-any-return]
 
 
-def _precision(name: str, kind: dtype, complex: bool | None) -> dtype:
+def _precision(name: str, dtype: dtype, complex: bool | None) -> dtype:
     """The type in which elements of a type are transformed."""
-    if not kind.is_floating_point and not kind.is_complex:
-        kind = get_default_dtype()
-    if kind.is_complex:
+    if not dtype.is_floating_point and not dtype.is_complex:
+        dtype = get_default_dtype()
+    if dtype.is_complex:
         if complex is False:
-            raise RuntimeError(f"{name} expects a real input tensor, but got {kind!r}")
-        return kind
-    if kind not in (float32, float64):
+            raise RuntimeError(f"{name} expects a real input tensor, but got {dtype!r}")
+        return dtype
+    if dtype not in (float32, float64):
         raise RuntimeError(
-            f"{name}(): Unsupported dtype {kind!r}: transforms are computed in single or double precision, convert with "
+            f"{name}(): Unsupported dtype {dtype!r}: transforms are computed in single or double precision, convert with "
             ".to(tensor.float32)"
         )
-    return COMPLEX[kind] if complex else kind
+    return COMPLEX[dtype] if complex else dtype
 
 
 def _dimension(name: str, shape: Sequence[int], dim: int) -> int:

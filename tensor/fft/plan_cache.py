@@ -51,8 +51,8 @@ class Key(NamedTuple):
     kind: str
     complex_bytes: int
     sizes: tuple[int, ...]
-    given: Side
-    made: Side
+    input: Side
+    output: Side
     transforms: int
 
 
@@ -65,11 +65,11 @@ class FftPlan:
         Threads that prepare an execution now; under the cache's lock.
     """
 
-    def __init__(self, place: CudaState, key: Key) -> None:
-        self.device_state = place
-        self.library: Any = place.runtime.library("cufft")
-        self._current = place.runtime.current
-        place.native.use()
+    def __init__(self, device_state: CudaState, key: Key) -> None:
+        self.device_state = device_state
+        self.library: Any = device_state.runtime.library("cufft")
+        self._current = device_state.runtime.current
+        device_state.native.use()
         kind, execute = _KINDS[key.kind, key.complex_bytes]
         self._execute = getattr(self.library, execute)
         self._directed = key.kind == "c2c"
@@ -80,12 +80,12 @@ class FftPlan:
                 handle,
                 len(key.sizes),
                 key.sizes,
-                key.given.embed,
-                key.given.step,
-                key.given.batch,
-                key.made.embed,
-                key.made.step,
-                key.made.batch,
+                key.input.embed,
+                key.input.step,
+                key.input.batch,
+                key.output.embed,
+                key.output.step,
+                key.output.batch,
                 kind,
                 key.transforms,
             )
@@ -104,7 +104,7 @@ class FftPlan:
         self._events: list[Event] = []
 
     def execute(self, argument: int, result: int, *, inverse: bool) -> None:
-        """Queue the transform of the memory at ``given`` to that at ``made`` on this thread's current stream."""
+        """Queue the transform of the memory at ``argument`` to that at ``result`` on this thread's current stream."""
         device_state = self.device_state
         stream = device_state.local.stream
         block, work_area = None, 0
@@ -158,8 +158,8 @@ class PlanCache:
         How many plans were.
     """
 
-    def __init__(self, place: CudaState) -> None:
-        self.device_state = place
+    def __init__(self, device_state: CudaState) -> None:
+        self.device_state = device_state
         self.created = self.destroyed = 0
         self._plans: OrderedDict[Key, FftPlan] = OrderedDict()
         self._retired: list[FftPlan] = []

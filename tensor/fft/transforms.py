@@ -51,12 +51,12 @@ class _Shape(NamedTuple):
     order : tuple of int
         The dimensions as they lie in the result, from the outermost on: those that are not transformed in the order
         that they have in the input, then those that are. That is PyTorch's order, and needs no rearrangement.
-    made : Layout
+    output : Layout
         The result's.
     """
 
     order: tuple[int, ...]
-    made: Layout
+    output: Layout
 
     @classmethod
     def of(cls, kind: str, layout: Layout, dims: tuple[int, ...], size: int | None) -> _Shape:
@@ -103,7 +103,7 @@ def _transform_plan(
         Elements of the last dimension of a real result.
     """
     if not layout.numel:
-        result = _Shape.of(kind, layout, dims, size).made
+        result = _Shape.of(kind, layout, dims, size).output
         make = maker(result.as_contiguous())
         return lambda _: make()
     plan = _on_device if layout.device_state.is_cuda else _on_host

@@ -45,15 +45,15 @@ _NORM = 5.371920351148152
 
 def _exponential(array: Array) -> tuple[Array]:
     """By scaling and squaring, in double precision."""
-    kind = np.complex128 if array.dtype.kind == "c" else np.float64
+    compute_dtype = np.complex128 if array.dtype.kind == "c" else np.float64
     n = array.shape[-1]
-    a = array.reshape(prod(array.shape[:-2]), n, n).astype(kind)
+    a = array.reshape(prod(array.shape[:-2]), n, n).astype(compute_dtype)
     with np.errstate(all="ignore"):
         norms = np.abs(a).sum(-2).max(-1, initial=0)
         finite = np.isfinite(norms)
         halvings = np.where(finite & (norms > _NORM), np.ceil(np.log2(np.maximum(norms, 1e-300) / _NORM)), 0)
         a = np.where(finite[:, None, None], np.ldexp(1.0, -halvings.astype(int))[:, None, None] * a, 0)
-        one = np.eye(n, dtype=kind)
+        one = np.eye(n, dtype=compute_dtype)
         a2 = a @ a
         a4 = a2 @ a2
         a6 = a4 @ a2

@@ -68,12 +68,12 @@ def svd_lowrank(
     if count < 0 or rounds < 0:
         raise RuntimeError(f"svd_lowrank(): q and niter must be non-negative, got {count} and {rounds}")
     a = A if M is None else A - M
-    wide = rows < columns
-    a = a.mH if wide else a
+    more_columns = rows < columns
+    a = a.mH if more_columns else a
     basis = _basis(a, count, rounds)
     u, s, vh = svd(matmul(basis.mH, a), full_matrices=False)
     u, v = matmul(basis, u), vh.mH
-    return SingularValuesAndColumns(v, s, u) if wide else SingularValuesAndColumns(u, s, v)
+    return SingularValuesAndColumns(v, s, u) if more_columns else SingularValuesAndColumns(u, s, v)
 
 
 @operation(method=False)

@@ -43,10 +43,10 @@ def _triangles(factors: Tensor) -> tuple[Tensor, Tensor]:
     return lower + ones, triangle(parts.narrow(factors, -2, 0, rank), upper=True)
 
 
-def _permutations(order: Array, kind: Any) -> Array:
+def _permutations(order: Array, dtype: Any) -> Array:
     """Matrices ``P`` of ``A = P @ L @ U``, from where the rows of ``P^T A`` stood in ``A``."""
     rows = order.shape[-1]
-    result: Array = (np.arange(rows)[:, None] == order[..., None, :]).astype(kind)
+    result: Array = (np.arange(rows)[:, None] == order[..., None, :]).astype(dtype)
     return result
 
 

@@ -80,7 +80,7 @@ def _trsm_plan(system: System, a: Layout, x: Layout) -> Callable[[Tensor, Tensor
         if packed is a:
             # The batch dimensions lie too far apart for one step from triangle to triangle.
             packed = contiguous[(*x.shape[:-2], order, order), a.dtype, device_state]
-        solve, spread = device_state.plans[TRSM, system, packed, x], _spread(a, packed.shape)
+        solve, spread = device_state.plans[TRSM, system, packed, x], _per_channel(a, packed.shape)
         fill = device_state.plans[COPY, packed, spread]
 
         def run_packed(a: Tensor, x: Tensor) -> None:
@@ -95,13 +95,13 @@ def _trsm_plan(system: System, a: Layout, x: Layout) -> Callable[[Tensor, Tensor
 TRSM = planned(_trsm_plan)
 
 
-def _spread(a: Layout, shape: tuple[int, ...]) -> Layout:
+def _per_channel(a: Layout, shape: tuple[int, ...]) -> Layout:
     return a.with_strides(tuple(shape), tuple(strides_of.broadcast_strides(a.shape, a.strides, tuple(shape))))
 
 
 def _flattened(a: Layout, shape: tuple[int, ...]) -> Layout | None:
     """Matrices broadcast to ``shape`` with one batch dimension, if they lie so."""
-    spread = _spread(a, shape)
+    spread = _per_channel(a, shape)
     expected = (prod(shape[:-2]), *shape[-2:])
     strides = strides_of.view_strides(spread.shape, spread.strides, expected)
     return None if strides is None else a.with_strides(expected, tuple(strides))
@@ -174,7 +174,7 @@ def solved(a: Tensor, b: Tensor, *systems: System) -> Tensor:
     plans = layout.device_state.plans
     x = empty(contiguous[shape, layout.dtype, layout.device_state])
     if x._layout.numel:
-        plans[COPY, x._layout, _spread(layout, shape)](x, b, True)
+        plans[COPY, x._layout, _per_channel(layout, shape)](x, b, True)
     for system in systems:
         plans[TRSM, system, a._layout, x._layout](a, x)
     return x

@@ -57,8 +57,8 @@ def _solve_block(a: Array, b: Array) -> Array:
 def solve_lu(lu: Array, order: Array, b: Array, *, adjoint: bool = False) -> Array:
     """The solution of ``P @ L @ U @ x = b``, or of the adjoint's system; see :mod:`.lu_on_host`."""
     if not adjoint:
-        wide = np.broadcast_to(b, (*np.broadcast_shapes(order.shape[:-1], b.shape[:-2]), *b.shape[-2:]))
-        moved = np.take_along_axis(wide, np.broadcast_to(order, wide.shape[:-1])[..., None], -2)
+        expanded = np.broadcast_to(b, (*np.broadcast_shapes(order.shape[:-1], b.shape[:-2]), *b.shape[-2:]))
+        moved = np.take_along_axis(expanded, np.broadcast_to(order, expanded.shape[:-1])[..., None], -2)
         return solve(lu, solve(lu, moved, upper=False, unit=True), upper=True)
     flipped = adjoint_of(lu)
     result = solve(flipped, solve(flipped, b, upper=False), upper=True, unit=True)

@@ -51,7 +51,7 @@ class Pointwise:
         As users call it; kernels and errors have it.
     cuda : str or callable
         CUDA C++ expression of the operands ``a``, ``b``, ...; the type they are computed in is ``Compute``.
-        A callable gives the expression for a type to compute in, see :func:`by_kind`.
+        A callable gives the expression for a type to compute in, see :func:`by_category`.
     numpy : callable
         The same on NumPy arrays (or numbers) of the type that is computed in.
     rule : callable
@@ -67,9 +67,9 @@ class Pointwise:
     numbers : str, optional
         Letters of the operands that may be numbers instead of tensors; all by default.
     categories : sequence of Category
-        Kinds of operands (after promotion) that make sense.
+        Categories of the operands' promoted dtype that make sense.
     check : callable, optional
-        ``check(kinds, promoted)`` raises where operands of some kinds (layouts; classes, for numbers) make
+        ``check(signature, promoted)`` raises where operands (layouts; classes, for numbers) make
         no sense.
     wide_integers : bool
         Whether integers are computed with in 64 bits where a number takes part, which another type may not
@@ -170,14 +170,14 @@ class Pointwise:
 
     def __call__(self, *operands: Any) -> Tensor:
         """The result for any operands, at least one of which is a tensor."""
-        kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
+        signature = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
         device_state = self._device_state_of(operands)
         try:
-            run = device_state.plans[self, None, *kinds]
+            run = device_state.plans[self, None, *signature]
         except _Mixed:
             operands = self._on_one_device(operands)
-            kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
-            run = self._device_state_of(operands).plans[self, None, *kinds]
+            signature = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
+            run = self._device_state_of(operands).plans[self, None, *signature]
         result: Tensor = run(*operands)
         if modes.recording and self.formula is not None:
             self.formula.record((result,), operands)
@@ -254,8 +254,8 @@ class Pointwise:
 
     def _write(self, out: Tensor, operands: tuple[Any, ...]) -> None:
         operands = self._on_one_device(operands, out)
-        kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
-        run = out._layout.device_state.plans[self, out._layout, *kinds]
+        signature = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
+        run = out._layout.device_state.plans[self, out._layout, *signature]
         storage = out._storage
         for x in operands:
             if isinstance(x, TensorBase) and x._storage is storage and x is not out:
@@ -306,7 +306,7 @@ class Pointwise:
 
     # Planning
 
-    def plan(self, target: Layout | None, *kinds: Layout | type) -> Callable[..., Any]:
+    def plan(self, target: Layout | None, *signature: Layout | type) -> Callable[..., Any]:
         """What carries the operation out on operands of given layouts (or classes, for numbers).
 
         Returns
@@ -314,19 +314,21 @@ class Pointwise:
         callable
             ``run(*operands)`` gives a new tensor; with a ``target``, ``run(out, *operands)`` writes.
         """
-        tensors = [kind for kind in kinds if not isinstance(kind, type)]
+        tensors = [operand for operand in signature if not isinstance(operand, type)]
         states = {layout.device_state for layout in tensors} | ({target.device_state} if target else set())
-        if len(states) != 1 or any(isinstance(kind, type) and kind not in _NUMBERS for kind in kinds):
+        if len(states) != 1 or any(
+            isinstance(operand, type) and operand not in _NUMBERS for operand in signature
+        ):
             raise _Mixed
         (device_state,) = states
-        for position, kind in enumerate(kinds):
-            if isinstance(kind, type) and _LETTERS[position] not in self.numbers:
+        for position, operand in enumerate(signature):
+            if isinstance(operand, type) and _LETTERS[position] not in self.numbers:
                 raise TypeError(
-                    f"{self.name}(): argument {position + 1} must be Tensor, not {kind.__name__}; make it one with "
+                    f"{self.name}(): argument {position + 1} must be Tensor, not {operand.__name__}; make it one with "
                     "tensor.tensor(...)"
                 )
-        compute, result = self.types(kinds)
-        shape = strides_of.broadcast_shapes(*[kind.shape for kind in tensors])
+        compute, result = self.types(signature)
+        shape = strides_of.broadcast_shapes(*[operand.shape for operand in tensors])
         if target is None:
             target_layout = result_layout(shape, result, tensors)
             if self.row_major:
@@ -335,67 +337,69 @@ class Pointwise:
             check_target(self.name, target, shape, result)
             target_layout = target
         arguments = [
-            kind
-            if isinstance(kind, type)
-            else kind.with_strides(shape, strides_of.broadcast_strides(kind.shape, kind.strides, shape))
-            for kind in kinds
+            operand
+            if isinstance(operand, type)
+            else operand.with_strides(
+                shape, strides_of.broadcast_strides(operand.shape, operand.strides, shape)
+            )
+            for operand in signature
         ]
         if device_state.is_cuda:
             return self._cuda(target_layout, arguments, compute, fresh=target is None)
         run = self._host(target_layout, arguments, compute)
         return run if target is not None else _allocating(run, target_layout, arguments)
 
-    def types(self, kinds: Sequence[Layout | type]) -> tuple[dtype, dtype]:
+    def types(self, signature: Sequence[Layout | type]) -> tuple[dtype, dtype]:
         """Type to compute in, and type of the result.
 
         Raises
         ------
         RuntimeError
-            If the operation makes no sense for the operands' kind.
+            If the operation makes no sense for the operands' dtypes.
         """
-        common = rules.promoted(tuple(kinds[: self.typed]))
+        common = rules.promoted(tuple(signature[: self.typed]))
         if self.check is not None:
-            self.check(kinds, common)
+            self.check(signature, common)
         if common.category not in self.categories:
-            argument = ", ".join(rules.describe(kind) for kind in kinds)
+            argument = ", ".join(rules.describe(operand) for operand in signature)
             kinds_text = ", ".join(each.name.lower() for each in sorted(self.categories))
             raise NotImplementedError(
                 f'"{self.name}" not implemented for {argument}: it takes {kinds_text} operands'
             )
-        if self.wide_integers and int in kinds and common.category is Category.INTEGER:
+        if self.wide_integers and int in signature and common.category is Category.INTEGER:
             common = int64
         return self.rule(common)
 
     def _cuda(
-        self, target: Layout, kinds: Sequence[Layout | type], compute: dtype, *, fresh: bool
+        self, target: Layout, signature: Sequence[Layout | type], compute: dtype, *, fresh: bool
     ) -> Callable[..., Any]:
         """What launches the kernel; with ``fresh``, on a new tensor."""
         device_state: Any = target.device_state
-        wide = rules.computes_in(compute)
+        compute_dtype = rules.computes_in(compute)
         scalars = tuple(
-            (_LETTERS[position], rules.number_code(wide))
-            for position, kind in enumerate(kinds)
-            if isinstance(kind, type)
+            (_LETTERS[position], rules.number_code(compute_dtype))
+            for position, operand in enumerate(signature)
+            if isinstance(operand, type)
         )
         expression = kernels.Expression(
             self.name,
-            self.cuda if isinstance(self.cuda, str) else self.cuda(wide),
+            self.cuda if isinstance(self.cuda, str) else self.cuda(compute_dtype),
             scalars,
-            compute=wide,
-            include="complex_math.cuh" if wide.is_complex else self.include,
+            compute=compute_dtype,
+            include="complex_math.cuh" if compute_dtype.is_complex else self.include,
             options=self.options,
         )
-        tensors = [position for position, kind in enumerate(kinds) if not isinstance(kind, type)]
-        numbers = [position for position, kind in enumerate(kinds) if isinstance(kind, type)]
+        tensors = [position for position, operand in enumerate(signature) if not isinstance(operand, type)]
+        numbers = [position for position, operand in enumerate(signature) if isinstance(operand, type)]
         launch = kernels.plan(
             device_state.native,
             expression,
             target.shape,
             (target.strides, target.dtype),
-            *[(kinds[position].strides, kinds[position].dtype) for position in tensors],  # type: ignore[union-attr]
+            *[(signature[position].strides, signature[position].dtype) for position in tensors],  # type: ignore[union-attr]
         )
         local = device_state.local
-        convert = packed_number(wide)
+        convert = packed_number(compute_dtype)
         if not numbers and len(tensors) == 1:
 
             def run_unary(out: Tensor, a: Tensor) -> None:
@@ -403,7 +407,7 @@ class Pointwise:
                     local.stream.handle, out._storage.address + out._offset, a._storage.address + a._offset
                 )
 
-            return _allocating(run_unary, target, kinds) if fresh else run_unary
+            return _allocating(run_unary, target, signature) if fresh else run_unary
         if not numbers and len(tensors) == 2 and fresh:
             # The most frequent case, without the call of another function.
             make = maker(target)
@@ -460,17 +464,21 @@ class Pointwise:
                 *[convert(operands[i]) for i in numbers],
             )
 
-        return _allocating(run, target, kinds) if fresh else run
+        return _allocating(run, target, signature) if fresh else run
 
-    def _host(self, target: Layout, kinds: Sequence[Layout | type], compute: dtype) -> Callable[..., None]:
-        wide = rules.computes_in(compute)
-        function, kind = self.numpy, wide.numpy
-        masks = len(kinds) - self.masks
+    def _host(
+        self, target: Layout, signature: Sequence[Layout | type], compute: dtype
+    ) -> Callable[..., None]:
+        compute_dtype = rules.computes_in(compute)
+        function, operand = self.numpy, compute_dtype.numpy
+        masks = len(signature) - self.masks
         changed = [
-            not isinstance(each, type) and each.dtype is not wide and position < masks
-            for position, each in enumerate(kinds)
+            not isinstance(each, type) and each.dtype is not compute_dtype and position < masks
+            for position, each in enumerate(signature)
         ]
-        finish = host_conversion(wide if target.dtype is not wide else target.dtype, target.dtype)
+        finish = host_conversion(
+            compute_dtype if target.dtype is not compute_dtype else target.dtype, target.dtype
+        )
         direct = isinstance(function, np.ufunc) and function.nout == 1
         if function is np.negative and not target.dense:
             # NumPy's loops for float32 and int32 write wrong elements where an array with gaps is negated in place.
@@ -478,22 +486,22 @@ class Pointwise:
 
         def read(position: int, x: Any) -> Any:
             if not isinstance(x, TensorBase):
-                return kind.type(wrapped(x, wide))
+                return operand.type(wrapped(x, compute_dtype))
             array = x._host
-            return array.astype(kind) if changed[position] else array
+            return array.astype(operand) if changed[position] else array
 
         def run_blocks(out: Tensor, *operands: Any) -> None:
             into = out._writable.reshape(-1)
             long = [isinstance(x, TensorBase) for x in operands]
             values = [
-                x._host.reshape(-1) if isinstance(x, TensorBase) else kind.type(wrapped(x, wide))
+                x._host.reshape(-1) if isinstance(x, TensorBase) else operand.type(wrapped(x, compute_dtype))
                 for x in operands
             ]
             with np.errstate(all="ignore"):
                 for start in range(0, into.size, _BLOCK):
                     block = slice(start, start + _BLOCK)
                     parts = [
-                        x if not spread else x[block].astype(kind) if convert else x[block]
+                        x if not spread else x[block].astype(operand) if convert else x[block]
                         for x, spread, convert in zip(values, long, changed, strict=True)
                     ]
                     result = np.asarray(function(*parts))
@@ -502,14 +510,14 @@ class Pointwise:
                     else:
                         finish(into[block], result)
 
-        if not direct and target.numel > 2 * _BLOCK and _alike(target, kinds):
+        if not direct and target.numel > 2 * _BLOCK and _alike(target, signature):
             return run_blocks
 
         def run(out: Tensor, *operands: Any) -> None:
             into = out._writable
             with np.errstate(all="ignore"):
                 values = [read(position, x) for position, x in enumerate(operands)]
-                if direct and (into.dtype == kind or into.dtype == np.bool_):
+                if direct and (into.dtype == operand or into.dtype == np.bool_):
                     function(*values, out=into, casting="unsafe")
                 else:
                     result = np.asarray(function(*values))
@@ -525,17 +533,18 @@ class _Mixed(Exception):  # noqa: N818 - never leaves this module
     """Operands lie in several places, or are numbers of foreign classes."""
 
 
-def _alike(target: Layout, kinds: Sequence[Layout | type]) -> bool:
+def _alike(target: Layout, signature: Sequence[Layout | type]) -> bool:
     """Whether tensors of these layouts lie row by row as ``target`` does."""
     return target.contiguous and all(
-        isinstance(kind, type) or (kind.contiguous and kind.shape == target.shape) for kind in kinds
+        isinstance(operand, type) or (operand.contiguous and operand.shape == target.shape)
+        for operand in signature
     )
 
 
-def _allocating(run: Callable[..., None], layout: Layout, kinds: Sequence[Any]) -> Callable[..., Tensor]:
+def _allocating(run: Callable[..., None], layout: Layout, signature: Sequence[Any]) -> Callable[..., Tensor]:
     """``run`` on a new tensor of ``layout``."""
     make = maker(layout)
-    if len(kinds) == 1:
+    if len(signature) == 1:
 
         def unary(a: Tensor) -> Tensor:
             out = make()
@@ -543,7 +552,7 @@ def _allocating(run: Callable[..., None], layout: Layout, kinds: Sequence[Any]) 
             return out
 
         return unary
-    if len(kinds) == 2:
+    if len(signature) == 2:
 
         def binary(a: Any, b: Any) -> Tensor:
             out = make()
@@ -560,8 +569,10 @@ def _allocating(run: Callable[..., None], layout: Layout, kinds: Sequence[Any]) 
     return call
 
 
-def by_kind(real: str, *, integer: str = "", boolean: str = "", complex: str = "") -> Callable[[dtype], str]:
-    """CUDA expressions by the kind of type that is computed in.
+def by_category(
+    real: str, *, integer: str = "", boolean: str = "", complex: str = ""
+) -> Callable[[dtype], str]:
+    """CUDA expressions by the category of the compute dtype.
 
     Where none is given, complex numbers have that of real ones, integers too, and bools that of integers.
     """
@@ -571,4 +582,4 @@ def by_kind(real: str, *, integer: str = "", boolean: str = "", complex: str = "
         Category.FLOATING: real,
         Category.COMPLEX: complex or real,
     }
-    return lambda kind: result[kind.category]
+    return lambda dtype: result[dtype.category]

@@ -91,9 +91,9 @@ class Reduction:
     ) -> Callable[..., tuple[Tensor, ...]]:
         """What reduces tensors of ``layout``: ``run(input, *scalars)``."""
         if layout.dtype.category not in self.categories:
-            kinds = ", ".join(sorted(each.name.lower() for each in self.categories))
+            categories = ", ".join(sorted(each.name.lower() for each in self.categories))
             raise RuntimeError(
-                f"{self.name}(): not implemented for {layout.dtype!r}: it takes {kinds} tensors"
+                f"{self.name}(): not implemented for {layout.dtype!r}: it takes {categories} tensors"
             )
         shape = layout.shape
         if not self.identity and any(shape[axis] == 0 for axis in axes):
@@ -103,7 +103,7 @@ class Reduction:
         compute, results = self.rule(layout.dtype)
         full = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
         short = full if keepdim else tuple(size for axis, size in enumerate(shape) if axis not in axes)
-        outs = [layouts.contiguous[short, kind, layout.device_state] for kind in results]
+        outs = [layouts.contiguous[short, dtype, layout.device_state] for dtype in results]
         if layout.device_state.is_cuda:
             return self._cuda(layout, axes, outs, scalars)
         return self._host(layout, axes, compute, outs)
@@ -167,14 +167,14 @@ class Reduction:
     def _host(
         self, layout: Layout, axes: tuple[int, ...], compute: dtype, outs: list[Layout]
     ) -> Callable[..., tuple[Tensor, ...]]:
-        wide = rules.computes_in(compute)
-        converts = layout.dtype is not wide
+        compute_dtype = rules.computes_in(compute)
+        converts = layout.dtype is not compute_dtype
         function = self.numpy
 
         def run(input: Tensor, *scalars: float) -> tuple[Tensor, ...]:
             array = input._host
             with np.errstate(all="ignore"):
-                result = function(array.astype(wide.numpy) if converts else array, axes, *scalars)
+                result = function(array.astype(compute_dtype.numpy) if converts else array, axes, *scalars)
             if not isinstance(result, tuple):
                 result = (result,)
             output = []
@@ -182,7 +182,7 @@ class Reduction:
                 value = np.asarray(value).reshape(out.shape)
                 if value.dtype != out.dtype.numpy or not value.flags.c_contiguous:
                     held = np.empty(out.shape, out.dtype.numpy)
-                    host_conversion(_kind(value), out.dtype)(held, value)
+                    host_conversion(_dtype(value), out.dtype)(held, value)
                     value = held
                 output.append(wrap(value, out))
             return tuple(output)
@@ -190,7 +190,7 @@ class Reduction:
         return run
 
 
-def _kind(array: NDArray[Any]) -> dtype:
+def _dtype(array: NDArray[Any]) -> dtype:
     return from_numpy(array.dtype)
 
 

@@ -146,7 +146,7 @@ def _told(group: list[TensorFound], elements: Tensor, strides: Ints, start: int,
     return Block(name, elements, strides)
 
 
-def _tell(each: TensorFound, name: str, layout: Layout, offset: int, kind: str | None = None) -> None:
+def _tell(each: TensorFound, name: str, layout: Layout, offset: int, dtype: str | None = None) -> None:
     node = each.node
     node["tensor"] = name
     node["shape"] = list(layout.shape)
@@ -154,8 +154,8 @@ def _tell(each: TensorFound, name: str, layout: Layout, offset: int, kind: str |
         node["strides"] = list(layout.strides)
     if offset:
         node["offset"] = offset
-    if kind is not None:
-        node["dtype"] = kind
+    if dtype is not None:
+        node["dtype"] = dtype
 
 
 class _Names:

@@ -194,13 +194,13 @@ def _entry(name: str, result: Any) -> Entry:
     )
     if len(offsets) != 2 or offsets[0] > offsets[1]:
         raise UnreadableError(f"offsets of tensor {name!r} are {list(offsets)}, which is no range")
-    kind = _CODES[code]
-    if prod(shape) * kind.itemsize != offsets[1] - offsets[0]:
+    dtype = _CODES[code]
+    if prod(shape) * dtype.itemsize != offsets[1] - offsets[0]:
         raise UnreadableError(
-            f"tensor {name!r} of shape {list(shape)} and type {kind.name} does not fill its bytes {offsets[0]} to "
+            f"tensor {name!r} of shape {list(shape)} and type {dtype.name} does not fill its bytes {offsets[0]} to "
             f"{offsets[1]}"
         )
-    return Entry(name, kind, shape, *offsets)
+    return Entry(name, dtype, shape, *offsets)
 
 
 def sizes(result: Any, what: str) -> tuple[int, ...]:

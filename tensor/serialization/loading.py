@@ -174,25 +174,25 @@ class _Checkpoint:
         return result
 
     def _view(self, name: str, block: Tensor, node: dict[str, Any]) -> Tensor:
-        kind = _NAMED.get(str(node.get("dtype", block._layout.dtype.name)))
+        dtype = _NAMED.get(str(node.get("dtype", block._layout.dtype.name)))
         shape = sizes(node.get("shape"), f"the shape of a view of {name!r}")
         strides = contiguous_strides(shape)
         if "strides" in node:
             strides = sizes(node["strides"], f"strides of a view of {name!r}")
         (offset,) = sizes([node.get("offset", 0)], f"the offset of a view of {name!r}")
         if (
-            kind is None
+            dtype is None
             or len(strides) != len(shape)
             or prod(shape) >= 1 << 63
-            or offset % kind.itemsize
-            or offset + extent(shape, strides)[1] * kind.itemsize > block._storage.size
+            or offset % dtype.itemsize
+            or offset + extent(shape, strides)[1] * dtype.itemsize > block._storage.size
         ):
             raise UnreadableError(
                 f"a view of shape {list(shape)}, strides {list(strides)} and type {node.get('dtype', 'the same')} at byte "
                 f"{offset} does not lie in tensor {name!r} of {block._storage.size} bytes"
             )
         return view_of(
-            block._storage, layouts.strided[shape, strides, kind, block._layout.device_state], offset
+            block._storage, layouts.strided[shape, strides, dtype, block._layout.device_state], offset
         )
 
 
@@ -216,11 +216,11 @@ def _document(header: Header) -> dict[str, Any] | None:
 
 
 def _from_pairs(array: NDArray[Any], entry: Entry, name: Any) -> NDArray[Any]:
-    kind = _NAMED.get(name) if type(name) is str else None
-    pair = None if kind is None else AS_PAIRS.get(kind)
-    if kind is None or pair is not entry.dtype or array.shape[-1:] != (2,):
+    dtype = _NAMED.get(name) if type(name) is str else None
+    pair = None if dtype is None else AS_PAIRS.get(dtype)
+    if dtype is None or pair is not entry.dtype or array.shape[-1:] != (2,):
         raise UnreadableError(f"tensor {entry.name!r} of shape {list(array.shape)} does not hold {name!r}")
-    whole: NDArray[Any] = array.reshape(-1).view(kind.numpy)
+    whole: NDArray[Any] = array.reshape(-1).view(dtype.numpy)
     return whole.reshape(array.shape[:-1])
 
 

@@ -41,10 +41,10 @@ def _checked(name: str, M: int, dtype: dtype | None, layout: Any) -> dtype:  # n
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
     if layout is not strided:
         raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
-    kind = get_default_dtype() if dtype is None else dtype
-    if kind not in (float32, float64):
-        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {kind!r}")
-    return kind
+    result = get_default_dtype() if dtype is None else dtype
+    if result not in (float32, float64):
+        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {result!r}")
+    return result
 
 
 def _step(M: int, sym: bool) -> float:  # noqa: N803 - PyTorch's name
@@ -228,7 +228,7 @@ def general_hamming(
 def _cosines(name: str, weights: tuple[float, ...], formula: str) -> Any:
     """A window that differs from others in its weights alone."""
 
-    def made(
+    def compute(
         M: int,  # noqa: N803 - PyTorch's name
         *,
         sym: bool = True,
@@ -247,9 +247,9 @@ def _cosines(name: str, weights: tuple[float, ...], formula: str) -> Any:
             requires_grad=requires_grad,
         )
 
-    made.__name__ = made.__qualname__ = name
-    made.__doc__ = f"{formula}, with ``z = 2 pi n / (M - 1)``; see :func:`general_cosine`."
-    return made
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"{formula}, with ``z = 2 pi n / (M - 1)``; see :func:`general_cosine`."
+    return compute
 
 
 blackman = _cosines("blackman", (0.42, 0.5, 0.08), "``0.42 - 0.5 cos(z) + 0.08 cos(2 z)``")

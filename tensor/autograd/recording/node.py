@@ -68,7 +68,7 @@ class Node:
     def backward(self, *grads: Tensor | None) -> Any:
         """Gradients of the inputs from those of the outputs: one, or a tuple with one for each input.
 
-        A gradient that is broadcast, or of another dtype of the same kind, is reduced or converted by the
+        A gradient that is broadcast, or of another dtype of the same category, is reduced or converted by the
         engine.
         """
         raise NotImplementedError

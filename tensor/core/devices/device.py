@@ -32,7 +32,7 @@ def choose_default(argument: device | None) -> None:
 
 
 class device:  # noqa: N801 - PyTorch's name
-    """A kind of device and, for CUDA, which one.
+    """A type of device ("cpu", "cuda") and, for CUDA, its index.
 
     ``device("cuda:1")``, ``device("cuda", 1)`` and ``device(1)`` are the same object: there is one per
     device, so that identity compares. ``device("cuda")`` has no index; it means the device that is current
@@ -41,7 +41,7 @@ class device:  # noqa: N801 - PyTorch's name
     Raises
     ------
     RuntimeError
-        For an unknown kind or a malformed text.
+        For an unknown type or a malformed text.
     TypeError
         For an argument that is neither a text, a number nor a device.
     """
@@ -102,13 +102,13 @@ def _parse(argument: str | int, index: int | None) -> tuple[str, int | None]:
     if isinstance(argument, int):
         if index is not None:
             raise TypeError(f"device() got two indices, {argument} and {index}")
-        kind, index = "cuda", argument
+        type_, index = "cuda", argument
     else:
         match = _TEXT.fullmatch(argument)
         if match is None:
             raise RuntimeError(f"Invalid device string: '{argument}'; expected 'cpu', 'cuda' or 'cuda:INDEX'")
-        kind = match[1]
-        if kind not in TYPES:
+        type_ = match[1]
+        if type_ not in TYPES:
             raise RuntimeError(
                 f"Expected one of {', '.join(TYPES)} device type at start of device string: {argument}"
             )
@@ -123,6 +123,6 @@ def _parse(argument: str | int, index: int | None) -> tuple[str, int | None]:
             raise TypeError(f"device index must be an int, got {index!r}")
         if index < 0:
             raise RuntimeError(f"Device index must not be negative, got {index}")
-        if kind == "cpu" and index != 0:
+        if type_ == "cpu" and index != 0:
             raise RuntimeError(f"CPU device index must be 0 or absent, got {index}")
-    return kind, index
+    return type_, index

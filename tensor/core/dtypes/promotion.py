@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 Rule = "Callable[[dtype], tuple[dtype, dtype]]"
 
 
-def promoted(kinds: tuple[Any, ...]) -> dtype:
+def promoted(signature: tuple[Any, ...]) -> dtype:
     """Common type of operands, each given by its layout or, for a number, by its class.
 
     The operand of the strongest category decides; within one category a tensor with dimensions before a
     0-dim tensor before a number.
     """
     strongest: list[dtype | None] = [None, None, None]
-    for kind in kinds:
-        if isinstance(kind, type):
-            value, weakness = _of_class(kind), 2
+    for operand in signature:
+        if isinstance(operand, type):
+            value, weakness = _of_class(operand), 2
         else:
-            value, weakness = kind.dtype, 0 if kind.shape else 1
+            value, weakness = operand.dtype, 0 if operand.shape else 1
         before = strongest[weakness]
         strongest[weakness] = value if before is None else promote_types(before, value)
     result: dtype | None = None
@@ -39,16 +39,16 @@ def promoted(kinds: tuple[Any, ...]) -> dtype:
         elif weaker.category > result.category:
             # A float tensor beside a complex number: the parts keep the tensor's width.
             if weaker.is_complex and result.is_floating_point:
-                wide = result is dtypes.float64
-                result = dtypes.complex128 if wide else dtypes.complex64
+                double = result is dtypes.float64
+                result = dtypes.complex128 if double else dtypes.complex64
             else:
                 result = weaker
     assert result is not None
     return result
 
 
-def _of_class(kind: type) -> dtype:
-    return default_dtype_of(_SAMPLES[kind])
+def _of_class(cls: type) -> dtype:
+    return default_dtype_of(_SAMPLES[cls])
 
 
 _SAMPLES: dict[type, Any] = {bool: False, int: 0, float: 0.0, complex: 0j}
@@ -59,11 +59,11 @@ def same(dtype: dtype) -> tuple[dtype, dtype]:
     return dtype, dtype
 
 
-def floating(kind: dtype) -> tuple[dtype, dtype]:
+def floating(dtype: dtype) -> tuple[dtype, dtype]:
     """The same for floating point and complex; integers become the default type."""
-    if kind.category < Category.FLOATING:
-        kind = get_default_dtype()
-    return kind, kind
+    if dtype.category < Category.FLOATING:
+        dtype = get_default_dtype()
+    return dtype, dtype
 
 
 def comparison(dtype: dtype) -> tuple[dtype, dtype]:
@@ -83,22 +83,22 @@ def floating_to_real(dtype: dtype) -> tuple[dtype, dtype]:
 
 
 def computes_in(dtype: dtype) -> dtype:
-    """Type that arithmetic on ``kind`` is done in: half precision in single."""
+    """Type that arithmetic on ``dtype`` is done in: half precision in single."""
     return dtypes.float32 if dtype.name in ("float16", "bfloat16") else dtype
 
 
 def number_code(dtype: dtype) -> str | int:
-    """How a kernel that computes in ``kind`` takes a number: a code of :mod:`struct`, or 16 for a complex one."""
+    """How a kernel that computes in ``dtype`` takes a number: a code of :mod:`struct`, or 16 for a complex one."""
     if dtype.is_complex:
         return 16
     return "d" if dtype.is_floating_point else "q"
 
 
-def is_bool(kind: Layout | type) -> bool:
+def is_bool(operand: Layout | type) -> bool:
     """Whether an operand is a bool, or has bools."""
-    return kind is bool if isinstance(kind, type) else kind.dtype is dtypes.bool_
+    return operand is bool if isinstance(operand, type) else operand.dtype is dtypes.bool_
 
 
-def describe(kind: Layout | type) -> str:
+def describe(operand: Layout | type) -> str:
     """An operand for a message."""
-    return kind.__name__ if isinstance(kind, type) else repr(kind.dtype)
+    return operand.__name__ if isinstance(operand, type) else repr(operand.dtype)

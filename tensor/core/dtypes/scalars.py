@@ -30,7 +30,7 @@ _LARGEST = {
 
 
 def element(value: Any, dtype: dtype) -> Any:
-    """``value`` as a Python number that ``kind`` holds: a bool, int, float or complex.
+    """``value`` as a Python number that ``dtype`` holds: a bool, int, float or complex.
 
     A float becomes an integer by cutting off its fraction, and has to lie in the integer type's range before that.
     A negative integer that an unsigned type cannot hold counts from the end of its range, as in PyTorch.
@@ -38,7 +38,7 @@ def element(value: Any, dtype: dtype) -> Any:
     Raises
     ------
     RuntimeError
-        If the number is too large, or complex where ``kind`` is real.
+        If the number is too large, or complex where ``dtype`` is real.
     TypeError
         If it is no number.
     """
@@ -75,7 +75,7 @@ def element(value: Any, dtype: dtype) -> Any:
 
 
 def wrapped(value: Any, dtype: dtype) -> Any:
-    """A Python number as the operand of arithmetic in ``kind``: as if it had been computed there.
+    """A Python number as the operand of arithmetic in ``dtype``: as if it had been computed there.
 
     Integers wrap; real numbers that are too large are infinite.
 
@@ -105,7 +105,7 @@ def wrapped(value: Any, dtype: dtype) -> Any:
 
 
 def packed_number(dtype: dtype) -> Callable[[Any], Any]:
-    """What makes a Python number the argument of a kernel that computes in ``kind``, as :func:`wrapped`."""
+    """What makes a Python number the argument of a kernel that computes in ``dtype``, as :func:`wrapped`."""
     if dtype.is_complex:
         return lambda value: struct.pack("=dd", complex(value).real, complex(value).imag)
     if dtype.is_floating_point:
@@ -132,8 +132,8 @@ def dtype_of(value: Any) -> dtype:
     result = _OF_CLASS.get(type(value))
     if result is not None:
         return result
-    for kind, result in _OF_CLASS.items():
-        if isinstance(value, kind):
+    for cls, result in _OF_CLASS.items():
+        if isinstance(value, cls):
             return result
     if is_number(value):
         return _OF_NUMPY[value.dtype.kind]
@@ -177,7 +177,7 @@ def _real(value: Any, dtype: dtype) -> Any:
 
 def _overflow(value: Any, dtype: dtype) -> Exception:
     """The error of PyTorch's class: of another for integers that no number of 64 bits holds."""
-    wide = isinstance(value, int) and not -_WORD <= value < 2 * _WORD
-    return (OverflowError if wide else RuntimeError)(
+    exceeds_word = isinstance(value, int) and not -_WORD <= value < 2 * _WORD
+    return (OverflowError if exceeds_word else RuntimeError)(
         f"value cannot be converted to type {dtype!r} without overflow: {value}"
     )

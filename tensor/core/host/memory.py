@@ -52,7 +52,7 @@ def kept_bytes() -> int:
     return sum(size * len(blocks) for size, blocks in list(_kept.items()))
 
 
-def empty(shape: Sequence[int], kind: Any, nbytes: int) -> NDArray[Any]:
+def empty(shape: Sequence[int], dtype: Any, nbytes: int) -> NDArray[Any]:
     """A C-contiguous array of ``nbytes`` with undefined contents.
 
     Raises
@@ -61,7 +61,7 @@ def empty(shape: Sequence[int], kind: Any, nbytes: int) -> NDArray[Any]:
         If there is not so much memory.
     """
     if not LEAST <= nbytes <= MOST:
-        return np.empty(shape, kind)
+        return np.empty(shape, dtype)
     # Sizes that differ little share blocks.
     step = 1 << (nbytes.bit_length() - 4)
     size = -(-nbytes // step) * step
@@ -71,5 +71,5 @@ def empty(shape: Sequence[int], kind: Any, nbytes: int) -> NDArray[Any]:
     except IndexError:
         # Another thread took the last one.
         block = np.empty(size, np.uint8)
-    result: NDArray[Any] = np.asarray(_Lease(block))[:nbytes].view(kind).reshape(shape)
+    result: NDArray[Any] = np.asarray(_Lease(block))[:nbytes].view(dtype).reshape(shape)
     return result

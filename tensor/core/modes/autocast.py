@@ -73,11 +73,11 @@ def enabled(device_type: str) -> bool:
 
 
 def update(
-    device_type: str, enable: bool | None = None, kind: dtype | None = None, keeps: bool | None = None
+    device_type: str, enable: bool | None = None, dtype: dtype | None = None, keeps: bool | None = None
 ) -> None:
     """Change what is given of the settings of this thread."""
-    if kind is not None:
-        settings.dtypes[device_type] = kind
+    if dtype is not None:
+        settings.dtypes[device_type] = dtype
     if keeps is not None:
         settings.keeps = keeps
     if enable is None:

@@ -123,7 +123,7 @@ def _check(q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool) -
     name, operands = "scaled_dot_product_attention", {"query": q, "key": k, "value": v}
 
     def shown(what: str, of: Callable[[Layout], Any]) -> str:
-        return ", ".join(f"{title}.{what}: {of(x)}" for title, x in operands.items())
+        return ", ".join(f"{name}.{what}: {of(x)}" for name, x in operands.items())
 
     if min(len(x.shape) for x in operands.values()) < 2:
         raise RuntimeError(
@@ -162,11 +162,11 @@ def _check(q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool) -
 
 def _heads(q: Layout, k: Layout, v: Layout, mask: Layout | None) -> tuple[int, int, int] | None:
     """Heads of query, key and value; ``None`` where they are as many."""
-    for title, x in (("query", q), ("key", k), ("value", v)):
+    for name, x in (("query", q), ("key", k), ("value", v)):
         if len(x.shape) < 3:
             raise RuntimeError(
                 "with enable_gqa the third dimension from the end has the heads, but "
-                f"{title} has shape {list(x.shape)}"
+                f"{name} has shape {list(x.shape)}"
             )
     heads, of_key, of_value = (x.shape[-3] for x in (q, k, v))
     if not of_key or not of_value or heads % of_key or heads % of_value:

@@ -43,8 +43,8 @@ _MINUS_INFINITY = float("-inf")
 
 def _capacity(dtype: dtype, arrays: int, workspace: int) -> int:
     """Scores of a block."""
-    wide = kernels.wide_type(dtype)
-    each: int = wide.itemsize + (dtype.itemsize if dtype is not wide else 0)
+    compute_dtype = kernels.compute_dtype(dtype)
+    each: int = compute_dtype.itemsize + (dtype.itemsize if dtype is not compute_dtype else 0)
     return max(workspace // (each * arrays), 1)
 
 
@@ -136,11 +136,12 @@ def _composed(
 ) -> Tensor:  # fmt: skip
     """The same by operations that have derivatives themselves, with the scores in memory."""
     arrangement = _arranged(query, key, value, mask, causal, grouped)
-    wide, problem = kernels.wide_type(query._layout.dtype), arrangement.problem
+    compute_dtype, problem = kernels.compute_dtype(query._layout.dtype), arrangement.problem
     assert problem is not None
     # With heads in groups.
     q, k, v = (
-        x.reshape(shape).to(wide) for x, shape in zip((query, key, value), arrangement.parted, strict=True)
+        x.reshape(shape).to(compute_dtype)
+        for x, shape in zip((query, key, value), arrangement.parted, strict=True)
     )
     scores = matmul(q, k.transpose(-2, -1)) * scale
     hidden = None
@@ -149,7 +150,7 @@ def _composed(
         if mask._layout.dtype is bool_:
             hidden = mask.logical_not()
         else:
-            scores = scores + mask.to(wide)
+            scores = scores + mask.to(compute_dtype)
     if problem.causal:
         hidden = scores.new_ones((problem.positions, problem.keys), dtype=bool_).triu(1)
     if hidden is not None:
@@ -262,10 +263,10 @@ def _arranged(
         ]
     except AttributeError:
         operands = {"query": query, "key": key, "value": value, "attn_mask": mask}
-        for position, (title, x) in enumerate(operands.items()):
-            if not isinstance(x, TensorBase) and not (x is None and title == "attn_mask"):
+        for position, (name, x) in enumerate(operands.items()):
+            if not isinstance(x, TensorBase) and not (x is None and name == "attn_mask"):
                 raise TypeError(
-                    f"scaled_dot_product_attention(): argument '{title}' (position {position + 1}) must be Tensor, not "
+                    f"scaled_dot_product_attention(): argument '{name}' (position {position + 1}) must be Tensor, not "
                     f"{type(x).__name__}"
                 ) from None
         raise

@@ -61,13 +61,13 @@ class _Matrices:
 class _Blocks:
     """What forward and backward have in common: the products of blocks, each prepared once."""
 
-    def __init__(self, place: Any, kind: dtype, problem: Problem, capacity: int) -> None:
-        self.device_state = place
-        self.kind = kind
-        self.wide = kernels.wide_type(kind)
-        self.mixed = self.wide is not kind
+    def __init__(self, device_state: Any, dtype: dtype, problem: Problem, capacity: int) -> None:
+        self.device_state = device_state
+        self.dtype = dtype
+        self.compute_dtype = kernels.compute_dtype(dtype)
+        self.mixed = self.compute_dtype is not dtype
         self.problem = problem
-        self.parts = list(parts(problem, capacity, kernels.most_keys(kind)))
+        self.parts = list(parts(problem, capacity, kernels.most_keys(dtype)))
         self.products: dict[Any, Callable[..., None]] = {}
         #: Most elements of a block with its padding.
         self.most = max(
@@ -80,7 +80,7 @@ class _Blocks:
 
     def contiguous(self, rows: int, columns: int, dtype: dtype | None = None) -> Layout:
         """Layout of matrices."""
-        return contiguous[(self.problem.matrices, rows, columns), dtype or self.kind, self.device_state]
+        return contiguous[(self.problem.matrices, rows, columns), dtype or self.dtype, self.device_state]
 
     def product(
         self, sizes: tuple[int, int, int, int], a: blas.Factor, b: blas.Factor, c: blas.Factor, output: dtype
@@ -90,7 +90,7 @@ class _Blocks:
         result = self.products.get((sizes, reads, output))
         if result is None:
             result = blas.product(
-                self.device_state, self.kind, sizes, a, b, c, output=None if output is self.kind else output
+                self.device_state, self.dtype, sizes, a, b, c, output=None if output is self.dtype else output
             )
             self.products[sizes, reads, output] = result
         return result
@@ -98,13 +98,17 @@ class _Blocks:
     def scores(self, part: Part, block: Block, rows: blas.Factor, columns: blas.Factor, depth: int) -> Any:
         """The product of rows of a part with the rows of a block's keys or values."""
         sizes = block.matrices, block.rows, block.keys, depth
-        return self.product(sizes, rows, _transposed(columns), box(block), self.wide)
+        return self.product(sizes, rows, _transposed(columns), box(block), self.compute_dtype)
 
     def conversion(self, shape: tuple[int, int, int], steps: int) -> Callable[..., None]:
         """``run(stream, out, given)``: rounds contiguous sums; ``steps`` elements from matrix to matrix of ``out``."""
-        strides = (steps, shape[2], 1), self.kind
+        strides = (steps, shape[2], 1), self.dtype
         return pointwise.plan(
-            self.device_state.native, _CONVERT, shape, strides, (contiguous_strides(shape), self.wide)
+            self.device_state.native,
+            _CONVERT,
+            shape,
+            strides,
+            (contiguous_strides(shape), self.compute_dtype),
         )
 
 
@@ -133,15 +137,15 @@ def plan(
     own = _Blocks(device_state, dtype, problem, capacity)
     rows, values = problem.rows, problem.values
     out = own.contiguous(rows, values)
-    kept = contiguous[(problem.matrices, rows), own.wide, device_state]
+    kept = contiguous[(problem.matrices, rows), own.compute_dtype, device_state]
     q, k, v = _Matrices(query), _Matrices(key), _Matrices(value)
     seen = _mask_rows(mask)
     weigh = kernels.plan_weights(device_state.native, dtype, seen, dropping=dropping)
-    weights_at = _round(own.most * own.wide.itemsize) if own.mixed else 0
+    weights_at = _round(own.most * own.compute_dtype.itemsize) if own.mixed else 0
     sums_at = weights_at + _round(own.most * dtype.itemsize)
-    workspace = max(sums_at, _round(own.most * own.wide.itemsize))
+    workspace = max(sums_at, _round(own.most * own.compute_dtype.itemsize))
     if own.mixed and own.deep:
-        workspace += own.rows * values * own.wide.itemsize
+        workspace += own.rows * values * own.compute_dtype.itemsize
     into = _Matrices(out)
     steps = []
     for part in own.parts:
@@ -154,7 +158,7 @@ def plan(
                 k.at(part.matrix, block.first_key),
                 own.product(
                     (block.matrices, block.rows, values, block.keys), box(block), v.read, result,
-                    own.wide if aside else dtype,
+                    own.compute_dtype if aside else dtype,
                 ),
                 v.at(part.matrix, block.first_key),
             )
@@ -209,28 +213,28 @@ def plan_backward(
     device_state: Any = query.device_state
     local, dtype = device_state.local, query.dtype
     own = _Blocks(device_state, dtype, problem, capacity)
-    wide = own.wide
+    compute_dtype = own.compute_dtype
     rows, total, width, values = problem.rows, problem.keys, problem.width, problem.values
     g, q, k, v = _Matrices(grad), _Matrices(query), _Matrices(key), _Matrices(value)
     seen = _mask_rows(mask)
     differentiate = kernels.plan_gradients(device_state.native, dtype, seen, dropping=dropping)
     measure = kernels.plan_row_products(device_state.native, dtype, problem.matrices * rows, values)
     output = own.contiguous(rows, width), own.contiguous(total, width), own.contiguous(total, values)
-    kept = contiguous[(problem.matrices, rows), wide, device_state]
+    kept = contiguous[(problem.matrices, rows), compute_dtype, device_state]
     # Keys behind the last query are seen by none of them.
     reached = max(block.first_key + block.keys for block in own.parts[0].blocks)
     # Sums of half precision over several blocks go on in single precision.
     several = own.mixed and not all(part.first for part in own.parts)
     most = max(part.matrices for part in own.parts)
-    box_bytes = _round(own.most * wide.itemsize)
+    box_bytes = _round(own.most * compute_dtype.itemsize)
     at = {"scores": 0, "slopes": box_bytes}
     end = 2 * box_bytes
     for name, count, needed in (
         ("weights", own.most * dtype.itemsize, own.mixed),
         ("score_grads", own.most * dtype.itemsize, own.mixed),
-        ("query", own.rows * width * wide.itemsize, own.mixed and own.deep),
-        ("key", most * reached * width * wide.itemsize, several),
-        ("value", most * reached * values * wide.itemsize, several),
+        ("query", own.rows * width * compute_dtype.itemsize, own.mixed and own.deep),
+        ("key", most * reached * width * compute_dtype.itemsize, several),
+        ("value", most * reached * values * compute_dtype.itemsize, several),
     ):
         at[name] = end
         end += _round(count) if needed else 0
@@ -256,15 +260,15 @@ def plan_backward(
                     k.at(part.matrix, block.first_key),
                     v.at(part.matrix, block.first_key),
                     own.product(
-                        (matrices, height, width, keys), scores, k.read, of_query, wide if aside else dtype
+                        (matrices, height, width, keys), scores, k.read, of_query, compute_dtype if aside else dtype
                     ),
                     own.product(
                         (matrices, keys, width, height), _transposed(scores), q.read, of_key,
-                        wide if several else dtype,
+                        compute_dtype if several else dtype,
                     ),
                     own.product(
                         (matrices, keys, values, height), _transposed(scores), g.read, of_value,
-                        wide if several else dtype,
+                        compute_dtype if several else dtype,
                     ),
                     column + block.first_key,
                 )
@@ -277,7 +281,7 @@ def plan_backward(
                 own.conversion((part.matrices, reached, size), total * size) for size in (width, values)
             )
         steps.append((part, blocks, round_query, round_others))
-    size, narrow_size = wide.itemsize if several else dtype.itemsize, dtype.itemsize
+    size, narrow_size = compute_dtype.itemsize if several else dtype.itemsize, dtype.itemsize
 
     def run(
         grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, result: Tensor,
@@ -292,7 +296,7 @@ def plan_backward(
                     x.zero_()
         of_mask = None
         if expected[3] and mask_shape is not None:
-            of_mask = empty(contiguous[mask_shape, wide, device_state]).zero_()
+            of_mask = empty(contiguous[mask_shape, compute_dtype, device_state]).zero_()
         along = empty(kept)
         measure(stream, grad._address, result._address, along._address)
         scratch = _workspace(device_state, end)

@@ -10,7 +10,7 @@ from nvrtc_kernels.attention import most_keys
 from tensor.core.base import view_of, wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
-from tensor.operations.normalization.row_normalization import tensor_of, wide_array
+from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
 from tensor.operations.random.philox import words
 
 from .blocks import parts
@@ -76,22 +76,22 @@ def _factors(dropout: Dropout, block: Block) -> Array:
 
 
 def plan(
-    kind: Layout, mask_layout: Layout | None, problem: Problem, capacity: int
+    layout: Layout, mask_layout: Layout | None, problem: Problem, capacity: int
 ) -> Callable[..., tuple[Tensor, Tensor]]:
     """What computes results and logarithms of the sums; see :class:`..attention._Forward`."""
-    wide = rules.computes_in(kind.dtype)
+    compute_dtype = rules.computes_in(layout.dtype)
     shape = problem.matrices, problem.rows
-    out = contiguous[(*shape, problem.values), kind.dtype, kind.device_state]
+    out = contiguous[(*shape, problem.values), layout.dtype, layout.device_state]
 
     def run(
         query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: Dropout | None, scale: float
     ) -> tuple[Tensor, Tensor]:
-        queries, keys, values = (wide_array(x) for x in (query, key, value))
+        queries, keys, values = (in_compute_dtype(x) for x in (query, key, value))
         seen = _mask(mask, mask_layout)
-        result = np.empty(out.shape, wide.numpy)
-        logarithms = np.empty(shape, wide.numpy)
+        result = np.empty(out.shape, compute_dtype.numpy)
+        logarithms = np.empty(shape, compute_dtype.numpy)
         with np.errstate(all="ignore"):
-            for part in parts(problem, capacity, most_keys(kind.dtype)):
+            for part in parts(problem, capacity, most_keys(layout.dtype)):
                 rows = _rows(part)
                 for block in part.blocks:
                     x = _scores(part, block, queries[rows], keys, seen, scale)
@@ -118,7 +118,7 @@ def plan(
 
 
 def plan_backward(
-    kind: Layout,
+    layout: Layout,
     mask_layout: Layout | None,
     problem: Problem,
     capacity: int,
@@ -126,21 +126,23 @@ def plan_backward(
     mask_shape: tuple[int, ...] | None,
 ) -> Callable[..., tuple[Tensor | None, ...]]:
     """What computes the gradients; see :class:`..attention._Backward`."""
-    wide = rules.computes_in(kind.dtype)
+    compute_dtype = rules.computes_in(layout.dtype)
     lengths = (problem.rows, problem.width), (problem.keys, problem.width), (problem.keys, problem.values)
 
     def run(
         grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, result: Tensor,
         logarithms: Tensor, dropout: Dropout | None, scale: float,
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        grads, queries, keys, values, results = (wide_array(x) for x in (grad, query, key, value, result))
+        grads, queries, keys, values, results = (
+            in_compute_dtype(x) for x in (grad, query, key, value, result)
+        )
         seen = _mask(mask, mask_layout)
         along = np.einsum("bri,bri->br", grads, results)[..., None]
         sums = logarithms._host[..., None]
-        dq, dk, dv = (np.zeros((problem.matrices, *shape), wide.numpy) for shape in lengths)
-        of_mask = np.zeros(mask_shape or (), wide.numpy)
+        dq, dk, dv = (np.zeros((problem.matrices, *shape), compute_dtype.numpy) for shape in lengths)
+        of_mask = np.zeros(mask_shape or (), compute_dtype.numpy)
         with np.errstate(all="ignore"):
-            for part in parts(problem, capacity, most_keys(kind.dtype)):
+            for part in parts(problem, capacity, most_keys(layout.dtype)):
                 rows = _rows(part)
                 for block in part.blocks:
                     some = _keys(part, block)
@@ -162,7 +164,7 @@ def plan_backward(
                     dk[some] += np.matmul(slopes.swapaxes(1, 2), queries[rows])
         entry = []
         for want, array in zip(expected, (dq, dk, dv, of_mask), strict=True):
-            like = contiguous[array.shape, kind.dtype, kind.device_state]
+            like = contiguous[array.shape, layout.dtype, layout.device_state]
             entry.append(tensor_of(array, like) if want else None)
         return tuple(entry)
 

@@ -98,11 +98,11 @@ def from_cuda_array_interface(obj: Any) -> Tensor:
         raise NotImplementedError(
             "masked arrays are not supported: fill the array's masked elements and pass it without a mask"
         )
-    kind = _described_type(argument["typestr"])
+    dtype = _described_type(argument["typestr"])
     shape = tuple(map(int, argument["shape"]))
     if any(size < 0 for size in shape):
         raise ValueError(f"the CUDA array interface gives shape {list(shape)}, which has a negative size")
-    strides = _described_strides(argument.get("strides"), shape, kind)
+    strides = _described_strides(argument.get("strides"), shape, dtype)
     data = argument["data"]
     if not isinstance(data, tuple) or len(data) != 2:
         raise TypeError(f"`data` of the CUDA array interface must be a 2-tuple of (int, bool), got {data!r}")
@@ -112,11 +112,11 @@ def from_cuda_array_interface(obj: Any) -> Tensor:
     if not math.prod(shape):
         device_state = cuda_state()
         return view_of(
-            ForeignStorage(device_state, 0, 0, obj), layouts.strided[shape, strides, kind, device_state], 0
+            ForeignStorage(device_state, 0, 0, obj), layouts.strided[shape, strides, dtype, device_state], 0
         )
     device_state = _owner_of(address)
-    check_aligned(address, kind)
-    layout = layouts.strided[shape, strides, kind, device_state]
+    check_aligned(address, dtype)
+    layout = layouts.strided[shape, strides, dtype, device_state]
     stream = argument.get("stream")
     if stream is not None:
         if stream == 0:

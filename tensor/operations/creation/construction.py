@@ -47,7 +47,7 @@ def tensor(
         A number, nested sequences of numbers (or of tensors with one element), a NumPy array, a tensor.
     dtype
         By default that of an array or tensor; the default type for Python floats, int64 for integers, bool
-        for bools, and the widest kind where they are mixed.
+        for bools, and the highest category where they are mixed.
     device
         By default the CPU, for a tensor its own.
 
@@ -100,27 +100,27 @@ def _copy_of(data: Tensor, dtype: dtype | None, device_state: DeviceState, pin_m
     return copy_into_new(data, target if dtype is None else target.with_dtype(dtype), pin_memory=pin_memory)
 
 
-def of_old_class(data: tuple[Any, ...], device: Any, kind: dtype | None = None) -> Tensor:
-    """What ``Tensor(...)`` makes: of type ``kind``, the default type by default, from a sequence or an array, or of sizes.
+def of_old_class(data: tuple[Any, ...], device: Any, dtype: dtype | None = None) -> Tensor:
+    """What ``Tensor(...)`` makes: of type ``dtype``, the default type by default, from a sequence or an array, or of sizes.
 
     Raises
     ------
     TypeError
         For anything else, or a tensor of another type.
     """
-    kind = kind or get_default_dtype()
+    dtype = dtype or get_default_dtype()
     argument = data[0] if len(data) == 1 else None
     if isinstance(argument, TensorBase) and argument._layout.shape:
-        if argument._layout.dtype is not kind:
+        if argument._layout.dtype is not dtype:
             raise TypeError(
-                f"expected {kind!r} (got {argument._layout.dtype!r}); Tensor(...) converts nothing"
+                f"expected {dtype!r} (got {argument._layout.dtype!r}); Tensor(...) converts nothing"
             )
         return argument.detach().to(device=device)
     if len(data) != 1 or isinstance(argument, (int, np.integer, Size)):
-        return empty(*(data or (0,)), dtype=kind, device=device)
+        return empty(*(data or (0,)), dtype=dtype, device=device)
     if not is_sequence(argument):
         raise TypeError(f"new(): data must be a sequence (got {type(argument).__name__})")
-    return tensor(argument, dtype=kind, device=device)
+    return tensor(argument, dtype=dtype, device=device)
 
 
 @operation(method=False)

@@ -207,7 +207,7 @@ def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     if isinstance(dtype, type) and hasattr(dtype, "is_cuda"):
         dtype = f"{dtype.__module__}.{dtype.__name__}"
     if isinstance(dtype, str):
-        names = {f"{name}Tensor": kind for kind, name in TYPE_NAMES.items()}
+        names = {f"{name}Tensor": type_name for type_name, name in TYPE_NAMES.items()}
         *prefix, name = dtype.split(".")
         if name not in names:
             raise ValueError(f"invalid type: '{dtype}'")
@@ -247,7 +247,7 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 def converter(dtype: dtype, name: str) -> Callable[..., Tensor]:
-    """The method that converts to ``kind``."""
+    """The method that converts to ``dtype``."""
 
     def convert(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
         return _converted(self, self._layout.with_dtype(dtype), False, False, memory_format)

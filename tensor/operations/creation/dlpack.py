@@ -191,17 +191,17 @@ class _Lent:
         address: int,
         shape: tuple[int, ...],
         strides: tuple[int, ...],
-        kind: dtype,
+        dtype: dtype,
         *,
         writeable: bool,
     ) -> None:
         self.owner = owner
         self.__array_interface__ = {
             "shape": tuple(shape),
-            "strides": tuple(stride * kind.itemsize for stride in strides),
-            "typestr": "<u2" if kind is dtypes.bfloat16 else kind.numpy.str,
+            "strides": tuple(stride * dtype.itemsize for stride in strides),
+            "typestr": "<u2" if dtype is dtypes.bfloat16 else dtype.numpy.str,
             # NumPy takes an address of 0 for none at all, even where there are no elements.
-            "data": (address or kind.itemsize, not writeable),
+            "data": (address or dtype.itemsize, not writeable),
             "version": 3,
         }
 
@@ -268,8 +268,8 @@ def borrow(capsule: Any, *, aligned: bool = False) -> Borrowed:
     name, managed = _managed(capsule)
     described = managed.dl_tensor
     code, bits, lanes = described.dtype.code, described.dtype.bits, described.dtype.lanes
-    kind = _TYPES.get((code, bits))
-    if kind is None or lanes != 1:
+    dtype = _TYPES.get((code, bits))
+    if dtype is None or lanes != 1:
         raise BufferError(
             f"Unsupported dtype in the DLPack capsule: code {code}, {bits} bits, {lanes} lane(s); convert it to "
             f"one of {', '.join(each.name for each in dtypes.ALL)} first"
@@ -296,7 +296,7 @@ def borrow(capsule: Any, *, aligned: bool = False) -> Borrowed:
         )
     address = (described.data or 0) + described.byte_offset
     if aligned:
-        check_aligned(address, kind)
+        check_aligned(address, dtype)
     versioned = isinstance(managed, _VersionedManaged)
     owner = Lender(ctypes.addressof(managed), managed.deleter)
     _set_name(capsule, ctypes.addressof(_USED[name]))
@@ -306,7 +306,7 @@ def borrow(capsule: Any, *, aligned: bool = False) -> Borrowed:
         address,
         shape,
         strides,
-        kind,
+        dtype,
         not (versioned and managed.flags & _READ_ONLY),
     )
 

@@ -78,8 +78,8 @@ def dlpack(
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     _check_stream(input, stream)
     versioned = max_version is not None and max_version[0] >= 1
-    kind, index = dlpack_device(input) if dl_device is None else dl_device
-    lent = _moved(input, kind, index, copy)
+    device_type, index = dlpack_device(input) if dl_device is None else dl_device
+    lent = _moved(input, device_type, index, copy)
     layout, storage = lent._layout, lent._storage
     device_state = layout.device_state
     owner: Any = storage
@@ -91,7 +91,7 @@ def dlpack(
     else:
         # Consumers that serve the host alone often know nothing but kDLCPU, so pinned memory is called so as
         # long as nobody asks for the other name.
-        where = (DLDeviceType.kDLCPU if dl_device is None else DLDeviceType(kind), 0)
+        where = (DLDeviceType.kDLCPU if dl_device is None else DLDeviceType(device_type), 0)
         owner = lent._host
         writeable = bool(owner.flags.writeable)
     return capsule_of(
@@ -120,25 +120,27 @@ def _check_stream(input: Tensor, stream: int | None) -> None:
         )
 
 
-def _moved(input: Tensor, kind: int, index: int, copy: bool | None) -> Tensor:
+def _moved(input: Tensor, device_type: int, index: int, copy: bool | None) -> Tensor:
     """The tensor itself or a copy, on a device in DLPack's terms."""
     device_state: DeviceState = input._layout.device_state
     pinned = isinstance(input._storage, PinnedStorage)
-    if kind in _HOST:
+    if device_type in _HOST:
         target: DeviceState = cpu
-        moves = device_state is not cpu or (kind == DLDeviceType.kDLCUDAHost and not pinned)
-    elif kind == DLDeviceType.kDLCUDA:
+        moves = device_state is not cpu or (device_type == DLDeviceType.kDLCUDAHost and not pinned)
+    elif device_type == DLDeviceType.kDLCUDA:
         target = cuda_state(index)
         moves = device_state is not target
     else:
-        raise BufferError(f"Unsupported device_type: {int(kind)}; tensors are on CPUs and CUDA devices")
+        raise BufferError(
+            f"Unsupported device_type: {int(device_type)}; tensors are on CPUs and CUDA devices"
+        )
     if moves and copy is False:
         raise ValueError(
             f"cannot move (i.e. copy=False) tensor from {input._layout.device} to {target.device} without copying."
         )
     if moves or copy:
         layout = input._layout.on(target).as_dense()
-        return copy_into_new(input, layout, pin_memory=kind == DLDeviceType.kDLCUDAHost)
+        return copy_into_new(input, layout, pin_memory=device_type == DLDeviceType.kDLCUDAHost)
     return input
 
 
@@ -187,8 +189,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     target = None if device is None else device_state_of(device)
     copied = False
     if hasattr(ext_tensor, "__dlpack__"):
-        kind, index = ext_tensor.__dlpack_device__()
-        device_state = _place(kind, index)
+        device_type, index = ext_tensor.__dlpack_device__()
+        device_state = _device_state(device_type, index)
         _check_move(device_state, target, copy)
         asked: dict[str, Any] = {}
         if isinstance(device_state, CudaState):
@@ -205,7 +207,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
             capsule = ext_tensor.__dlpack__(**asked)
     else:
         capsule = ext_tensor
-    device_state = _place(*device_of(capsule))
+    device_state = _device_state(*device_of(capsule))
     _check_move(device_state, target, copy)
     result = _borrowed(capsule, device_state)
     if target is not None and target is not device_state:
@@ -215,13 +217,13 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return result
 
 
-def _place(kind: int, index: int) -> DeviceState:
-    if kind in _HOST:
+def _device_state(device_type: int, index: int) -> DeviceState:
+    if device_type in _HOST:
         return cpu
-    if kind in _CUDA:
+    if device_type in _CUDA:
         return cuda_state(index)
     raise BufferError(
-        f"Unsupported device_type: {int(kind)}; tensors are on CPUs ({DLDeviceType.kDLCPU:d}) and CUDA devices "
+        f"Unsupported device_type: {int(device_type)}; tensors are on CPUs ({DLDeviceType.kDLCPU:d}) and CUDA devices "
         f"({DLDeviceType.kDLCUDA:d})"
     )
 

@@ -369,9 +369,9 @@ def full(
     tensor([0.5000, 0.5000])
     """
     shape = sequence_of_sizes(size, "full")
-    kind, fill_value = number_to_fill(fill_value, "full")
+    value_dtype, fill_value = number_to_fill(fill_value, "full")
     if dtype is None and out is None:
-        dtype = kind
+        dtype = value_dtype
     return _made(shape, fill_value, "full", out, dtype, layout, device, requires_grad, pin_memory)
 
 

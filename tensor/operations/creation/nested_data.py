@@ -29,10 +29,10 @@ _EXACT = 2**53
 _READ = frozenset(np.dtype(name) for name in ("?", "i8", "f8", "c16"))
 
 
-def array_of_nested(data: Any, kind: dtype | None, convert: Convert) -> NDArray[Any]:
-    """A fresh array of nested sequences, of type ``kind`` or what their elements promote to.
+def array_of_nested(data: Any, dtype: dtype | None, convert: Convert) -> NDArray[Any]:
+    """A fresh array of nested sequences, of type ``dtype`` or what their elements promote to.
 
-    ``convert(array, kind)`` converts an array of numbers of Python's types.
+    ``convert(array, dtype)`` converts an array of numbers of Python's types.
 
     Raises
     ------
@@ -41,19 +41,19 @@ def array_of_nested(data: Any, kind: dtype | None, convert: Convert) -> NDArray[
     TypeError
         For an element that is no number.
     RuntimeError
-        If a number does not fit into ``kind``.
+        If a number does not fit into ``dtype``.
     """
     array = _of_numbers(data)
     if array is not None:
-        target = kind or default_dtype_of(array.dtype.type(0).item())
+        target = dtype or default_dtype_of(array.dtype.type(0).item())
         if _fits(array, target):
             return convert(array, target)
     shape = tuple(_shape(data))
-    kind = inferred_dtype(data) if kind is None else kind
+    dtype = inferred_dtype(data) if dtype is None else dtype
     leaves = list(_leaves(data, shape, 0))
-    result = np.empty(len(leaves), kind.numpy)
+    result = np.empty(len(leaves), dtype.numpy)
     with np.errstate(all="ignore"):
-        result[:] = [as_element(leaf, kind) for leaf in leaves]
+        result[:] = [as_element(leaf, dtype) for leaf in leaves]
     return result.reshape(shape)
 
 
@@ -114,8 +114,8 @@ def inferred_dtype(data: Any) -> dtype:
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if not is_sequence(data):
         raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
-    kinds = {inferred_dtype(part) for part in data}
-    return reduce(promote_types, kinds) if kinds else get_default_dtype()
+    dtypes_of_parts = {inferred_dtype(part) for part in data}
+    return reduce(promote_types, dtypes_of_parts) if dtypes_of_parts else get_default_dtype()
 
 
 def _shape(data: Any) -> Iterator[int]:
@@ -151,7 +151,7 @@ def _leaves(data: Any, shape: tuple[int, ...], depth: int) -> Iterator[Any]:
 
 
 def as_element(value: Any, dtype: dtype) -> Any:
-    """``value`` as an element of type ``kind``. A float too large becomes infinite, and no complex number real."""
+    """``value`` as an element of type ``dtype``. A float too large becomes infinite, and no complex number real."""
     if isinstance(value, TensorBase):
         value = _only_element(value, dtype)
     if not isinstance(value, (int, float, complex, np.generic)):

@@ -123,21 +123,25 @@ def arange(
     if out is not None:
         dtype, device = as_out(out, dtype, device, "arange")
     if dtype is None:
-        kind = dtypes.int64 if whole else get_default_dtype()
+        result_dtype = dtypes.int64 if whole else get_default_dtype()
     else:
-        kind = _real_kind(dtype, dtype, "arange")
-    if kind is dtypes.int64:
+        result_dtype = _real_dtype(dtype, dtype, "arange")
+    if result_dtype is dtypes.int64:
         if not (whole and -_FAR < first < _FAR and -_FAR < last < _FAR and -_FAR < stride < _FAR):
-            first, last, stride = element(first, kind), element(last, kind), element(stride, kind)
+            first, last, stride = (
+                element(first, result_dtype),
+                element(last, result_dtype),
+                element(stride, result_dtype),
+            )
         if stride == 0:
-            raise ValueError(f"arange(): step must be nonzero as {kind!r}, got {step}")
+            raise ValueError(f"arange(): step must be nonzero as {result_dtype!r}, got {step}")
         count = -((first - last) // stride)
     else:
         count = math.ceil((last - first) / stride)
     device_state = device_state_of(device)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, device_state, "arange")
-    result = _progression(first, stride, count, kind, device_state, pin_memory, "arange")
+    result = _progression(first, stride, count, result_dtype, device_state, pin_memory, "arange")
     return finish(result, requires_grad, out) if requires_grad or out is not None else result
 
 
@@ -175,12 +179,12 @@ def range(
     first, last, stride = _bounds(start, end, step, "range")
     if out is not None:
         dtype, device = as_out(out, dtype, device, "range")
-    kind = _real_kind(dtype, get_default_dtype(), "range")
+    result_dtype = _real_dtype(dtype, get_default_dtype(), "range")
     device_state = device_state_of(device)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, device_state, "range")
     count = math.floor((last - first) / stride) + 1
-    result = _progression(first, stride, count, kind, device_state, pin_memory, "range")
+    result = _progression(first, stride, count, result_dtype, device_state, pin_memory, "range")
     return finish(result, requires_grad, out)
 
 
@@ -210,14 +214,14 @@ def _real(argument: Any, function: str, what: str) -> Any:
     return number
 
 
-def _real_kind(argument: Any, default: dtype, function: str) -> dtype:
-    kind = _kind(argument, default, function)
-    if kind.is_complex:
-        raise RuntimeError(f"{function}(): not implemented for {kind!r}; use a real dtype")
-    return kind
+def _real_dtype(argument: Any, default: dtype, function: str) -> dtype:
+    result_dtype = _dtype(argument, default, function)
+    if result_dtype.is_complex:
+        raise RuntimeError(f"{function}(): not implemented for {result_dtype!r}; use a real dtype")
+    return result_dtype
 
 
-def _kind(argument: Any, default: dtype, function: str) -> dtype:
+def _dtype(argument: Any, default: dtype, function: str) -> dtype:
     dtype = default if argument is None else dtype_of_argument(argument, function)
     if dtype is dtypes.bool_:
         raise RuntimeError(f"{function}(): not implemented for {dtype!r}; use an integer dtype")
@@ -367,7 +371,7 @@ def _spaced(
     if out is not None:
         dtype, device = as_out(out, dtype, device, function)
     default = default_dtype_of(1j if isinstance(first, complex) or isinstance(last, complex) else 1.0)
-    element_dtype = _kind(dtype, default, function)
+    element_dtype = _dtype(dtype, default, function)
     if default.is_complex and not element_dtype.is_complex:
         raise RuntimeError(
             f"{function}(): inferred dtype {default!r} can't be safely cast to passed dtype {element_dtype!r}"

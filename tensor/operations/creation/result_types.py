@@ -51,7 +51,7 @@ def _operand(argument: Any) -> Any:
 
 @operation(method=False)
 def promote_types(type1: dtype, type2: dtype) -> dtype:
-    """Smallest type that both convert to without leaving their kind.
+    """Smallest type that both convert to without leaving their category.
 
     The stronger category wins; within integers ``uint8`` with ``int8`` gives ``int16``; ``float16`` with
     ``bfloat16`` gives ``float32``; a complex type is wide enough for the parts of the other type.

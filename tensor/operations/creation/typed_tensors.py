@@ -39,7 +39,7 @@ class _TypedTensor(type):
 
 
 def typed(name: str, dtype: dtype, *, is_cuda: bool = False) -> Any:
-    """The class ``name`` of tensors of one dtype on one kind of device."""
+    """The class ``name`` of tensors of one dtype on one type of device."""
     members = {
         "__doc__": f"Tensors of {dtype.name}, made of sizes or a sequence; tensor.tensor(..., dtype=) says more.",
         "__module__": "tensor.cuda" if is_cuda else "tensor",
@@ -76,10 +76,10 @@ def set_default_tensor_type(t: Any) -> None:
     """
     if isinstance(t, str):
         *where, name = t.split(".")
-        kinds = {f"{name}Tensor": kind for kind, name in TYPE_NAMES.items()}
-        if name not in kinds:
+        names = {f"{name}Tensor": type_name for type_name, name in TYPE_NAMES.items()}
+        if name not in names:
             raise TypeError(f"invalid type: '{t}'; expected a name such as 'tensor.FloatTensor'")
-        dtype, is_cuda = dtypes.dtype_named(kinds[name]), "cuda" in where
+        dtype, is_cuda = dtypes.dtype_named(names[name]), "cuda" in where
     elif isinstance(t, _TypedTensor):
         dtype, is_cuda = t.dtype, t.is_cuda
     else:

@@ -36,16 +36,16 @@ def _window(
     length = window_length.__index__()
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
-    kind = get_default_dtype() if dtype is None else dtype_of_argument(dtype, name)
-    if not kind.is_floating_point:
-        raise RuntimeError(f"{name} expects floating point dtypes, got: {kind!r}")
+    result_dtype = get_default_dtype() if dtype is None else dtype_of_argument(dtype, name)
+    if not result_dtype.is_floating_point:
+        raise RuntimeError(f"{name} expects floating point dtypes, got: {result_dtype!r}")
     step = 2 / (length if periodic else length - 1) if length > 1 else 0.0
     return shapes.window(
         name,
         shape if length > 1 else None,
         length,
         (step, *numbers),
-        kind,
+        result_dtype,
         layout,
         device,
         requires_grad,

@@ -229,10 +229,10 @@ class _HostPlaces:
         positions: Any = self.whole
         for x, size, step, axis in zip(tensors, self.sizes, self.steps, self.selection.indexed, strict=False):
             index = self._checked(x._host, size, axis)
-            positions = positions + index.reshape(self._spread(index.shape)) * step
+            positions = positions + index.reshape(self._per_channel(index.shape)) * step
         return np.broadcast_to(positions, shape)
 
-    def _spread(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def _per_channel(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """``shape`` of an index array among the dimensions of what is chosen."""
         count, positions = len(self.selection.shape), self.selection.positions
         sizes = [1] * count
@@ -297,9 +297,9 @@ def _host_reduce(ufunc: np.ufunc) -> Callable[[Array, Array, Array], None]:
     def reduce(flat: Array, positions: Array, values: Array) -> None:
         if flat.dtype.itemsize == 2 and flat.dtype.kind not in "iub":
             # Half precision is added up in single.
-            wide = flat.astype(np.float32)
-            ufunc.at(wide, positions, values.astype(np.float32))
-            flat[...] = wide.astype(flat.dtype)
+            single = flat.astype(np.float32)
+            ufunc.at(single, positions, values.astype(np.float32))
+            flat[...] = single.astype(flat.dtype)
         else:
             with np.errstate(all="ignore"):
                 ufunc.at(flat, positions, values)

@@ -17,7 +17,7 @@ from tensor.core.plans import planned
 from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
 from tensor.operations.losses.loss import check_same_device
-from tensor.operations.normalization.row_normalization import tensor_of, wide_array
+from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
 
 from .advanced_indexing import READ, REDUCE, Choice
 from .recorded_indexing import change_
@@ -182,8 +182,8 @@ def _bags_plan(
             weight: Tensor, indices: Tensor, starts: Tensor, factors: Tensor | None
         ) -> tuple[Tensor, Tensor]:
             result, chosen = _bags_on_host(
-                wide_array(weight), indices._host, starts._host,
-                None if factors is None else wide_array(factors), mode, padding,
+                in_compute_dtype(weight), indices._host, starts._host,
+                None if factors is None else in_compute_dtype(factors), mode, padding,
             )  # fmt: skip
             return tensor_of(result, out), wrap(np.ascontiguousarray(chosen, np.int64), kept)
 

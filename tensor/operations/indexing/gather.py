@@ -145,10 +145,10 @@ def take_along_dim(
     mine, argument = list(input._layout.shape), list(indices._layout.shape)
     mine[at] = argument[at] = 1
     common = list(strides_of.broadcast_shapes(mine, argument))
-    wide, index = common.copy(), common.copy()
-    wide[at], index[at] = input._layout.shape[at], indices._layout.shape[at]
-    from_end = where(indices < 0, indices + wide[at], indices)
-    return gather(views.expand(input, wide), at, views.expand(from_end, index), out=out)
+    input_shape, index = common.copy(), common.copy()
+    input_shape[at], index[at] = input._layout.shape[at], indices._layout.shape[at]
+    from_end = where(indices < 0, indices + input_shape[at], indices)
+    return gather(views.expand(input, input_shape), at, views.expand(from_end, index), out=out)
 
 
 @operation()

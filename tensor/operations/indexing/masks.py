@@ -135,8 +135,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             [0., 2.]])
     """
     shape = strides_of.broadcast_shapes(input._layout.shape, mask._layout.shape)
-    wide = input if tuple(shape) == tuple(input._layout.shape) else views.expand(input, shape)
-    return write(wide, *_masked("masked_scatter", wide, mask, source))
+    expanded = input if tuple(shape) == tuple(input._layout.shape) else views.expand(input, shape)
+    return write(expanded, *_masked("masked_scatter", expanded, mask, source))
 
 
 @operation(namespace="")
@@ -199,9 +199,9 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     """
     mask = check_mask("masked_select", input, mask)
     shape = strides_of.broadcast_shapes(input._layout.shape, mask._layout.shape)
-    wide = views.expand(input, shape)
+    expanded = views.expand(input, shape)
     positions = true_places(views.expand(mask, shape))
-    return delivered(out, read(wide, Choice("masked_select", "flat", (positions,))), "masked_select")
+    return delivered(out, read(expanded, Choice("masked_select", "flat", (positions,))), "masked_select")
 
 
 def check_mask(name: str, input: Tensor, mask: Any) -> Tensor:

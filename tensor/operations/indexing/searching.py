@@ -154,10 +154,10 @@ def searchsorted(
             planned.launch(device_state, plan, *addresses, *([] if order is None else [order._address]))
         return into_out(output, out, "searchsorted")
     which: Literal["left", "right"] = "right" if right else "left"
-    wide = rules.computes_in(dtype).numpy
-    lines = boundaries._host.astype(wide, copy=False).reshape(1 if shared else rows, m)
+    compute_dtype = rules.computes_in(dtype).numpy
+    lines = boundaries._host.astype(compute_dtype, copy=False).reshape(1 if shared else rows, m)
     orders = None if sorter is None else sorter.contiguous()._host.reshape(lines.shape)
-    asked = plain._host.astype(wide, copy=False).reshape(rows, n)
+    asked = plain._host.astype(compute_dtype, copy=False).reshape(rows, n)
     value = np.empty((rows, n), result.numpy)
     for row in range(rows):
         line = 0 if shared else row
@@ -204,8 +204,8 @@ def bucketize(
             f"boundaries tensor must be 1 dimension, but got dim({len(boundaries._layout.shape)})"
         )
     if isinstance(input, TensorBase) and input._layout.dtype is not boundaries._layout.dtype:
-        kind = result_type(input, boundaries)
-        input, boundaries = input.to(kind), boundaries.to(kind)
+        common = result_type(input, boundaries)
+        input, boundaries = input.to(common), boundaries.to(common)
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 
 

@@ -90,9 +90,11 @@ class _Rows:
 
             def on_host(input: Tensor) -> tuple[Tensor, Tensor]:
                 array = input._host
-                wide = rules.computes_in(dtype).numpy
+                compute_dtype = rules.computes_in(dtype).numpy
                 with np.errstate(all="ignore"):
-                    at = self.numpy(array.astype(wide) if array.dtype != wide else array, *arguments)
+                    at = self.numpy(
+                        array.astype(compute_dtype) if array.dtype != compute_dtype else array, *arguments
+                    )
                 at = np.ascontiguousarray(at, np.int64)
                 return wrap(np.take_along_axis(array, at, 1), values), wrap(at, positions)
 

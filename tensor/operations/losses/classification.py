@@ -23,7 +23,7 @@ from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
-from tensor.operations.normalization.row_normalization import launch_reduction, tensor_of, wide_array
+from tensor.operations.normalization.row_normalization import in_compute_dtype, launch_reduction, tensor_of
 from tensor.operations.normalization.softmax import log_softmax
 
 from .elementwise import softplus_of
@@ -70,7 +70,9 @@ class _Targets:
                 f"counts nothing is ignore_index={sizes.ignored}"
             )
         self.classes = np.where(self.valid, targets, 0)
-        weights = np.ones(1, scalar) if weight is None else wide_array(weight).astype(scalar, copy=False)
+        weights = (
+            np.ones(1, scalar) if weight is None else in_compute_dtype(weight).astype(scalar, copy=False)
+        )
         self.weights = np.where(self.valid, weights[self.classes if weight is not None else 0], scalar(0))
 
     def gather(self, array: Array) -> Array:
@@ -83,11 +85,11 @@ class _Targets:
 
 
 def _as_classes(input: Tensor, sizes: Classes) -> Array:
-    return wide_array(input).reshape(sizes.outer, sizes.classes, sizes.inner)
+    return in_compute_dtype(input).reshape(sizes.outer, sizes.classes, sizes.inner)
 
 
 def _class_weights(weight: Tensor | None, dtype: Any) -> Array | float:
-    return 1.0 if weight is None else wide_array(weight).astype(dtype, copy=False).reshape(1, -1, 1)
+    return 1.0 if weight is None else in_compute_dtype(weight).astype(dtype, copy=False).reshape(1, -1, 1)
 
 
 class _CrossEntropy:
@@ -168,10 +170,10 @@ class _CrossEntropyGradient:
                     by = _line_gradients(grad, total, sizes, targets)
                     if smooth:
                         weights = _class_weights(weight, x.dtype)
-                        spread = smoothing / sizes.classes
+                        share = smoothing / sizes.classes
                         every = sizes.classes if weight is None else np.sum(weights)
-                        result *= targets.weights * (1 - smoothing) + every * spread
-                        result -= weights * spread
+                        result *= targets.weights * (1 - smoothing) + every * share
+                        result -= weights * share
                         targets.scatter_add(result, -targets.weights * (1 - smoothing))
                     else:
                         result *= targets.weights
@@ -198,9 +200,9 @@ class _CrossEntropyGradient:
 
 
 def _line_gradients(grad: Tensor, total: Tensor | None, sizes: Classes, targets: _Targets) -> Array:
-    result = wide_array(grad)
+    result = in_compute_dtype(grad)
     if total is not None:
-        result = result / wide_array(total)
+        result = result / in_compute_dtype(total)
     if result.shape:
         result = result.reshape(sizes.outer, 1, sizes.inner)
     return np.where(targets.valid, result, 0).astype(targets.weights.dtype, copy=False)

@@ -25,7 +25,7 @@ from tensor.core.plans import planned
 from tensor.operations.pointwise_operation import Pointwise
 
 from . import batch_normalization_on_host as on_planes
-from .row_normalization import launch_reduction, tensor_of, wide_array
+from .row_normalization import in_compute_dtype, launch_reduction, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def _along(layout: Layout) -> tuple[int, ...]:
     return tuple(int(d == 1) for d in range(len(layout.shape)))
 
 
-def _spread(array: Array, layout: Layout) -> Array:
+def _per_channel(array: Array, layout: Layout) -> Array:
     """A vector of channels as it broadcasts over the elements."""
     return array.reshape([-1 if d == 1 else 1 for d in range(len(layout.shape))])
 
@@ -60,28 +60,28 @@ def _moments_plan(layout: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
 
     ``device_state.plans[operation, input](input)``: variance (biased) and mean of each channel.
     """
-    kind = statistics_type(layout.dtype)
-    out = layouts.contiguous[(layout.shape[1],), kind, layout.device_state]
+    statistics_dtype = statistics_type(layout.dtype)
+    out = layouts.contiguous[(layout.shape[1],), statistics_dtype, layout.device_state]
     axes = _others(layout)
     if not layout.device_state.is_cuda:
         # Of nothing, 0 / 0 is NaN without the warning that mean() gives.
         count = prod(layout.shape[d] for d in axes)
 
         def on_host(input: Tensor) -> tuple[Tensor, Tensor]:
-            array = wide_array(input)
+            array = in_compute_dtype(input)
             with np.errstate(all="ignore"):
                 planes = on_planes.planes(array)
                 if planes is not None:
                     variance, mean = on_planes.moments(planes)
                     return tensor_of(variance, out), tensor_of(mean, out)
                 mean = array.sum(axes) / count
-                away = array - _spread(mean, layout)
+                away = array - _per_channel(mean, layout)
                 np.multiply(away, away, out=away)
                 return tensor_of(away.sum(axes) / count, out), tensor_of(mean, out)
 
         return on_host
     device_state = layout.device_state
-    steps = _along(layout), kind
+    steps = _along(layout), statistics_dtype
     argument = layout.strides, layout.dtype
     launch = reduction.plan(
         device_state.native, reducers.VAR_MEAN, layout.shape, axes, [steps, steps], [argument]
@@ -136,23 +136,23 @@ def _apply_plan(
         def on_host(
             x: Tensor, mean: Tensor, var: Tensor, w: Tensor | None, b: Tensor | None, eps: float
         ) -> Tensor:
-            array = wide_array(x)
+            array = in_compute_dtype(x)
             with np.errstate(all="ignore"):
-                variance = wide_array(var)
+                variance = in_compute_dtype(var)
                 scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
                 if w is not None:
-                    scale = scale * wide_array(w)
+                    scale = scale * in_compute_dtype(w)
                 planes = on_planes.planes(array)
                 if planes is not None:
                     output = np.empty(array.shape, array.dtype)
                     element_dtype, into = array.dtype, output.reshape(planes.shape)
-                    center, scale = wide_array(mean).astype(element_dtype), scale.astype(element_dtype)
-                    shift = None if b is None else wide_array(b).astype(element_dtype)
+                    center, scale = in_compute_dtype(mean).astype(element_dtype), scale.astype(element_dtype)
+                    shift = None if b is None else in_compute_dtype(b).astype(element_dtype)
                     on_planes.apply(planes, center, scale, shift, into)
                     return of_layout(output, out)
-                result = (array - _spread(wide_array(mean), layout)) * _spread(scale, layout)
+                result = (array - _per_channel(in_compute_dtype(mean), layout)) * _per_channel(scale, layout)
                 if b is not None:
-                    result += _spread(wide_array(b), layout)
+                    result += _per_channel(in_compute_dtype(b), layout)
             return of_layout(result.astype(array.dtype, copy=False), out)
 
         return on_host
@@ -196,15 +196,15 @@ def _sums_plan(
 
     Sums over each channel of the gradient, and of it times the normalised input.
     """
-    kind = statistics_type(layout.dtype)
-    out = layouts.contiguous[(layout.shape[1],), kind, layout.device_state]
+    statistics_dtype = statistics_type(layout.dtype)
+    out = layouts.contiguous[(layout.shape[1],), statistics_dtype, layout.device_state]
     axes, along = _others(layout), _along(layout)
     if not layout.device_state.is_cuda:
 
         def on_host(grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-            g = wide_array(grad)
+            g = in_compute_dtype(grad)
             with np.errstate(all="ignore"):
-                array = wide_array(x)
+                array = in_compute_dtype(x)
                 value, planes = on_planes.planes(g), on_planes.planes(array)
                 if value is not None and planes is not None:
                     center, scale = _center_and_scale(array, mean, var, eps)
@@ -220,7 +220,12 @@ def _sums_plan(
         (grad.strides, grad.dtype), (layout.strides, layout.dtype), (along, mean.dtype), (along, var.dtype),
     ]  # fmt: skip
     launch = reduction.plan(
-        device_state.native, kernels.BATCH_GRADIENTS, layout.shape, axes, [(along, kind)] * 2, argument
+        device_state.native,
+        kernels.BATCH_GRADIENTS,
+        layout.shape,
+        axes,
+        [(along, statistics_dtype)] * 2,
+        argument,
     )
 
     def on_device(*operands: Any) -> tuple[Tensor, Tensor]:
@@ -235,15 +240,15 @@ def _sums_plan(
 
 def _center_and_scale(array: Array, mean: Tensor, var: Tensor, eps: float) -> tuple[Array, Array]:
     """Mean and reciprocal of the standard deviation, in the type of ``array``."""
-    variance = wide_array(var)
+    variance = in_compute_dtype(var)
     scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
-    return wide_array(mean).astype(array.dtype, copy=False), scale.astype(array.dtype, copy=False)
+    return in_compute_dtype(mean).astype(array.dtype, copy=False), scale.astype(array.dtype, copy=False)
 
 
 def _normalized(x: Tensor, mean: Tensor, var: Tensor, eps: float) -> Array:
-    array, variance = wide_array(x), wide_array(var)
+    array, variance = in_compute_dtype(x), in_compute_dtype(var)
     scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
-    result = (array - _spread(wide_array(mean), x._layout)) * _spread(scale, x._layout)
+    result = (array - _per_channel(in_compute_dtype(mean), x._layout)) * _per_channel(scale, x._layout)
     return result.astype(array.dtype, copy=False)
 
 
@@ -287,28 +292,29 @@ def _input_gradient_on_host(
     def on_host(
         grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, sums: Any, eps: float
     ) -> Tensor:
-        g = wide_array(grad)
+        g = in_compute_dtype(grad)
         with np.errstate(all="ignore"):
-            variance = wide_array(var)
+            variance = in_compute_dtype(var)
             scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
             if weight is not None:
-                scale = scale * wide_array(weight)
-            array = wide_array(x)
+                scale = scale * in_compute_dtype(weight)
+            array = in_compute_dtype(x)
             argument, planes = on_planes.planes(g), on_planes.planes(array)
             if training and argument is not None and planes is not None:
                 output = np.empty(array.shape, array.dtype)
-                center, spread = _center_and_scale(array, mean, var, eps)
-                total, products = (wide_array(each) * array.dtype.type(share) for each in sums)
+                center, rstd = _center_and_scale(array, mean, var, eps)
+                total, products = (in_compute_dtype(each) * array.dtype.type(share) for each in sums)
                 scale, into = scale.astype(array.dtype, copy=False), output.reshape(planes.shape)
-                on_planes.input_gradient(argument, planes, center, products * spread, total, scale, into)
+                on_planes.input_gradient(argument, planes, center, products * rstd, total, scale, into)
                 return of_layout(output, out)
             if training:
                 total, products = (
-                    _spread(wide_array(each) * each._host.dtype.type(share), layout) for each in sums
+                    _per_channel(in_compute_dtype(each) * each._host.dtype.type(share), layout)
+                    for each in sums
                 )
                 g = g - total - _normalized(x, mean, var, eps) * products
-            result = g * _spread(scale, layout)
-        return of_layout(result.astype(wide_array(x).dtype, copy=False), out)
+            result = g * _per_channel(scale, layout)
+        return of_layout(result.astype(in_compute_dtype(x).dtype, copy=False), out)
 
     return on_host
 
@@ -429,19 +435,19 @@ def _composed(
 ) -> Tensor:
     """The same by operations that have derivatives themselves."""
     layout = input._layout
-    wide = statistics_type(layout.dtype)
+    compute_dtype = statistics_type(layout.dtype)
     axes = _others(layout)
     shape = [-1 if d == 1 else 1 for d in range(len(layout.shape))]
-    x = input.to(wide)
+    x = input.to(compute_dtype)
     if training:
         x = x - x.mean(axes, keepdim=True)
         x = x * ((x * x).mean(axes, keepdim=True) + eps).rsqrt()
     else:
-        x = (x - mean.to(wide).reshape(shape)) * (var.to(wide).reshape(shape) + eps).rsqrt()
+        x = (x - mean.to(compute_dtype).reshape(shape)) * (var.to(compute_dtype).reshape(shape) + eps).rsqrt()
     if weight is not None:
-        x = x * weight.to(wide).reshape(shape)
+        x = x * weight.to(compute_dtype).reshape(shape)
     if bias is not None:
-        x = x + bias.to(wide).reshape(shape)
+        x = x + bias.to(compute_dtype).reshape(shape)
     return x.to(layout.dtype)
 
 

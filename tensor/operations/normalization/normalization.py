@@ -28,14 +28,14 @@ def _check(name: str, input: Tensor, **others: Tensor | None) -> None:
         raise NotImplementedError(
             f'"{name}" not implemented for {layout.dtype!r}: convert the input to a floating point dtype first'
         )
-    for title, other in others.items():
+    for parameter, other in others.items():
         if other is None:
             continue
         if other._layout.device_state is not layout.device_state:
-            raise two_devices(name, f"{layout.device} (input)", f"{other._layout.device} ({title})")
+            raise two_devices(name, f"{layout.device} (input)", f"{other._layout.device} ({parameter})")
         if not other._layout.dtype.is_floating_point:
             raise RuntimeError(
-                f"{name}(): expected {title} to have a floating point dtype, got {other._layout.dtype!r}"
+                f"{name}(): expected {parameter} to have a floating point dtype, got {other._layout.dtype!r}"
             )
 
 
@@ -49,10 +49,10 @@ def _rows_of(
             f"{name}(): Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
             "element, but got normalized_shape = []"
         )
-    for title, other in others.items():
+    for parameter, other in others.items():
         if other is not None and other._layout.shape != needed:
             raise RuntimeError(
-                f"{name}(): Expected {title} to be of same shape as normalized_shape, but got {title} of shape "
+                f"{name}(): Expected {parameter} to be of same shape as normalized_shape, but got {parameter} of shape "
                 f"{list(other._layout.shape)} and normalized_shape = {list(needed)}"
             )
     lead = len(shape) - len(needed)
@@ -141,10 +141,10 @@ def rms_norm(
 
 
 def _check_channels(name: str, channels: int, **vectors: Tensor | None) -> None:
-    for title, vector in vectors.items():
+    for parameter, vector in vectors.items():
         if vector is not None and tuple(vector._layout.shape) != (channels,):
             raise RuntimeError(
-                f"{name}(): {title} should contain {channels} elements not {vector._layout.numel}: expected shape "
+                f"{name}(): {parameter} should contain {channels} elements not {vector._layout.numel}: expected shape "
                 f"[{channels}], one for each channel of the input, got {list(vector._layout.shape)}"
             )
 

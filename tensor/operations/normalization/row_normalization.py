@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-def wide_array(input: Tensor) -> Array:
+def in_compute_dtype(input: Tensor) -> Array:
     """Elements of a CPU tensor in the type that is computed in; not to be written."""
     dtype = input._layout.dtype
-    wide = rules.computes_in(dtype)
-    if dtype is wide:
+    compute_dtype = rules.computes_in(dtype)
+    if dtype is compute_dtype:
         return input._host
-    result = np.empty(input._layout.shape, wide.numpy)
-    host_conversion(dtype, wide)(result, input._host)
+    result = np.empty(input._layout.shape, compute_dtype.numpy)
+    host_conversion(dtype, compute_dtype)(result, input._host)
     return result
 
 
@@ -93,7 +93,7 @@ def _on_host(layout: Layout, kept: Layout, rows: Rows) -> Callable[..., tuple[Te
     def on_host(
         input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        array = wide_array(input).reshape(rows.rows, rows.n)
+        array = in_compute_dtype(input).reshape(rows.rows, rows.n)
         mean = None
         with np.errstate(all="ignore"):
             if rows.center:
@@ -118,7 +118,7 @@ def _by_channel(array: Array, rows: Rows) -> Array:
 
 
 def _channels(x: Tensor, rows: Rows) -> Array:
-    return wide_array(x).reshape(1, rows.groups, rows.channels, 1)
+    return in_compute_dtype(x).reshape(1, rows.groups, rows.channels, 1)
 
 
 def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Rows) -> Callable[..., Tensor]:
@@ -135,13 +135,13 @@ def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Row
         ) -> Tensor:
             with np.errstate(all="ignore"):
                 x = _normalized(input, mean, scale, rows)
-                g = np.array(wide_array(grad)).reshape(rows.rows, rows.n)
+                g = np.array(in_compute_dtype(grad)).reshape(rows.rows, rows.n)
                 if weight is not None:
                     _by_channel(g, rows)[...] *= _channels(weight, rows)
                 along = np.einsum("ri,ri->r", g, x) / max(rows.n, 1)
                 if rows.center:
                     g -= g.sum(1, keepdims=True, dtype=g.dtype) / g.dtype.type(max(rows.n, 1))
-                return tensor_of((g - x * along[:, None]) * wide_array(scale)[:, None], layout)
+                return tensor_of((g - x * along[:, None]) * in_compute_dtype(scale)[:, None], layout)
 
         return on_host
     device_state = layout.device_state
@@ -162,10 +162,10 @@ def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Row
 
 
 def _normalized(input: Tensor, mean: Tensor | None, scale: Tensor, rows: Rows) -> Array:
-    array = wide_array(input).reshape(rows.rows, rows.n)
+    array = in_compute_dtype(input).reshape(rows.rows, rows.n)
     if mean is not None:
-        array = array - wide_array(mean)[:, None]
-    return array * wide_array(scale)[:, None]
+        array = array - in_compute_dtype(mean)[:, None]
+    return array * in_compute_dtype(scale)[:, None]
 
 
 def _weight_gradients_plan(
@@ -185,7 +185,7 @@ def _weight_gradients_plan(
             grad: Tensor, input: Tensor, mean: Tensor | None, scale: Tensor
         ) -> tuple[Tensor, Tensor | None]:
             with np.errstate(all="ignore"):
-                g = _by_channel(wide_array(grad), rows)
+                g = _by_channel(in_compute_dtype(grad), rows)
                 weight = g * _by_channel(_normalized(input, mean, scale, rows), rows)
                 sums = [tensor_of(each.sum((0, 3), dtype=each.dtype), out) for each in (weight, g)]
             return sums[0], sums[1] if rows.center else None
@@ -294,15 +294,15 @@ def _composed(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, _: Layout | None, eps: float, rows: Rows
 ) -> Tensor:
     """The same by operations that have derivatives themselves."""
-    wide = kernels.statistics_type(input._layout.dtype)
-    x = input.to(wide).reshape(rows.rows // rows.groups, rows.groups, rows.channels, rows.inner)
+    compute_dtype = kernels.statistics_type(input._layout.dtype)
+    x = input.to(compute_dtype).reshape(rows.rows // rows.groups, rows.groups, rows.channels, rows.inner)
     if rows.center:
         x = x - x.mean((2, 3), keepdim=True)
     x = x * ((x * x).mean((2, 3), keepdim=True) + eps).rsqrt()
     if weight is not None:
-        x = x * weight.to(wide).reshape(1, rows.groups, rows.channels, 1)
+        x = x * weight.to(compute_dtype).reshape(1, rows.groups, rows.channels, 1)
     if bias is not None:
-        x = x + bias.to(wide).reshape(1, rows.groups, rows.channels, 1)
+        x = x + bias.to(compute_dtype).reshape(1, rows.groups, rows.channels, 1)
     return x.reshape(input._layout.shape).to(input._layout.dtype)
 
 

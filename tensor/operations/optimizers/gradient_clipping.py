@@ -32,7 +32,7 @@ _BLOCK = 1 << 15
 def _norm_plan(device_state: Any, dtype: dtype) -> Callable[..., None]:
     """What computes the norm of tensors of one real type.
 
-    ``device_state.plans[operation, place, kind]``: what :func:`nvrtc_kernels.gradient_norms.plan` gives.
+    ``device_state.plans[operation, device_state, dtype]``: what :func:`nvrtc_kernels.gradient_norms.plan` gives.
     """
     return gradient_norms.plan(device_state.native, dtype)
 
@@ -43,7 +43,7 @@ _SCALE_STEP = optimizer_steps.Step("scale_gradients", "Scale<{W}>", 1, 0, 1)
 def _scale_plan(device_state: Any, dtype: dtype) -> Callable[..., None]:
     """What scales tensors of one real type.
 
-    ``device_state.plans[operation, place, kind]``: what multiplies tensors by a number on the device.
+    ``device_state.plans[operation, device_state, dtype]``: what multiplies tensors by a number on the device.
     """
     return optimizer_steps.plan(device_state.native, _SCALE_STEP, dtype)
 
@@ -88,27 +88,27 @@ def total_norm(tensors: Sequence[Tensor]) -> Tensor | None:
         return None
     with unrecorded():
         norms = [
-            _norm_of_group(device_state, kind, group)
-            for (device_state, kind), group in _groups(tensors).items()
+            _norm_of_group(device_state, grads_dtype, group)
+            for (device_state, grads_dtype), group in _groups(tensors).items()
         ]
         if not norms:
             return wrap(np.zeros((), np.float32)).to(tensors[0].device)
         first = tensors[0].device
         if len(norms) == 1:
             return norms[0].to(first)
-        wide = float64 if all(each.dtype is float64 for each in norms) else float32
-        return vector_norm(stack([each.to(first, wide) for each in norms]))
+        accumulate_dtype = float64 if all(each.dtype is float64 for each in norms) else float32
+        return vector_norm(stack([each.to(first, accumulate_dtype) for each in norms]))
 
 
 def _norm_of_group(device_state: Any, dtype: dtype, group: list[Tensor]) -> Tensor:
     real, numbers = _real(dtype)
-    wide = float64 if real is float64 else float32
+    accumulate_dtype = float64 if real is float64 else float32
     group = [x if x._layout.dense else x.contiguous() for x in group]
     if not device_state.is_cuda:
-        return _norm_on_host(group, real, wide)
+        return _norm_on_host(group, real, accumulate_dtype)
     counts = [x._layout.numel * numbers for x in group]
-    result = empty(contiguous[(), wide, device_state])
-    partial = empty(contiguous[(gradient_norms.partial_count(real, counts),), wide, device_state])
+    result = empty(contiguous[(), accumulate_dtype, device_state])
+    partial = empty(contiguous[(gradient_norms.partial_count(real, counts),), accumulate_dtype, device_state])
     run = device_state.plans[_NORM, device_state, real]
     run(
         device_state.local.stream.handle,
@@ -120,17 +120,17 @@ def _norm_of_group(device_state: Any, dtype: dtype, group: list[Tensor]) -> Tens
     return result
 
 
-def _norm_on_host(group: list[Tensor], real: dtype, wide: dtype) -> Tensor:
+def _norm_on_host(group: list[Tensor], real: dtype, accumulate_dtype: dtype) -> Tensor:
     total = 0.0
     with np.errstate(all="ignore"):
         for each in group:
             array = _elements(each, real, writes=False)
             for begin in range(0, len(array), _BLOCK):
                 part = array[begin : begin + _BLOCK]
-                if real is not wide:
-                    part = part.astype(wide.numpy)
+                if real is not accumulate_dtype:
+                    part = part.astype(accumulate_dtype.numpy)
                 total += float(np.dot(part, part))
-        return wrap(np.asarray(np.sqrt(total), wide.numpy), contiguous[(), wide, cpu])
+        return wrap(np.asarray(np.sqrt(total), accumulate_dtype.numpy), contiguous[(), accumulate_dtype, cpu])
 
 
 def scale(tensors: Sequence[Tensor], factor: Tensor) -> None:
@@ -140,12 +140,12 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> None:
     """
     with unrecorded():
         known: dict[tuple[DeviceState, dtype], Tensor] = {}
-        for (device_state, kind), group in _groups(tensors).items():
-            real, numbers = _real(kind)
-            wide = float64 if real is float64 else float32
-            if (device_state, wide) not in known:
-                known[device_state, wide] = factor.to(device_state.device, wide)
-            number = known[device_state, wide]
+        for (device_state, grads_dtype), group in _groups(tensors).items():
+            real, numbers = _real(grads_dtype)
+            factor_dtype = float64 if real is float64 else float32
+            if (device_state, factor_dtype) not in known:
+                known[device_state, factor_dtype] = factor.to(device_state.device, factor_dtype)
+            number = known[device_state, factor_dtype]
             dense = [x for x in group if x._layout.dense]
             for x in group:
                 if not x._layout.dense:

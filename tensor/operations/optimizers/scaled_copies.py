@@ -26,7 +26,7 @@ _STEP = optimizer_steps.Step("scaled_copies", "ScaledCopy<{W}>", 2, 1)
 def _scaled_copies_plan(device_state: Any, dtype: dtype) -> Callable[..., None]:
     """``run(stream, addresses, counts, factor)``, with the addresses of target and source by turns.
 
-    ``device_state.plans[operation, place, kind]``: what copies tensors of one type on the device.
+    ``device_state.plans[operation, device_state, dtype]``: what copies tensors of one type on the device.
     """
     return optimizer_steps.plan(device_state.native, _STEP, dtype)
 

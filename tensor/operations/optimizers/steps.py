@@ -80,9 +80,9 @@ class Step:
     def __repr__(self) -> str:
         return f"<Step {self.kernel.name}>"
 
-    def plan(self, device_state: Any, kind: Any) -> Callable[..., None]:
+    def plan(self, device_state: Any, dtype: Any) -> Callable[..., None]:
         """What updates tensors of one type on a device."""
-        return kernels.plan(device_state.native, self.kernel, kind)
+        return kernels.plan(device_state.native, self.kernel, dtype)
 
     def update(self, operands: Sequence[Sequence[Tensor]], **numbers: float) -> None:
         """Update parameters and states in place.
@@ -111,8 +111,8 @@ class Step:
 
     def _on_device(self, layouts: list[Layout], tensors: list[Tensor], values: list[float]) -> None:
         device_state: Any = layouts[0].device_state
-        kind, counts = _as_real(layouts)
-        run = device_state.plans[self, device_state, kind]
+        dtype, counts = _as_real(layouts)
+        run = device_state.plans[self, device_state, dtype]
         run(device_state.local.stream.handle, [x._address for x in tensors], counts, *values)
 
     def _on_host(self, tensors: list[Tensor], values: list[float]) -> None:
@@ -126,9 +126,9 @@ class Step:
                     if not half:
                         self.numpy(*parts, **numbers)
                         continue
-                    wide = [part.astype(np.float32) for part in parts]
-                    self.numpy(*wide, **numbers)
-                    for number, (part, result) in enumerate(zip(parts, wide, strict=True)):
+                    singles = [part.astype(np.float32) for part in parts]
+                    self.numpy(*singles, **numbers)
+                    for number, (part, result) in enumerate(zip(parts, singles, strict=True)):
                         if number != 1:
                             part[...] = result
 
@@ -223,9 +223,9 @@ class Unscale:
 
     kernel = kernels.Step("unscale", "Unscale<{W}>", 1, 1, 1)
 
-    def plan(self, device_state: Any, kind: Any) -> Callable[..., None]:
+    def plan(self, device_state: Any, dtype: Any) -> Callable[..., None]:
         """What multiplies tensors of one type on a device."""
-        return kernels.plan(device_state.native, self.kernel, kind)
+        return kernels.plan(device_state.native, self.kernel, dtype)
 
     def __call__(self, grads: Sequence[Tensor], factor: float) -> list[Tensor]:
         """Multiply ``grads`` in place.
@@ -246,8 +246,8 @@ class Unscale:
                 if not device_state.is_cuda:
                     self._on_host(tensors, factor, flag)
                     continue
-                kind, counts = _as_real(layouts)
-                run = device_state.plans[self, device_state, kind]
+                dtype, counts = _as_real(layouts)
+                run = device_state.plans[self, device_state, dtype]
                 addresses = [x._address for x in tensors]
                 run(device_state.local.stream.handle, addresses, counts, factor, flag._address)
         return list(flags.values())

@@ -13,7 +13,7 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import autocasted, operation
 from tensor.operations.pointwise_node import numbered
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
 
 from .complex_numbers import conjugate, sgn_gradient
 
@@ -46,8 +46,8 @@ def undefined(name: str) -> Callable[[Tensor], Tensor]:
 # Checks of operands
 
 
-def _no_bools(kinds: Any, _: dtype) -> None:
-    bools = [rules.is_bool(kind) for kind in kinds[:2]]
+def _no_bools(signature: Any, _: dtype) -> None:
+    bools = [rules.is_bool(operand) for operand in signature[:2]]
     if all(bools):
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
@@ -61,10 +61,10 @@ def _no_bools(kinds: Any, _: dtype) -> None:
 
 
 def check_factor(name: str) -> Any:
-    """Check that the number ``name``, the third operand, does not belong to a stronger kind than the result."""
+    """Check that the number ``name``, the third operand, does not belong to a higher category than the result."""
 
-    def check(kinds: Any, common: dtype) -> None:
-        argument = kinds[2]
+    def check(signature: Any, common: dtype) -> None:
+        argument = signature[2]
         if argument is bool and common.category is not Category.BOOL:
             raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
         if argument is float and common.category < Category.FLOATING:
@@ -82,13 +82,13 @@ def check_factor(name: str) -> Any:
 _check_alpha = check_factor("alpha")
 
 
-def _check_difference(kinds: Any, common: dtype) -> None:
-    _no_bools(kinds, common)
-    _check_alpha(kinds, common)
+def _check_difference(signature: Any, common: dtype) -> None:
+    _no_bools(signature, common)
+    _check_alpha(signature, common)
 
 
 def _not_bool(message: str) -> Any:
-    def check(kinds: Any, common: dtype) -> None:
+    def check(signature: Any, common: dtype) -> None:
         if common.category is Category.BOOL:
             raise RuntimeError(message)
 
@@ -251,7 +251,7 @@ DIV: Pointwise = Pointwise(
 #: Gradient of the divisor: of (gradient, dividend, divisor).
 DIV_BACKWARD: Pointwise = Pointwise(
     "div_backward",
-    by_kind("-a * (b / c / c)", complex="-a * conj(b / c / c)"),
+    by_category("-a * (b / c / c)", complex="-a * conj(b / c / c)"),
     lambda a, b, c: -a * np.conjugate(b / c / c),
     rule=rules.floating,
     derivatives=(
@@ -266,7 +266,7 @@ DIV_BACKWARD: Pointwise = Pointwise(
 )
 RECIPROCAL = Pointwise(
     "reciprocal",
-    by_kind("1 / a", complex="reciprocal(a)"),
+    by_category("1 / a", complex="reciprocal(a)"),
     lambda a: np.true_divide(a.dtype.type(1), a),
     rule=rules.floating,
     derivatives=(lambda grad, out: MUL.binary(NEG.unary(grad), conjugate(MUL.binary(out, out))),),
@@ -583,7 +583,7 @@ NEG: Pointwise = Pointwise(
 )
 ABS = Pointwise(
     "abs",
-    by_kind("fabs(a)", integer="a < 0 ? -a : a", complex="abs(a)"),
+    by_category("fabs(a)", integer="a < 0 ? -a : a", complex="abs(a)"),
     np.abs,
     rule=rules.to_real,
     categories=NUMERIC,
@@ -591,14 +591,14 @@ ABS = Pointwise(
 )
 SIGN = Pointwise(
     "sign",
-    by_kind("(Compute)((a > 0) - (a < 0))", boolean="a"),
+    by_category("(Compute)((a > 0) - (a < 0))", boolean="a"),
     lambda a: a if a.dtype == bool else (a > 0).astype(a.dtype) - (a < 0),
     categories=(Category.BOOL, *REAL),
     derivatives=(no_change,),
 )
 SGN: Pointwise = Pointwise(
     "sgn",
-    by_kind("(Compute)((a > 0) - (a < 0))", boolean="a", complex="sgn(a)"),
+    by_category("(Compute)((a > 0) - (a < 0))", boolean="a", complex="sgn(a)"),
     lambda a: _unit(a) if a.dtype.kind == "c" else SIGN.numpy(a),
     derivatives=(lambda grad, a, out: sgn_gradient(grad, a, out),),
 )

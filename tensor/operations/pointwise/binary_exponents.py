@@ -10,7 +10,7 @@ import numpy as np
 from nvrtc_kernels import dtypes
 from tensor.core.dtypes import promotion as rules
 from tensor.operations.definition import operation
-from tensor.operations.pointwise_operation import Pointwise, by_kind
+from tensor.operations.pointwise_operation import Pointwise, by_category
 
 from .arithmetic import DIV, MUL, no_change
 from .complex_numbers import conjugate
@@ -32,7 +32,7 @@ def _ldexp(a: Any, b: Any) -> Any:
 
 LDEXP: Pointwise = Pointwise(
     "ldexp",
-    by_kind(
+    by_category(
         "b == rint(b) ? ldexp(a, int(fmin(fmax(b, Compute(-5000)), Compute(5000)))) : a * exp2(b)",
         complex="a * exp2(b)",
     ),
@@ -63,7 +63,7 @@ EXPONENT: Pointwise = Pointwise(
     "frexp_exponent",
     "exponent(a)",
     lambda a: np.where(np.isfinite(a), np.frexp(a)[1], 0),
-    rule=lambda kind: (kind, dtypes.int32),
+    rule=lambda dtype: (dtype, dtypes.int32),
     check=_check_floating,
     include="arithmetic.cuh",
     derivatives=(no_change,),

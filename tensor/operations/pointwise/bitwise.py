@@ -8,7 +8,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 from tensor.operations.definition import operation
-from tensor.operations.pointwise_operation import Pointwise, by_kind
+from tensor.operations.pointwise_operation import Pointwise, by_category
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
@@ -18,7 +18,7 @@ _BITS = (Category.BOOL, Category.INTEGER)
 AND = Pointwise("bitwise_and", "a & b", np.bitwise_and, categories=_BITS)
 OR = Pointwise("bitwise_or", "a | b", np.bitwise_or, categories=_BITS)
 XOR = Pointwise("bitwise_xor", "a ^ b", np.bitwise_xor, categories=_BITS)
-NOT = Pointwise("bitwise_not", by_kind("~a", boolean="!a"), np.bitwise_not, categories=_BITS)
+NOT = Pointwise("bitwise_not", by_category("~a", boolean="!a"), np.bitwise_not, categories=_BITS)
 
 
 def _inside(a: Any, b: Any) -> Any:

@@ -11,7 +11,7 @@ from tensor.core.base import check_tensor
 from tensor.core.dtypes import promotion as rules
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_node import numbered
-from tensor.operations.pointwise_operation import Pointwise, by_kind
+from tensor.operations.pointwise_operation import Pointwise, by_category
 
 from .arithmetic import no_change
 
@@ -231,41 +231,41 @@ def ge(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Te
 
 # Kinds of numbers
 
-ISNAN = Pointwise("isnan", by_kind("a != a", complex="isnan(a)"), np.isnan, rule=rules.comparison)
+ISNAN = Pointwise("isnan", by_category("a != a", complex="isnan(a)"), np.isnan, rule=rules.comparison)
 ISINF = Pointwise(
     "isinf",
-    by_kind("isinf(a)", integer="false", complex="isinf(a.re) || isinf(a.im)"),
+    by_category("isinf(a)", integer="false", complex="isinf(a.re) || isinf(a.im)"),
     np.isinf,
     rule=rules.comparison,
 )
 ISFINITE = Pointwise(
     "isfinite",
-    by_kind("isfinite(a)", integer="true", complex="isfinite(a.re) && isfinite(a.im)"),
+    by_category("isfinite(a)", integer="true", complex="isfinite(a.re) && isfinite(a.im)"),
     np.isfinite,
     rule=rules.comparison,
 )
 ISPOSINF = Pointwise(
     "isposinf",
-    by_kind("isinf(a) && a > 0", integer="false"),
+    by_category("isinf(a) && a > 0", integer="false"),
     lambda a: np.isinf(a) & (a > 0),
     rule=rules.comparison,
     categories=_ORDERED,
 )
 ISNEGINF = Pointwise(
     "isneginf",
-    by_kind("isinf(a) && a < 0", integer="false"),
+    by_category("isinf(a) && a < 0", integer="false"),
     lambda a: np.isinf(a) & (a < 0),
     rule=rules.comparison,
     categories=_ORDERED,
 )
 SIGNBIT = Pointwise(
     "signbit",
-    by_kind("signbit(a)", integer="a < 0", boolean="false"),
+    by_category("signbit(a)", integer="a < 0", boolean="false"),
     lambda a: np.signbit(a) if a.dtype.kind == "f" else a < 0,
     rule=rules.comparison,
     categories=_ORDERED,
 )
-ISREAL = Pointwise("isreal", by_kind("true", complex="a.im == 0"), np.isreal, rule=rules.comparison)
+ISREAL = Pointwise("isreal", by_category("true", complex="a.im == 0"), np.isreal, rule=rules.comparison)
 
 
 @operation()
@@ -414,8 +414,8 @@ def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 # Closeness
 
 
-def _close_rule(kind: Any) -> Any:
-    return rules.comparison(kind if kind.category >= Category.FLOATING else float64)
+def _close_rule(dtype: Any) -> Any:
+    return rules.comparison(dtype if dtype.category >= Category.FLOATING else float64)
 
 
 def _isclose(a: Any, b: Any, rtol: Any, atol: Any) -> Any:
@@ -423,16 +423,16 @@ def _isclose(a: Any, b: Any, rtol: Any, atol: Any) -> Any:
     return (a == b) | (np.isfinite(b) & (np.abs(a - b) <= limit))
 
 
-_CLOSE = by_kind(
+_CLOSE = by_category(
     "a == b || (isfinite(b) && fabs(a - b) <= fabs(d) + fabs(c * b))",
     complex="a == b || (isfinite(b.re) && isfinite(b.im) && abs(a - b) <= abs(d) + abs(c * b))",
 )
-_BOTH_NAN = by_kind("(a != a && b != b)", complex="(isnan(a) && isnan(b))")
+_BOTH_NAN = by_category("(a != a && b != b)", complex="(isnan(a) && isnan(b))")
 
 ISCLOSE = Pointwise("isclose", _CLOSE, _isclose, rule=_close_rule, typed=2, numbers="cd")
 ISCLOSE_OR_NAN = Pointwise(
     "isclose",
-    lambda kind: f"{_BOTH_NAN(kind)} || {_CLOSE(kind)}",
+    lambda dtype: f"{_BOTH_NAN(dtype)} || {_CLOSE(dtype)}",
     lambda a, b, rtol, atol: (np.isnan(a) & np.isnan(b)) | _isclose(a, b, rtol, atol),
     rule=_close_rule,
     typed=2,

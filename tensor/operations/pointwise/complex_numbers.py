@@ -13,7 +13,7 @@ from tensor.core.dtypes import promotion as rules
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import ones_like, zeros_like
 from tensor.operations.definition import operation
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
 
 if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
@@ -124,7 +124,7 @@ def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 ANGLE = Pointwise(
     "angle",
-    by_kind(f"a != a ? a : a < 0 ? Compute({math.pi!r}) : Compute(0)", complex="arg(a)"),
+    by_category(f"a != a ? a : a < 0 ? Compute({math.pi!r}) : Compute(0)", complex="arg(a)"),
     lambda a: (
         np.angle(a)
         if a.dtype.kind == "c"
@@ -183,8 +183,8 @@ def _to_complex(dtype: dtype) -> tuple[dtype, dtype]:
 
 
 def _check_parts(name: str) -> Any:
-    def check(kinds: Any, _: dtype) -> None:
-        types = [each.dtype for each in kinds]
+    def check(signature: Any, _: dtype) -> None:
+        types = [each.dtype for each in signature]
         if types[0] is not types[1] or types[0] not in (float32, float64):
             raise RuntimeError(
                 f"{name}(): expected two tensors of float32 or two of float64, got {types[0]!r} and {types[1]!r}"

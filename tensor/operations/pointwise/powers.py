@@ -16,7 +16,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
 
 from .arithmetic import ADD, DIV, MUL, NUMERIC, SUB
 from .comparisons import EQ, GE
@@ -95,7 +95,7 @@ SQRT = Pointwise(
 #: Of (gradient, root).
 SQRT_BACKWARD: Pointwise = Pointwise(
     "sqrt_backward",
-    by_kind("a / (2 * b)", complex="a / (2 * conj(b))"),
+    by_category("a / (2 * b)", complex="a / (2 * conj(b))"),
     lambda a, b: a / (2 * np.conjugate(b)),
     derivatives=(
         lambda grad, b: DIV.binary(grad, MUL.binary(b, 2)),
@@ -114,7 +114,7 @@ RSQRT = Pointwise(
 #: Of (gradient, reciprocal root).
 RSQRT_BACKWARD: Pointwise = Pointwise(
     "rsqrt_backward",
-    by_kind("Compute(-0.5) * a * (b * b * b)", complex="-0.5 * (a * conj(b * b * b))"),
+    by_category("Compute(-0.5) * a * (b * b * b)", complex="-0.5 * (a * conj(b * b * b))"),
     lambda a, b: a.dtype.type(-0.5) * a * np.conjugate(b * b * b),
     derivatives=(
         lambda grad, b: MUL.binary(MUL.binary(grad, -0.5), MUL.binary(MUL.binary(b, b), b)),
@@ -141,7 +141,7 @@ def _power(a: Any, b: Any) -> Any:
 
 POW = Pointwise(
     "pow",
-    by_kind("pow(a, b)", integer="integer_power(a, b)"),
+    by_category("pow(a, b)", integer="integer_power(a, b)"),
     _power,
     categories=NUMERIC,
     include="arithmetic.cuh",

@@ -8,7 +8,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 from tensor.operations.definition import operation
-from tensor.operations.pointwise_operation import Pointwise, by_kind
+from tensor.operations.pointwise_operation import Pointwise, by_category
 
 from .arithmetic import REAL, no_change
 
@@ -22,7 +22,7 @@ def _rounding(name: str, cuda: str, function: Callable[[Any], Any]) -> Pointwise
     """A way to round; integers stay as they are."""
     return Pointwise(
         name,
-        by_kind(cuda, integer="a"),
+        by_category(cuda, integer="a"),
         lambda a: function(a) if a.dtype.kind == "f" else a,
         categories=REAL,
         derivatives=(no_change,),

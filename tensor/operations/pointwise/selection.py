@@ -1,4 +1,4 @@
-"""Choosing between values: by a condition, by size, by kind."""
+"""Selection of values: by a condition, by size, by category (NaN, infinity)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensor.core.dtypes.scalars import element
 from tensor.operations.autocast import WIDEST, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_node import numbered
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
 from tensor.operations.shapes.views import view_as_complex, view_as_real
 
 from .arithmetic import DIV, MUL, NEG, NUMERIC, REAL, SIGN, SUB, check_factor, no_change, undefined
@@ -44,7 +44,7 @@ WHERE = Pointwise(
 #: The first operand where the mask is true, and zero elsewhere.
 KEEP: Pointwise = Pointwise(
     "where",
-    by_kind("b_ ? a : Compute(0)", complex="b_ ? a : Compute{0, 0}"),
+    by_category("b_ ? a : Compute(0)", complex="b_ ? a : Compute{0, 0}"),
     lambda a, b: np.where(b, a, a.dtype.type(0)),
     typed=1,
     masks=1,
@@ -53,7 +53,7 @@ KEEP: Pointwise = Pointwise(
 #: The first operand where the mask is false, and zero elsewhere.
 DROP: Pointwise = Pointwise(
     "where",
-    by_kind("b_ ? Compute(0) : a", complex="b_ ? Compute{0, 0} : a"),
+    by_category("b_ ? Compute(0) : a", complex="b_ ? Compute{0, 0} : a"),
     lambda a, b: np.where(b, a.dtype.type(0), a),
     typed=1,
     masks=1,
@@ -165,7 +165,7 @@ MINIMUM = Pointwise(
 )
 FMAX = Pointwise(
     "fmax",
-    by_kind("fmax(a, b)", integer="a > b ? a : b"),
+    by_category("fmax(a, b)", integer="a > b ? a : b"),
     np.fmax,
     numbers="",
     categories=_ORDERED,
@@ -176,7 +176,7 @@ FMAX = Pointwise(
 )
 FMIN = Pointwise(
     "fmin",
-    by_kind("fmin(a, b)", integer="a < b ? a : b"),
+    by_category("fmin(a, b)", integer="a < b ? a : b"),
     np.fmin,
     numbers="",
     categories=_ORDERED,
@@ -470,11 +470,11 @@ def clamp_max(input: Tensor, max: Tensor | float, *, out: Tensor | None = None) 
     return _CLAMP_MAX.out(out, input, max)
 
 
-# By kind
+# By category
 
 NAN_TO_NUM = Pointwise(
     "nan_to_num",
-    by_kind("a != a ? b : isinf(a) ? (a > 0 ? c : d) : a", integer="a"),
+    by_category("a != a ? b : isinf(a) ? (a > 0 ? c : d) : a", integer="a"),
     lambda a, b, c, d: (
         np.where(np.isnan(a), b, np.where(a == np.inf, c, np.where(a == -np.inf, d, a)))
         if a.dtype.kind == "f"
@@ -690,7 +690,7 @@ def _next_half(input: Tensor, other: Tensor, dtype: dtype) -> Tensor:
 
 LERP = Pointwise(
     "lerp",
-    by_kind(
+    by_category(
         "between(a, b, c)",
         complex="abs(c) < Compute{0.5}.re ? a + c * (b - a) : b - (b - a) * (Compute{1, 0} - c)",
     ),
@@ -743,18 +743,18 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | float, *, out: Tensor | No
     return LERP.out(out, input, end, weight)
 
 
-def _check_value(kinds: Any, common: Any) -> None:
-    check_factor("value")((None, None, kinds[3]), common)
+def _check_value(signature: Any, common: Any) -> None:
+    check_factor("value")((None, None, signature[3]), common)
 
 
-def _check_quotient(kinds: Any, common: Any) -> None:
+def _check_quotient(signature: Any, common: Any) -> None:
     if common.category < Category.FLOATING:
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported; use (input + value * "
             "tensor.div(tensor1, tensor2, rounding_mode='trunc')).to(input.dtype), or convert an operand to floating "
             "point for true division."
         )
-    _check_value(kinds, common)
+    _check_value(signature, common)
 
 
 #: Of (summand, factor, factor, number).

@@ -11,7 +11,7 @@ from nvrtc_kernels.dtypes import Category
 from tensor.core.dtypes import promotion as rules
 from tensor.operations.autocast import FLOAT32, WIDEST, Autocast
 from tensor.operations.definition import operation
-from tensor.operations.pointwise_operation import Pointwise, by_kind
+from tensor.operations.pointwise_operation import Pointwise, by_category
 
 from .arithmetic import ADD, DIV, MUL, NEG, SUB
 from .comparisons import EQ
@@ -131,7 +131,7 @@ TANH = Pointwise(
 #: Of (gradient, result).
 TANH_BACKWARD: Pointwise = Pointwise(
     "tanh_backward",
-    by_kind("a * (1 - b * b)", complex="a * conj(Compute{1, 0} - b * b)"),
+    by_category("a * (1 - b * b)", complex="a * conj(Compute{1, 0} - b * b)"),
     lambda a, b: a * np.conjugate(1 - b * b),
     derivatives=(
         lambda grad, b: TANH_BACKWARD.binary(grad, conjugate(b)),

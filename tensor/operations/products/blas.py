@@ -56,22 +56,26 @@ class Handle:
         "workspaces",
     )
 
-    def __init__(self, place: CudaState) -> None:
-        self.device_state = place
-        self.library: Any = place.runtime.library("cublas")
-        place.native.use()
+    def __init__(self, device_state: CudaState) -> None:
+        self.device_state = device_state
+        self.library: Any = device_state.runtime.library("cublas")
+        device_state.native.use()
         self.handle = self.library.cublasCreate()
         self.stream: Stream | None = None
-        self.workspace_bytes = _workspace_bytes(place)
+        self.workspace_bytes = _workspace_bytes(device_state)
         self.workspaces: dict[Stream, DeviceStorage] = {}
         self.reduced_reduction = True
-        self.scalars = {int(kind): (HostScalar(kind), HostScalar(kind)) for kind in _SCALARS}
-        self.constants = {int(kind): (HostScalar(kind, 1), HostScalar(kind, 0)) for kind in _SCALARS}
+        self.scalars = {
+            int(data_type): (HostScalar(data_type), HostScalar(data_type)) for data_type in _SCALARS
+        }
+        self.constants = {
+            int(data_type): (HostScalar(data_type, 1), HostScalar(data_type, 0)) for data_type in _SCALARS
+        }
         self.one_and_zero = {
-            kind: (one.address, zero.address) for kind, (one, zero) in self.constants.items()
+            data_type: (one.address, zero.address) for data_type, (one, zero) in self.constants.items()
         }
         # Workspaces and handles go with the runtime.
-        place.runtime.cache("cublas handles", list[Handle]).append(self)
+        device_state.runtime.cache("cublas handles", list[Handle]).append(self)
 
     def use(self, stream: Stream) -> None:
         """Queue what follows on ``stream``."""

@@ -157,12 +157,12 @@ def _as_matrices(
 ) -> Layout | None:
     """A view of elements whose dimensions have ``labels`` as ``(batch, first, second)``, or ``None``."""
     order = [labels.index(label) for label in (*batch, *first, *second)]
-    wide = tuple(sizes[labels[axis]] for axis in order)
+    sizes_in_order = tuple(sizes[labels[axis]] for axis in order)
     strides = layouts.broadcast_strides(
-        tuple(x.shape[axis] for axis in order), tuple(x.strides[axis] for axis in order), wide
+        tuple(x.shape[axis] for axis in order), tuple(x.strides[axis] for axis in order), sizes_in_order
     )
     shape = tuple(prod(sizes[label] for label in group) for group in (batch, first, second))
-    result = layouts.view_strides(wide, strides, shape)
+    result = layouts.view_strides(sizes_in_order, strides, shape)
     return None if result is None else x.with_strides(shape, tuple(result))
 
 
@@ -227,7 +227,7 @@ def _parse(equation: str, shapes: Sequence[Sequence[int]]) -> tuple[list[Labels]
             f"einsum(): {'more' if len(shapes) > len(terms) else 'fewer'} operands were provided ({len(shapes)}) "
             f"than specified in the equation ({len(terms)})"
         )
-    value, widest = [], 0
+    value, longest = [], 0
     for position, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
         rank = len(shape)
         before, dots, after = term.partition("...")
@@ -242,9 +242,9 @@ def _parse(equation: str, shapes: Sequence[Sequence[int]]) -> tuple[list[Labels]
                 f"einsum(): the number of subscripts in the equation ({len(letters)}) does not match the number of "
                 f"dimensions ({rank}) for operand {position}"
             )
-        widest = max(widest, spare)
+        longest = max(longest, spare)
         value.append([*before, *(f".{spare - 1 - i}" for i in range(spare)), *after])
-    stretched = [f".{widest - 1 - i}" for i in range(widest)]
+    stretched = [f".{longest - 1 - i}" for i in range(longest)]
     if arrow:
         before, dots, after = right.partition("...")
         result = [*before, *(stretched if dots else []), *after]
@@ -299,8 +299,8 @@ def _contract(a: Tensor, la: Labels, b: Tensor, lb: Labels, later: set[str]) -> 
     def matrices(x: Tensor, labels: Labels, first: Labels, second: Labels) -> Tensor:
         order = [*batch, *first, *second]
         moved = views.permute(x, [labels.index(label) for label in order])
-        wide = views.expand(moved, [sizes[label] for label in order])
-        return wide.reshape(*(prod(sizes[label] for label in group) for group in (batch, first, second)))
+        expanded = views.expand(moved, [sizes[label] for label in order])
+        return expanded.reshape(*(prod(sizes[label] for label in group) for group in (batch, first, second)))
 
     result = bmm(matrices(a, la, rows, inner), matrices(b, lb, inner, columns))
     labels = [*batch, *rows, *columns]

@@ -78,26 +78,26 @@ def _as_batch(matrices: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _on_host(c: Layout) -> Callable[..., None]:
     dtype = c.dtype
-    wide = rules.computes_in(dtype)
-    convert = host_conversion(wide, dtype)
+    compute_dtype = rules.computes_in(dtype)
+    convert = host_conversion(compute_dtype, dtype)
 
     def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
         left, right = a._host, b._host
-        if wide is not dtype:
-            left, right = left.astype(wide.numpy), right.astype(wide.numpy)
+        if compute_dtype is not dtype:
+            left, right = left.astype(compute_dtype.numpy), right.astype(compute_dtype.numpy)
         into = out._writable
         with np.errstate(all="ignore"):
             if dtype.category is Category.BOOL:
                 into[...] = np.matmul(left.astype(np.uint64), right.astype(np.uint64)) != 0
                 return
-            if beta == 0 and alpha == 1 and wide is dtype:
+            if beta == 0 and alpha == 1 and compute_dtype is dtype:
                 np.matmul(left, right, out=into)
                 return
             result = np.matmul(left, right)
             if alpha != 1:
-                result = result * wide.numpy.type(alpha)
+                result = result * compute_dtype.numpy.type(alpha)
             if beta != 0:
-                result = result + into.astype(wide.numpy) * wide.numpy.type(beta)
+                result = result + into.astype(compute_dtype.numpy) * compute_dtype.numpy.type(beta)
             convert(into, result)
 
     return run

@@ -27,21 +27,21 @@ def _poisson(rate: Any, u: Any) -> Any:
     dtype = rate.dtype
     rate, u = np.broadcast_arrays(rate.astype(np.float64), u.astype(np.float64))
     rate = np.ascontiguousarray(rate)
-    spread = np.sqrt(rate)
-    low, high = np.maximum(np.floor(rate - 10 * spread - 10), -1), np.ceil(rate + 10 * spread + 40)
+    deviation = np.sqrt(rate)
+    low, high = np.maximum(np.floor(rate - 10 * deviation - 10), -1), np.ceil(rate + 10 * deviation + 40)
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)
         enough = igammac_on_host(middle + 1, rate) >= u
-        wide = high - low > 1
-        high, low = np.where(wide & enough, middle, high), np.where(wide & ~enough, middle, low)
+        unfinished = high - low > 1
+        high, low = np.where(unfinished & enough, middle, high), np.where(unfinished & ~enough, middle, low)
     return np.where(rate == 0, 0.0, high).astype(dtype)
 
 
-def _binomial(count: Any, chance: Any, u: Any) -> Any:
+def _binomial(count: Any, probability: Any, u: Any) -> Any:
     """From the most likely number outwards, until the probabilities met exceed ``u``."""
     dtype = count.dtype
     n, p, u = np.broadcast_arrays(
-        np.floor(count.astype(np.float64)), chance.astype(np.float64), u.astype(np.float64)
+        np.floor(count.astype(np.float64)), probability.astype(np.float64), u.astype(np.float64)
     )
     certain = (n <= 0) | (p <= 0) | (p >= 1)
     edge = np.where(p >= 1, np.maximum(n, 0.0), 0.0)
@@ -113,7 +113,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 @operation(method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """How many of ``count`` trials, of which each succeeds with the chance ``prob``, succeed; gradients are zero.
+    """How many of ``count`` trials, of which each succeeds with the probability ``prob``, succeed; gradients are zero.
 
     Raises
     ------

@@ -110,7 +110,7 @@ def rand(
     NotImplementedError
         For another dtype.
     RuntimeError
-        For a negative size, a generator of another kind of device, or an ``out`` of another dtype or device.
+        For a negative size, a generator of another type of device, or an ``out`` of another dtype or device.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def randint(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Integers of equal chances: ``randint(high, size)`` and ``randint(low, high, size)``.
+    """Integers of equal probability: ``randint(high, size)`` and ``randint(low, high, size)``.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def rand_like(
     NotImplementedError
         If the dtype is neither floating nor complex.
     RuntimeError
-        For a generator of another kind of device.
+        For a generator of another type of device.
 
     Examples
     --------
@@ -263,7 +263,7 @@ def randn_like(
     NotImplementedError
         If the dtype is neither floating nor complex.
     RuntimeError
-        For a generator of another kind of device.
+        For a generator of another type of device.
 
     Examples
     --------

@@ -94,8 +94,8 @@ def numbers(
 
 
 def _uniform(drawn: Words, dtype: np.dtype[Any], low: float, high: float) -> NDArray[Any]:
-    kind = _compute_type(dtype).type
-    if kind is np.float64:
+    compute = _compute_type(dtype).type
+    if compute is np.float64:
         u: Any = transforms.uniform64(drawn)
     elif dtype.itemsize == 4:
         u = transforms.uniform32(drawn)
@@ -103,9 +103,9 @@ def _uniform(drawn: Words, dtype: np.dtype[Any], low: float, high: float) -> NDA
         # As many bits as the type holds, so that rounding moves no number to the end of the range.
         bits = 8 if dtype == _BRAIN else 11
         u = (drawn >> np.uint32(32 - bits)).astype(np.float32) * np.float32(2.0**-bits)
-    result = (u * (kind(high) - kind(low)) + kind(low)).astype(dtype)
-    outside = ~(result.astype(kind) < kind(high))
-    result[outside] = dtype.type(kind(low))
+    result = (u * (compute(high) - compute(low)) + compute(low)).astype(dtype)
+    outside = ~(result.astype(compute) < compute(high))
+    result[outside] = dtype.type(compute(low))
     return np.asarray(result)
 
 
@@ -200,7 +200,7 @@ def threshold(probability: Any) -> Any:
 def permutation(count: int, seed: int, call: int) -> NDArray[np.int64]:
     """The numbers below ``count`` in random order: the order of as many random 64-bit keys.
 
-    Two equal keys, which have a chance below ``count**2 / 2**65``, keep their order.
+    Two equal keys, which have a probability below ``count**2 / 2**65``, keep their order.
     """
     keys = transforms.joined(words(seed, call, 2 * count))
     return np.argsort(keys, kind="stable").astype(np.int64)
@@ -209,7 +209,7 @@ def permutation(count: int, seed: int, call: int) -> NDArray[np.int64]:
 def categories(
     weights: NDArray[np.float64], count: int, replacement: bool, seed: int, call: int
 ) -> NDArray[np.int64]:
-    """Categories drawn with chances in proportion to ``weights``.
+    """Categories drawn with probabilities in proportion to ``weights``.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from tensor.core.base import empty
 from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.plans import planned
 from tensor.operations.definition import operation
-from tensor.operations.normalization.row_normalization import tensor_of, wide_array
+from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
 
 from .fills import source
 from .philox import words
@@ -62,7 +62,7 @@ def _operation_plan(layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tenso
     if not device_state.is_cuda:
 
         def on_host(drop: Drop, input: Tensor, out: Tensor) -> None:
-            array = wide_array(input)
+            array = in_compute_dtype(input)
             drawn = words(drop.seed, drop.call, -(-count // inner)) < np.uint64(drop.below)
             kept = drawn.reshape(-1, 1) & np.ones(inner, bool) if inner > 1 else drawn
             dtype = array.dtype.type
@@ -115,7 +115,7 @@ def _applied_in_place(input: Tensor, drop: Drop, inner: int) -> Tensor:
     return input
 
 
-def check_chance(p: float) -> None:
+def check_probability(p: float) -> None:
     """Raise ValueError unless ``p`` is a probability."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
@@ -141,7 +141,7 @@ def drop(
     alpha : bool
         Whether mean and variance stay; otherwise what is kept is divided by ``1 - p``.
     """
-    check_chance(p)
+    check_probability(p)
     layout = input._layout
     if p == 0 or not train or not layout.numel:
         return input

@@ -42,10 +42,10 @@ def _fill_plan(layout: Layout) -> Callable[..., None]:
     ``device_state.plans[RANDOM, layout]`` carries it out.
     """
     check_no_overlap(layout)
-    device_state, shape, strides, kind = layout.device_state, layout.shape, layout.strides, layout.dtype
+    device_state, shape, strides, dtype = layout.device_state, layout.shape, layout.strides, layout.dtype
     if not isinstance(device_state, CudaState):
         return _on_host
-    local, fill = device_state.local, kernels.plan(device_state.native, shape, strides, kind)
+    local, fill = device_state.local, kernels.plan(device_state.native, shape, strides, dtype)
 
     def run(target: Tensor, draw: Draw, seed: int, call: int) -> None:
         name, first, second = draw
@@ -61,15 +61,15 @@ def _on_host(target: Tensor, draw: Draw, seed: int, call: int) -> None:
     target._writable[...] = drawn.reshape(layout.shape)
 
 
-def _chances_plan(layout: Layout, argument: Layout) -> Callable[..., None]:
+def _probabilities_plan(layout: Layout, argument: Layout) -> Callable[..., None]:
     """How to fill a layout where each element has its own probability of being 1.
 
-    ``device_state.plans[CHANCES, layout, probability_layout]`` carries it out.
+    ``device_state.plans[PROBABILITIES, layout, probability_layout]`` carries it out.
     """
     check_no_overlap(layout)
     device_state = layout.device_state
     if not isinstance(device_state, CudaState):
-        return _chances_on_host
+        return _probabilities_on_host
     native, local, fill = device_state.native, device_state.local, kernels.fill_bernoulli
 
     def run(target: Tensor, p: Tensor, seed: int, call: int) -> None:
@@ -81,14 +81,14 @@ def _chances_plan(layout: Layout, argument: Layout) -> Callable[..., None]:
     return run
 
 
-def _chances_on_host(target: Tensor, p: Tensor, seed: int, call: int) -> None:
+def _probabilities_on_host(target: Tensor, p: Tensor, seed: int, call: int) -> None:
     layout = target._layout
     limits = np.broadcast_to(distributions.threshold(p._host), layout.shape).reshape(-1)
     drawn = distributions.numbers("bernoulli", layout.dtype.numpy, layout.numel, seed, call, limits)
     target._writable[...] = drawn.reshape(layout.shape)
 
 
-RANDOM, CHANCES = planned(_fill_plan), planned(_chances_plan)
+RANDOM, PROBABILITIES = planned(_fill_plan), planned(_probabilities_plan)
 
 
 def source(generator: Generator | None, device_state: DeviceState, function: str) -> Generator:
@@ -99,7 +99,7 @@ def source(generator: Generator | None, device_state: DeviceState, function: str
     TypeError
         If ``generator`` is something else.
     RuntimeError
-        If it is for another kind of device.
+        If it is for another type of device.
     """
     if generator is None:
         return default_generator(device_state.device.index)
@@ -139,19 +139,19 @@ def apply(target: Tensor, draw: Draw, generator: Generator | None, function: str
 def uniform_(
     input: Tensor, from_: float = 0.0, /, to: float = 1.0, *, generator: Generator | None = None, **named: Any
 ) -> Tensor:
-    """Numbers of equal chances in ``[from, to)``; for a complex tensor so are both parts.
+    """Uniformly distributed numbers in ``[from, to)``; for a complex tensor so are both parts.
 
     Parameters
     ----------
     from, to : float
         Ends of the range.
     generator : Generator, optional
-        The device's default one if not given; it must be of the tensor's kind of device.
+        The device's default one if not given; it must be of the tensor's type of device.
 
     Raises
     ------
     RuntimeError
-        If an end is no number of the dtype, ``from > to``, the generator is of another kind of device, or
+        If an end is no number of the dtype, ``from > to``, the generator is of another type of device, or
         elements overlap in memory.
     NotImplementedError
         For a dtype that is neither floating point nor complex.
@@ -248,7 +248,7 @@ def cauchy_(
 
 @operation(namespace="")
 def geometric_(input: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """How many trials it takes to succeed once, 1 at least, with the chance ``p`` in each.
+    """How many trials it takes to succeed once, 1 at least, with the probability ``p`` in each.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def geometric_(input: Tensor, p: float, *, generator: Generator | None = None) -
 
 @operation(namespace="")
 def random_(input: Tensor, *bounds: Any, generator: Generator | None = None, **named: Any) -> Tensor:
-    """Integers of equal chances: ``random_()``, ``random_(to)``, ``random_(from, to)``.
+    """Integers of equal probability: ``random_()``, ``random_(to)``, ``random_(from, to)``.
 
     Parameters
     ----------
@@ -319,12 +319,12 @@ def bernoulli_(input: Tensor, p: float | Tensor = 0.5, *, generator: Generator |
     layout = input._layout
     if not isinstance(p, TensorBase):
         return apply(input, parameters.bernoulli(layout.dtype, p), generator, "bernoulli_", 2)
-    apply_chances(input, p, generator)
+    apply_probabilities(input, p, generator)
     record_in_place(input, "BernoulliBackward1", p)
     return input
 
 
-def apply_chances(target: Tensor, p: Tensor, generator: Generator | None) -> None:
+def apply_probabilities(target: Tensor, p: Tensor, generator: Generator | None) -> None:
     """Write ones, each with the probability in ``p`` at its place, and zeros to ``target``."""
     check_in_place(target)
     layout = target._layout
@@ -337,8 +337,8 @@ def apply_chances(target: Tensor, p: Tensor, generator: Generator | None) -> Non
         )
     views.expand(p, layout.shape)
     if not layout.device_state.is_cuda:
-        _check_chances(p)
-    run = layout.device_state.plans[CHANCES, layout, argument]
+        _check_probabilities(p)
+    run = layout.device_state.plans[PROBABILITIES, layout, argument]
     seed, call = source(generator, layout.device_state, "bernoulli_").next_call()
     run(target, p, seed, call)
     target._storage.version += 1
@@ -360,12 +360,12 @@ def on_same_device(other: Tensor, device_state: DeviceState, function: str) -> T
     return to(other, device_state.device)
 
 
-def _check_chances(p: Tensor) -> None:
-    chances = p._host
-    outside = ~((chances >= 0) & (chances <= 1))
+def _check_probabilities(p: Tensor) -> None:
+    probabilities = p._host
+    outside = ~((probabilities >= 0) & (probabilities <= 1))
     if outside.any():
         raise RuntimeError(
-            f"bernoulli_ expects all probabilities to be in [0, 1], but got p={float(chances[outside][0]):g}"
+            f"bernoulli_ expects all probabilities to be in [0, 1], but got p={float(probabilities[outside][0]):g}"
         )
 
 

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-def record(drawn: Tensor, title: str, *inputs: Any) -> None:
+def record(drawn: Tensor, name: str, *inputs: Any) -> None:
     """Record that new numbers were drawn with parameters among which are tensors."""
     tensors = [each for each in inputs if isinstance(each, TensorBase)]
     if drawn._layout.dtype.category >= Category.FLOATING:
-        enter((drawn,), tensors, title, _zeros, (), (tuple([each._layout for each in tensors]),))
+        enter((drawn,), tensors, name, _zeros, (), (tuple([each._layout for each in tensors]),))
 
 
-def record_in_place(written: Tensor, title: str, *inputs: Any) -> None:
+def record_in_place(written: Tensor, name: str, *inputs: Any) -> None:
     """Record that numbers were written over what was in a tensor."""
     tensors = [each for each in (written, *inputs) if isinstance(each, TensorBase)]
     if written._layout.dtype.category >= Category.FLOATING and mask_of(tensors) is not None:
-        node = operation_node((written,), title, _zeros, (), (tuple([each._layout for each in tensors]),))
+        node = operation_node((written,), name, _zeros, (), (tuple([each._layout for each in tensors]),))
         attach_in_place(node, tensors, written)
 
 

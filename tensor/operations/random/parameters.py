@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _LIMITS: dict[dtype, tuple[Any, Any]] = {dtypes.bool_: (0, 1)}
 #: Binary digits of a floating point type: integers up to ``2**digits`` are all numbers of the type.
 _DIGITS: dict[dtype, int] = {}
-for _kind in dtypes.ALL[1:]:
-    _found = iinfo(_kind) if _kind.category is Category.INTEGER else finfo(_kind)
-    _LIMITS[_kind] = _found.min, _found.max
-    if _kind.is_floating_point:
-        _DIGITS[_kind] = 1 - round(math.log2(finfo(_kind).eps))
+for _dtype in dtypes.ALL[1:]:
+    _limits = iinfo(_dtype) if _dtype.category is Category.INTEGER else finfo(_dtype)
+    _LIMITS[_dtype] = _limits.min, _limits.max
+    if _dtype.is_floating_point:
+        _DIGITS[_dtype] = 1 - round(math.log2(finfo(_dtype).eps))
 
 
 def uniform(dtype: dtype, low: Any, high: Any) -> Draw:
@@ -96,19 +96,19 @@ def geometric(dtype: dtype, p: Any) -> Draw:
     """Trials up to the first success, which has probability ``p`` in each."""
     if dtype.is_complex or dtype is dtypes.bool_:
         raise _unsupported("geometric_", dtype, "an integer or floating point")
-    chance = number(p, "geometric_", "p")
-    if not 0 < chance < 1:
-        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={chance:g}")
-    return "geometric", math.log1p(-chance), 0.0
+    probability = number(p, "geometric_", "p")
+    if not 0 < probability < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={probability:g}")
+    return "geometric", math.log1p(-probability), 0.0
 
 
 def bernoulli(dtype: dtype, p: Any) -> Draw:
     """1 with probability ``p``, else 0."""
     check_bernoulli(dtype)
-    chance = number(p, "bernoulli_", "p")
-    if not 0 <= chance <= 1:
-        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={chance:g}")
-    return "bernoulli", threshold(chance), 0
+    probability = number(p, "bernoulli_", "p")
+    if not 0 <= probability <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={probability:g}")
+    return "bernoulli", threshold(probability), 0
 
 
 def check_bernoulli(dtype: dtype) -> None:

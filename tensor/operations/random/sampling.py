@@ -21,7 +21,7 @@ from tensor.operations.shapes import views
 
 from . import distributions, parameters
 from .creation import drawn, from_host, layout_of, target
-from .fills import apply_chances, bernoulli_, on_same_device, source
+from .fills import apply_probabilities, bernoulli_, on_same_device, source
 from .history import record
 
 if TYPE_CHECKING:
@@ -81,21 +81,21 @@ def _shift_plan(z: Layout, mean: Layout) -> Callable[[Tensor, Tensor], None]:
     return run
 
 
-def _wide(numbers: Any) -> Any:
+def _compute_array(numbers: Any) -> Any:
     """Half precision is computed in single precision."""
     return numbers if numbers.dtype.kind == "f" and numbers.itemsize >= 4 else numbers.astype(np.float32)
 
 
 def _scale_on_host(target: Tensor, by: Tensor, shift: float) -> None:
-    z, factors = target._writable, _wide(by._host)
+    z, factors = target._writable, _compute_array(by._host)
     with np.errstate(over="ignore", invalid="ignore"):
-        z[...] = _wide(z) * factors + factors.dtype.type(shift)
+        z[...] = _compute_array(z) * factors + factors.dtype.type(shift)
 
 
 def _shift_on_host(target: Tensor, by: Tensor) -> None:
     z = target._writable
     with np.errstate(over="ignore", invalid="ignore"):
-        z[...] = _wide(z) + _wide(by._host)
+        z[...] = _compute_array(z) + _compute_array(by._host)
 
 
 SCALE, SHIFT = planned(_scale_plan), planned(_shift_plan)
@@ -235,7 +235,7 @@ def bernoulli(
         result = target(layout_of(layout.shape, out, None, None), out)
     if p is not None:
         return bernoulli_(result, p, generator=generator)
-    apply_chances(result, input, generator)
+    apply_probabilities(result, input, generator)
     record(result, "BernoulliBackward0", input)
     return result
 
@@ -249,7 +249,7 @@ def multinomial(
     generator: Generator | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Indices drawn from each row with chances in proportion to the row's weights.
+    """Indices drawn from each row with probabilities in proportion to the row's weights.
 
     The host draws: for a CUDA tensor it waits until the weights are computed.
 

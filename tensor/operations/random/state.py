@@ -84,12 +84,12 @@ def fork_rng(
     enabled : bool
         Whether to do anything.
     device_type : str, optional
-        ``"cuda"``, the only kind of ``devices``; for ``"cpu"`` there are none.
+        ``"cuda"``, the only type of ``devices``; for ``"cpu"`` there are none.
 
     Raises
     ------
     RuntimeError
-        For another kind of device.
+        For another type of device.
     """
     if not enabled:
         yield

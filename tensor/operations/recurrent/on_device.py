@@ -31,14 +31,16 @@ if TYPE_CHECKING:
 class _Products(dict[int, "Callable[..., None]"]):
     """Products of so many rows, which are made where they are used first: ``products[rows](c, a, b, alpha, beta)``."""
 
-    def __init__(self, place: Any, kind: dtype, inner: int, columns: int, *, transposed: bool) -> None:
-        self.given = place, kind
+    def __init__(
+        self, device_state: Any, dtype: dtype, inner: int, columns: int, *, transposed: bool
+    ) -> None:
+        self.operands = device_state, dtype
         self.sizes = columns, inner
         right = blas.Factor(transposed, inner if transposed else columns, 0)
         self.factors = blas.Factor(False, inner, 0), right, blas.Factor(False, columns, 0)
 
     def __missing__(self, rows: int) -> Callable[..., None]:
-        result = self[rows] = blas.product(*self.given, (1, rows, *self.sizes), *self.factors)
+        result = self[rows] = blas.product(*self.operands, (1, rows, *self.sizes), *self.factors)
         return result
 
 
@@ -64,8 +66,8 @@ def _forward_plan(
     projected = bool(cell.projected)
     step = kernels.plan(native, cell.name, dtype, cell.hidden, batch, keep=keep, projected=projected)
     advance = kernels.plan(native, "projection", dtype, size, batch, keep=keep) if projected else None
-    local, wide, hidden = device_state.local, cell.gates, cell.hidden
-    into_gates = _Products(device_state, dtype, size, wide, transposed=True)
+    local, gates_width, hidden = device_state.local, cell.gates, cell.hidden
+    into_gates = _Products(device_state, dtype, size, gates_width, transposed=True)
     into_state = _Products(device_state, dtype, hidden, size, transposed=True)
 
     def run(
@@ -83,7 +85,7 @@ def _forward_plan(
         if projected:
             beside = new(hidden, rows if keep else batch)
         elif cell.name == "gru":
-            recurrent = new(wide, batch)
+            recurrent = new(gates_width, batch)
             beside = new(hidden) if keep else None
         stream = local.stream.handle
         states, cells = state._address, _address(cell_state)
@@ -96,7 +98,7 @@ def _forward_plan(
                 continue
             at, units = first * bytes_of, first * hidden * bytes_of
             own, shown, was = (
-                gates_at + at * wide,
+                gates_at + at * gates_width,
                 out_at + at * size,
                 before_at + at * size if keep else 0,
             )
@@ -136,8 +138,8 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
     projected = bool(cell.projected)
     step = kernels.plan_backward(native, cell.name, dtype, cell.hidden, batch, projected=projected)
     collect = kernels.plan_backward(native, "projection", dtype, size, batch) if projected else None
-    local, wide, hidden, recurs = device_state.local, cell.gates, cell.hidden, cell.name == "gru"
-    into_state = _Products(device_state, dtype, wide, size, transposed=False)
+    local, gates_width, hidden, recurs = device_state.local, cell.gates, cell.hidden, cell.name == "gru"
+    into_state = _Products(device_state, dtype, gates_width, size, transposed=False)
     into_units = _Products(device_state, dtype, size, hidden, transposed=False)
 
     def run(
@@ -154,8 +156,8 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         def new(width: int, count: int = rows) -> Tensor:
             return empty(contiguous[(count, width), dtype, device_state])
 
-        grad_gates = new(wide)
-        grad_recurrent = new(wide) if recurs else grad_gates
+        grad_gates = new(gates_width)
+        grad_recurrent = new(gates_width) if recurs else grad_gates
         grad_out = new(size) if projected else None
         grad_units = new(hidden, batch) if projected else None
         stream = local.stream.handle
@@ -169,7 +171,7 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
             if not count:
                 continue
             at, units = start * bytes_of, start * hidden * bytes_of
-            own, result = gates_at + at * wide, made_at + at * wide
+            own, result = gates_at + at * gates_width, made_at + at * gates_width
             argument = grad_at + at * size if grad_at else 0
             if collect is not None:
                 collected = collected_at + at * size
@@ -177,7 +179,7 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
                 into_units[count](units_at, collected, projection)
                 step(stream, count, units_at, 0, cells, own, cell_before_at + units, result)
             elif recurs:
-                into = recurrent_at + at * wide
+                into = recurrent_at + at * gates_width
                 was = before_at + at * size
                 step(stream, count, argument, states, own, beside_at + units, was, result, into)
             elif cells:
@@ -185,7 +187,7 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
             else:
                 step(stream, count, argument, states, own, result)
             if first or number < last:
-                into_state[count](states, recurrent_at + at * wide, weight, 1, int(recurs))
+                into_state[count](states, recurrent_at + at * gates_width, weight, 1, int(recurs))
         return Gradients(grad_gates, grad_recurrent, grad_out, grad_state, grad_cell)
 
     return run

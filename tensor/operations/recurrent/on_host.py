@@ -12,7 +12,7 @@ import numpy as np
 from tensor.core.base import wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
-from tensor.operations.normalization.row_normalization import tensor_of, wide_array
+from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
 
 from .cells import Gradients, Kept
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _array(x: Tensor | None) -> Array | None:
-    return None if x is None else wide_array(x)
+    return None if x is None else in_compute_dtype(x)
 
 
 def _sigmoid(x: Array) -> None:
@@ -51,13 +51,13 @@ def forward(
 ) -> Callable[[Tensor, Tensor, Tensor | None, Weights, Spans], tuple[Tensor, Kept | None]]:
     """What :data:`.recurrent_steps.FORWARD` plans for the CPU."""
     dtype, hidden, size = state.dtype, cell.hidden, cell.size
-    wide = rules.computes_in(dtype)
+    compute_dtype = rules.computes_in(dtype)
 
     def run(
         gates: Tensor, state: Tensor, cell_state: Tensor | None, weights: Weights, spans: Spans
     ) -> tuple[Tensor, Kept | None]:
-        every = np.array(wide_array(gates)) if dtype is not wide else gates._writable
-        states, cells = np.array(wide_array(state)), _array(cell_state)
+        every = np.array(in_compute_dtype(gates)) if dtype is not compute_dtype else gates._writable
+        states, cells = np.array(in_compute_dtype(state)), _array(cell_state)
         cells = None if cells is None else np.array(cells)
         weight, bias, projection = (_array(each) for each in weights)
         assert weight is not None
@@ -65,7 +65,7 @@ def forward(
         rows = len(every)
 
         def new(width: int) -> Array:
-            return np.empty((rows, width), wide.numpy)
+            return np.empty((rows, width), compute_dtype.numpy)
 
         out, before = new(size), new(size) if keep else None
         cell_before = new(hidden) if keep and cells is not None else None
@@ -163,7 +163,7 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         spans: Spans,
         first: bool,
     ) -> Gradients:
-        argument, states, cells = _array(grad), np.array(wide_array(grad_state)), _array(grad_cell)
+        argument, states, cells = _array(grad), np.array(in_compute_dtype(grad_state)), _array(grad_cell)
         cells = None if cells is None else np.array(cells)
         gates, before, cell_before, beside = (_array(each) for each in kept)
         weight, _, projection = (_array(each) for each in weights)

@@ -50,10 +50,10 @@ class _Scan:
         self.numpy = numpy
         self.indices = indices
 
-    def __call__(self, input: Tensor, dim: int, kind: dtype) -> tuple[Tensor, ...]:
-        """Results along ``dim``, of type ``kind``. Not recorded."""
+    def __call__(self, input: Tensor, dim: int, dtype: dtype) -> tuple[Tensor, ...]:
+        """Results along ``dim``, of type ``dtype``. Not recorded."""
         layout = input._layout
-        result: tuple[Tensor, ...] = layout.device_state.plans[self, layout, dim, kind](input)
+        result: tuple[Tensor, ...] = layout.device_state.plans[self, layout, dim, dtype](input)
         return result
 
     def plan(self, layout: Layout, dim: int, dtype: dtype) -> Callable[[Tensor], tuple[Tensor, ...]]:
@@ -86,12 +86,12 @@ class _Scan:
         return run
 
     def _host(self, dim: int, dtype: dtype, outs: list[Layout]) -> Callable[[Tensor], tuple[Tensor, ...]]:
-        wide = rules.computes_in(dtype)
+        compute_dtype = rules.computes_in(dtype)
 
         def run(input: Tensor) -> tuple[Tensor, ...]:
             array = np.atleast_1d(input._host)
-            values = np.empty(array.shape, wide.numpy)
-            host_conversion(input._layout.dtype, wide)(values, array)
+            values = np.empty(array.shape, compute_dtype.numpy)
+            host_conversion(input._layout.dtype, compute_dtype)(values, array)
             with np.errstate(all="ignore"):
                 result = self.numpy(values, dim)
             results = []

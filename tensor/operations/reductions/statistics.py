@@ -51,7 +51,7 @@ def cov(
     Raises
     ------
     RuntimeError
-        For more dimensions, bools, or weights of another size or kind, or negative ones.
+        For more dimensions, bools, or weights of another size or category, or negative ones.
 
     Examples
     --------
@@ -69,12 +69,12 @@ def cov(
     rows: Any = input.reshape(1, -1) if len(shape) < 2 else input
     observations = rows._layout.shape[1]
     weights: Any = None
-    for name, each, kind in (
+    for name, each, category in (
         ("fweights", fweights, Category.INTEGER),
         ("aweights", aweights, Category.FLOATING),
     ):
         if each is not None:
-            _check_weights(name, each, kind, observations)
+            _check_weights(name, each, category, observations)
             weights = each if weights is None else weights * each
     total: Any = observations if weights is None else sum(weights)
     if weights is not None and total.item() == 0:
@@ -91,15 +91,15 @@ def cov(
     return result
 
 
-def _check_weights(name: str, weights: Tensor, kind: Category, observations: int) -> None:
+def _check_weights(name: str, weights: Tensor, category: Category, observations: int) -> None:
     layout = weights._layout
     if len(layout.shape) > 1:
         raise RuntimeError(
             f"cov(): expected {name} to have one or fewer dimensions but got {len(layout.shape)}"
         )
-    if layout.dtype.category is not kind:
+    if layout.dtype.category is not category:
         raise RuntimeError(
-            f"cov(): expected {name} to have {kind.name.lower()} dtype but got {name} with {layout.dtype!r}"
+            f"cov(): expected {name} to have {category.name.lower()} dtype but got {name} with {layout.dtype!r}"
         )
     if layout.numel != observations:
         raise RuntimeError(

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 # Types
 
 
-def _total(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+def _total(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
     """Integers are added up in 64 bits."""
-    kind = dtypes.int64 if kind.category < Category.FLOATING else kind
-    return kind, (kind,)
+    dtype = dtypes.int64 if dtype.category < Category.FLOATING else dtype
+    return dtype, (dtype,)
 
 
 def _same(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
@@ -76,7 +76,7 @@ def _floating_only(name: str) -> Callable[[dtype], tuple[dtype, tuple[dtype, ...
 # NumPy forms: the reduced dimensions are kept
 
 
-def wide_type(a: Array, axes: tuple[int, ...]) -> Any:
+def accumulate_type(a: Array, axes: tuple[int, ...]) -> Any:
     """Type to add up in: NumPy adds pairwise, with small errors, only along the innermost dimension."""
     inner = bool(axes) and axes[-1] == a.ndim - 1 and a.flags.c_contiguous
     if inner or a.dtype.kind not in "fc":
@@ -85,7 +85,7 @@ def wide_type(a: Array, axes: tuple[int, ...]) -> Any:
 
 
 def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
-    return np.asarray(np.sum(a, axis=axes, keepdims=True, dtype=wide_type(a, axes)))
+    return np.asarray(np.sum(a, axis=axes, keepdims=True, dtype=accumulate_type(a, axes)))
 
 
 def mean_form(a: Array, axes: tuple[int, ...]) -> Array:
@@ -116,7 +116,7 @@ SUM = Reduction("sum", reducers.SUM, sum_form, _total)
 PROD = Reduction(
     "prod",
     reducers.PROD,
-    lambda a, axes: np.prod(a, axis=axes, keepdims=True, dtype=wide_type(a, axes)),
+    lambda a, axes: np.prod(a, axis=axes, keepdims=True, dtype=accumulate_type(a, axes)),
     _total,
 )
 MEAN = Reduction("mean", reducers.MEAN, mean_form, _floating_only("mean"))

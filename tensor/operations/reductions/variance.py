@@ -68,8 +68,8 @@ def _norm(a: Array, axes: tuple[int, ...], order: float) -> Array:
         return sum_form(size, axes)
     if order == 2:
         # Squares are made in double: the squares of large single precision numbers overflow.
-        wide = size.astype(np.float64)
-        norm: Array = np.sqrt(np.sum(wide * wide, axis=axes, keepdims=True))
+        double = size.astype(np.float64)
+        norm: Array = np.sqrt(np.sum(double * double, axis=axes, keepdims=True))
     else:
         norm = np.power(np.sum(np.power(size.astype(np.float64), order), axis=axes, keepdims=True), 1 / order)
     return norm
@@ -106,7 +106,7 @@ def _correction(unbiased: Any, correction: Any) -> float:
     return 1.0 if unbiased is None or unbiased else 0.0
 
 
-def _spread_arguments(dim: Any, unbiased: Any) -> tuple[Any, Any]:
+def _variance_arguments(dim: Any, unbiased: Any) -> tuple[Any, Any]:
     """``var(input, False)`` means ``unbiased``, ``var(input, 0)`` a dimension."""
     return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
 
@@ -133,10 +133,10 @@ def _mean_gradient(grad: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor
     return stretched(grad / count, shape, axes, keepdim)
 
 
-def _both(spread: Tensor | None, mean: Tensor | None) -> Tensor | None:
-    if spread is None or mean is None:
-        return mean if spread is None else spread
-    return spread + mean
+def _both(variance: Tensor | None, mean: Tensor | None) -> Tensor | None:
+    if variance is None or mean is None:
+        return mean if variance is None else variance
+    return variance + mean
 
 
 def _var_mean_gradient(
@@ -223,7 +223,7 @@ def var(
     >>> tensor.var(tensor.tensor([[1.0, 3.0], [2.0, 6.0]]), dim=1, correction=0)
     tensor([1., 4.])
     """
-    dim, unbiased = _spread_arguments(dim, unbiased)
+    dim, unbiased = _variance_arguments(dim, unbiased)
     axes, less = axes_of("var", input, dim), _correction(unbiased, correction)
     results = VAR(input, axes, keepdim, less)
     _VAR_BACKWARD.record(results, (input,), context=(input._layout.shape, axes, keepdim, less))
@@ -269,7 +269,7 @@ def std(
     >>> tensor.std(tensor.tensor([1.0, 2.0, 3.0, 4.0]))
     tensor(1.2910)
     """
-    dim, unbiased = _spread_arguments(dim, unbiased)
+    dim, unbiased = _variance_arguments(dim, unbiased)
     axes, less = axes_of("std", input, dim), _correction(unbiased, correction)
     results = STD(input, axes, keepdim, less)
     context = (input._layout.shape, axes, keepdim, less)
@@ -319,7 +319,7 @@ def var_mean(
     >>> variance, mean
     (tensor(1.6667), tensor(2.5000))
     """
-    dim, unbiased = _spread_arguments(dim, unbiased)
+    dim, unbiased = _variance_arguments(dim, unbiased)
     axes, less = axes_of("var_mean", input, dim), _correction(unbiased, correction)
     first, second = results = VAR_MEAN(input, axes, keepdim, less)
     context = (input._layout.shape, axes, keepdim, less)
@@ -369,7 +369,7 @@ def std_mean(
     >>> deviation, mean
     (tensor(1.2910), tensor(2.5000))
     """
-    dim, unbiased = _spread_arguments(dim, unbiased)
+    dim, unbiased = _variance_arguments(dim, unbiased)
     axes, less = axes_of("std_mean", input, dim), _correction(unbiased, correction)
     first, second = results = STD_MEAN(input, axes, keepdim, less)
     context = (input._layout.shape, axes, keepdim, less)

@@ -44,10 +44,10 @@ def _forward(image: Tensor, grid: Tensor, sampling: Sampling) -> Tensor:
     if not out.numel:
         return empty(out)
     if not device_state.is_cuda:
-        wide = rules.computes_in(layout.dtype)
-        planes, taps = _arrays(image.to(wide), grid.to(wide), sampling)
+        compute_dtype = rules.computes_in(layout.dtype)
+        planes, weights = _arrays(image.to(compute_dtype), grid.to(compute_dtype), sampling)
         with np.errstate(all="ignore"):
-            result = on_host.sampled(planes, taps, prod(sampling.out))
+            result = on_host.sampled(planes, weights, prod(sampling.out))
         return wrap(result.reshape(out.shape)).to(layout.dtype)
     output, image, grid = empty(out), image.contiguous(), grid.contiguous()
     run = _planned(device_state, ("grid sample", sampling, layout.dtype), kernels.plan)
@@ -63,15 +63,15 @@ def _backward(
     ordered = determinism.required and expected[0]
     if device_state.is_cuda and not modes.recording and not ordered and grad._layout.numel:
         return _by_kernel(expected, grad.contiguous(), image.contiguous(), grid.contiguous(), sampling)
-    wide = rules.computes_in(dtype)
-    grad, image, grid = grad.to(wide), image.to(wide), grid.to(wide)
+    compute_dtype = rules.computes_in(dtype)
+    grad, image, grid = grad.to(compute_dtype), image.to(compute_dtype), grid.to(compute_dtype)
     if device_state.is_cuda or modes.recording or not grad._layout.numel:
         result: tuple[Any, ...] = gradients(expected, grad, image, grid, sampling)
     else:
-        planes, taps = _arrays(image, grid, sampling)
+        planes, weights = _arrays(image, grid, sampling)
         argument = grad._host.reshape(*planes.shape[:2], -1)
         with np.errstate(all="ignore"):
-            arrays = on_host.gradients(expected, argument, planes, taps, len(sampling.size))
+            arrays = on_host.gradients(expected, argument, planes, weights, len(sampling.size))
         shapes = image._layout.shape, grid._layout.shape
         result = tuple(
             each if each is None else wrap(np.ascontiguousarray(each).reshape(shape))
@@ -93,25 +93,25 @@ _FORMULAS = {
 def _arrays(image: Any, grid: Any, sampling: Sampling) -> tuple[Any, Any]:
     """Planes, and taps of the places, for the functions on NumPy arrays."""
     planes = image._host.reshape(sampling.items, sampling.channels, prod(sampling.size))
-    taps = (
+    weights = (
         (index._host, inside._host, weight._host, [each._host for each in slopes])
         for index, inside, weight, slopes in taps_of(grid, sampling)
     )
-    return planes, taps
+    return planes, weights
 
 
 def _by_kernel(
     expected: tuple[bool, ...], grad: Any, image: Any, grid: Any, sampling: Sampling
 ) -> tuple[Any, Any]:
     dtype, device_state = image._layout.dtype, image._layout.device_state
-    wide = dtype if dtype.name == "float64" else float32
-    to_image = image.new_zeros(image.shape, dtype=wide) if expected[0] else None
+    sum_dtype = dtype if dtype.name == "float64" else float32
+    to_image = image.new_zeros(image.shape, dtype=sum_dtype) if expected[0] else None
     to_grid = empty(grid._layout) if expected[1] else None
     run = _planned(
         device_state,
         ("grid sample backward", sampling, dtype, expected),
-        lambda device, sampling, kind, needed: kernels.plan_backward(
-            device, sampling, kind, to_image=needed[0], to_grid=needed[1]
+        lambda device, sampling, dtype, needed: kernels.plan_backward(
+            device, sampling, dtype, to_image=needed[0], to_grid=needed[1]
         ),
     )
     result = [0 if each is None else each._address for each in (to_image, to_grid)]

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 Bands = tuple[tuple[str, int, int, bool, float | None, bool], ...]
 
 
-def _recorded(x: Tensor, bands: Bands, title: str, transposed: bool = False) -> Tensor:
+def _recorded(x: Tensor, bands: Bands, name: str, transposed: bool = False) -> Tensor:
     result = _product(x.detach().contiguous(), bands, transposed)
     if modes.recording and x.requires_grad:
-        record((result,), (x,), f"{title}Backward0", _gradient, (), (bands, title, transposed))
+        record((result,), (x,), f"{name}Backward0", _gradient, (), (bands, name, transposed))
     return result
 
 
-def _gradient(_: tuple[bool], grad: Tensor, bands: Bands, title: str, transposed: bool) -> Tensor:
+def _gradient(_: tuple[bool], grad: Tensor, bands: Bands, name: str, transposed: bool) -> Tensor:
     """The product with the matrices transposed, or, of that, with the matrices."""
-    return _recorded(grad, bands, f"{title}Backward", not transposed)
+    return _recorded(grad, bands, f"{name}Backward", not transposed)
 
 
 def _matrices(bands: Bands, transposed: bool) -> list[Band]:
@@ -76,7 +76,7 @@ def _plan(
     matrices = _matrices(bands, transposed)
     while len(matrices) < 3:
         matrices = [band("nearest", 1, 1, False, None, False), *matrices]
-    axes = [kernels.Axis(each.given, each.made, each.taps) for each in matrices]
+    axes = [kernels.Axis(each.input_size, each.output_size, each.taps) for each in matrices]
     used = [each for each in matrices if each.taps]
     run = kernels.plan(device_state.native, axes, planes, out.dtype)
     weights = np.concatenate([each.weights for each in used] or [np.empty(0, np.float32)])
@@ -101,13 +101,14 @@ def _on_host(x: Tensor, matrices: Sequence[Band], out: Layout) -> Tensor:
     dtype = out.dtype
     array: NDArray[Any] = x._host
     exact = all(each.selects for each in matrices)
-    wide = rules.computes_in(dtype) if dtype.is_floating_point else None
+    compute_dtype = rules.computes_in(dtype) if dtype.is_floating_point else None
     if not exact:
-        array = _converted(array, dtype, wide)
+        array = _converted(array, dtype, compute_dtype)
     if out.numel:
         # What makes it smaller comes first, then what is slower: less is left to do for the others.
         order = sorted(
-            range(len(matrices)), key=lambda axis: (matrices[axis].made / matrices[axis].given, -axis)
+            range(len(matrices)),
+            key=lambda axis: (matrices[axis].output_size / matrices[axis].input_size, -axis),
         )
         with np.errstate(all="ignore"):
             for axis in order:
@@ -117,20 +118,20 @@ def _on_host(x: Tensor, matrices: Sequence[Band], out: Layout) -> Tensor:
     if exact:
         return wrap(np.array(array, copy=True) if array is x._host else np.ascontiguousarray(array), out)
     result = np.empty(out.shape, dtype.numpy)
-    if wide is None:
+    if compute_dtype is None:
         np.copyto(result, np.rint(array).clip(0, 255), casting="unsafe")
     else:
-        host_conversion(wide, dtype)(result, array)
+        host_conversion(compute_dtype, dtype)(result, array)
     return wrap(result, out)
 
 
-def _converted(array: NDArray[Any], kind: Any, wide: Any) -> NDArray[Any]:
-    if wide is None:
+def _converted(array: NDArray[Any], dtype: Any, compute_dtype: Any) -> NDArray[Any]:
+    if compute_dtype is None:
         return array.astype(np.float32)
-    if wide is kind:
+    if compute_dtype is dtype:
         return array
-    result = np.empty(array.shape, wide.numpy)
-    host_conversion(kind, wide)(result, array)
+    result = np.empty(array.shape, compute_dtype.numpy)
+    host_conversion(dtype, compute_dtype)(result, array)
     return result
 
 

@@ -19,7 +19,7 @@ _DENSE = 32
 
 
 class Band:
-    """A matrix of ``made`` rows and ``given`` columns with neighbouring weights in each row.
+    """A matrix of ``output_size`` rows and ``input_size`` columns with neighbouring weights in each row.
 
     Row ``i`` has ``weights[begin[i]:begin[i + 1]]``, from column ``first[i]`` on.
     """
@@ -27,8 +27,8 @@ class Band:
     def __init__(
         self, argument: int, first: NDArray[Any], counts: NDArray[Any], weights: NDArray[Any]
     ) -> None:
-        self.given = argument
-        self.made = len(first)
+        self.input_size = argument
+        self.output_size = len(first)
         self.first = first.astype(np.int32)
         self.begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         self.weights = weights
@@ -41,13 +41,17 @@ class Band:
     @cached_property
     def taps(self) -> int:
         """Most weights of a row; 0 for the identity."""
-        if self.selects and self.given == self.made and np.array_equal(self.first, np.arange(self.made)):
+        if (
+            self.selects
+            and self.input_size == self.output_size
+            and np.array_equal(self.first, np.arange(self.output_size))
+        ):
             return 0
         return max(int(self.counts.max()), 1)
 
     def _entries(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Row and column of each weight."""
-        rows = np.repeat(np.arange(self.made), self.counts)
+        rows = np.repeat(np.arange(self.output_size), self.counts)
         return rows, np.arange(len(rows)) - self.begin[rows] + self.first[rows]
 
     @cached_property
@@ -60,10 +64,10 @@ class Band:
         """With rows and columns exchanged. First and last columns do not decrease from row to row, so it is a band too."""
         rows, columns = self._entries()
         order = np.argsort(columns, kind="stable")
-        counts = np.bincount(columns, minlength=self.given)
+        counts = np.bincount(columns, minlength=self.input_size)
         begin = np.cumsum(counts) - counts
         rows = np.append(rows[order], 0)
-        return Band(self.made, np.where(counts > 0, rows[begin], 0), counts, self.weights[order])
+        return Band(self.output_size, np.where(counts > 0, rows[begin], 0), counts, self.weights[order])
 
     def times(self, x: NDArray[Any], axis: int) -> NDArray[Any]:
         """Product with every line of ``x`` along ``axis``."""
@@ -72,27 +76,27 @@ class Band:
         if self.selects:
             return x.take(self.first, axis)
         if self._dense_is_faster and np.isfinite(x).all():
-            lines = x.reshape(*x.shape[: axis % x.ndim], self.given, -1)
+            lines = x.reshape(*x.shape[: axis % x.ndim], self.input_size, -1)
             matrix = self.matrix
             result: NDArray[Any] = lines[..., 0] @ matrix.T if lines.shape[-1] == 1 else matrix @ lines
-            return result.reshape(*x.shape[: axis % x.ndim], self.made, *x.shape[axis % x.ndim + 1 :])
+            return result.reshape(*x.shape[: axis % x.ndim], self.output_size, *x.shape[axis % x.ndim + 1 :])
         return self._weight_by_weight(x, axis)
 
     @property
     def _dense_is_faster(self) -> bool:
         """Whether a product with the zeros too takes less time on the host; infinities must not meet them."""
-        return self.given <= _DENSE * self.taps and self.given * self.made <= _LARGEST_MATRIX
+        return self.input_size <= _DENSE * self.taps and self.input_size * self.output_size <= _LARGEST_MATRIX
 
     @cached_property
     def matrix(self) -> NDArray[Any]:
         """Written out with its zeros."""
-        result = np.zeros((self.made, self.given), self.weights.dtype)
+        result = np.zeros((self.output_size, self.input_size), self.weights.dtype)
         result[self._entries()] = self.weights
         return result
 
     def _weight_by_weight(self, x: NDArray[Any], axis: int) -> NDArray[Any]:
         shape = [1] * x.ndim
-        shape[axis] = self.made
+        shape[axis] = self.output_size
         result: Any = 0
         for tap in range(self.taps):
             inside = tap < self.counts
@@ -223,7 +227,7 @@ def band(
     given, made
         Sizes before and after.
     factor
-        How much larger the result is meant to be, which rounding to ``made`` may hide; ``None`` for the ratio of sizes.
+        How much larger the result is meant to be, which rounding to ``output_size`` may hide; ``None`` for the ratio of sizes.
     double
         Whether weights are float64.
     """

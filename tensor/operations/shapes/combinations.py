@@ -102,8 +102,10 @@ def _repeated(input: Tensor, repeats: int, at: int, output_size: int | None) -> 
     total = shape[at] * repeats
     if output_size is not None and output_size != total:
         raise RuntimeError(f"repeat_interleave: Invalid output_size, expected {total} but got {output_size}")
-    wide = views.expand(views.unsqueeze(input, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
-    return views.view(clone(wide, memory_format=contiguous_format), (*shape[:at], total, *shape[at + 1 :]))
+    expanded = views.expand(views.unsqueeze(input, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
+    return views.view(
+        clone(expanded, memory_format=contiguous_format), (*shape[:at], total, *shape[at + 1 :])
+    )
 
 
 def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:

@@ -422,16 +422,16 @@ def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     counts = tuple(max(count, 0) for count in counts)
     # Each dimension becomes a pair: so many times, all of it.
     pairs = [number for pair in zip((1,) * len(sizes), sizes, strict=True) for number in pair]
-    wide = [number for pair in zip(counts, sizes, strict=True) for number in pair]
+    expanded = [number for pair in zip(counts, sizes, strict=True) for number in pair]
     total = [count * size for count, size in zip(counts, sizes, strict=True)]
     plain = input.detach()
     output = copied(
-        views.expand(plain.reshape(pairs), wide),
-        contiguous[tuple(wide), plain.dtype, plain._layout.device_state],
+        views.expand(plain.reshape(pairs), expanded),
+        contiguous[tuple(expanded), plain.dtype, plain._layout.device_state],
     )
     result = views.view(output, total)
     result._base = None
-    _REPEATED.record((result,), (input,), context=(wide, shape))
+    _REPEATED.record((result,), (input,), context=(expanded, shape))
     return result
 
 

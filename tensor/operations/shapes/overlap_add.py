@@ -51,23 +51,25 @@ OVERLAP_ADD = planned(_overlap_add_plan)
 def _on_host(frames: NDArray[Any], layout: Layout, step: int, extent: int) -> NDArray[Any]:
     """Part by part of ``step`` elements: equal parts of all windows never overlap."""
     windows, size = layout.shape[-2:]
-    wide = rules.computes_in(layout.dtype)
+    compute_dtype = rules.computes_in(layout.dtype)
     frames = frames.reshape(-1, windows, size)
     parts_of_window = -(-size // step)
-    total = np.zeros((len(frames), max(parts_of_window + windows, -(-extent // step)), step), wide.numpy)
+    total = np.zeros(
+        (len(frames), max(parts_of_window + windows, -(-extent // step)), step), compute_dtype.numpy
+    )
     # From the last part on, so that an element gets its windows in their order, as on a device.
     for part in reversed(range(parts_of_window)):
         piece = frames[..., part * step : (part + 1) * step]
-        if layout.dtype is not wide:
-            widened = np.empty(piece.shape, wide.numpy)
-            host_conversion(layout.dtype, wide)(widened, piece)
+        if layout.dtype is not compute_dtype:
+            widened = np.empty(piece.shape, compute_dtype.numpy)
+            host_conversion(layout.dtype, compute_dtype)(widened, piece)
             piece = widened
         total[:, part : part + windows, : piece.shape[-1]] += piece
     result = total.reshape(len(frames), -1)[:, :extent]
-    if layout.dtype is wide:
+    if layout.dtype is compute_dtype:
         return np.ascontiguousarray(result)
     output = np.empty(result.shape, layout.dtype.numpy)
-    host_conversion(wide, layout.dtype)(output, result)
+    host_conversion(compute_dtype, layout.dtype)(output, result)
     return output
 
 

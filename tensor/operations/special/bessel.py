@@ -19,7 +19,7 @@ from tensor.operations.pointwise.comparisons import EQ
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.selection import DROP, where
 from tensor.operations.pointwise.trigonometry import COS
-from tensor.operations.pointwise_operation import Pointwise, by_kind
+from tensor.operations.pointwise_operation import Pointwise, by_category
 
 from . import bessel_series as series
 from .error_functions import chebyshev, in_double
@@ -668,7 +668,7 @@ def _sinc_gradient(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
 
 SINC = Pointwise(
     "sinc",
-    by_kind(
+    by_category(
         f"a == 0 ? Compute(1) : sin(Compute({math.pi!r}) * a) / (Compute({math.pi!r}) * a)",
         complex=f"a == Compute{{0, 0}} ? Compute{{1, 0}} : sin({math.pi!r} * a) / ({math.pi!r} * a)",
     ),

@@ -16,7 +16,7 @@ from tensor.operations.pointwise.comparisons import EQ, LE
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.powers import LOG
 from tensor.operations.pointwise.selection import DROP, clamp
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
@@ -28,7 +28,7 @@ _FLOATING = (Category.FLOATING,)
 
 SIGMOID = Pointwise(
     "sigmoid",
-    by_kind("1 / (1 + exp(-a))", complex="reciprocal(Compute{1, 0} + exp(-a))"),
+    by_category("1 / (1 + exp(-a))", complex="reciprocal(Compute{1, 0} + exp(-a))"),
     lambda a: np.reciprocal(1 + np.exp(-a)),
     rule=rules.floating,
     derivatives=(lambda grad, out: SIGMOID_BACKWARD.binary(grad, out),),
@@ -37,7 +37,7 @@ SIGMOID = Pointwise(
 #: Of (gradient, result).
 SIGMOID_BACKWARD: Pointwise = Pointwise(
     "sigmoid_backward",
-    by_kind("a * ((1 - b) * b)", complex="a * conj((Compute{1, 0} - b) * b)"),
+    by_category("a * ((1 - b) * b)", complex="a * conj((Compute{1, 0} - b) * b)"),
     lambda a, b: a * np.conjugate((1 - b) * b),
     derivatives=(
         lambda grad, b: SIGMOID_BACKWARD.binary(grad, conjugate(b)),
@@ -134,7 +134,7 @@ def _complex_logaddexp(a: Any, b: Any) -> Any:
 
 LOGADDEXP = Pointwise(
     "logaddexp",
-    by_kind(
+    by_category(
         "a == b && isinf(a) ? a : a != a || b != b ? a + b : fmax(a, b) + log1p(exp(-fabs(a - b)))",
         complex="a.re < b.re ? b + log1p(exp(a - b)) : a + log1p(exp(b - a))",
     ),

@@ -383,7 +383,7 @@ def test_strides_that_cufft_can_walk_need_no_copy(name: str) -> None:
     x = prepare(tensor.from_numpy(array).cuda())
     transform(x)
     (key,) = plan_cache(cuda_state(0))._plans
-    assert (key.kind, key.sizes, tuple(key.given), tuple(key.made)) == expected
+    assert (key.kind, key.sizes, tuple(key.input), tuple(key.output)) == expected
     (plan,) = plan_cache(cuda_state(0))._plans.values()
     tensor.cuda.reset_peak_memory_stats()
     before = tensor.cuda.memory_allocated()

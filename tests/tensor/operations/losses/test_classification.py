@@ -62,7 +62,7 @@ def _compare(place: str, mine: Any, theirs: Any, x: Any, target: Any, weight: An
 
 @pytest.mark.parity
 @pytest.mark.parametrize("shape", [(4, 8), (2, 5, 3), (6,)], ids=str)
-def test_chances_like_pytorch(shape: Any, device_name: str) -> None:
+def test_probabilities_like_pytorch(shape: Any, device_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     x, _, weight = _case(shape)
     chances = _RNG.random(shape).astype(np.float32)

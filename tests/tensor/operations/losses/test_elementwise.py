@@ -159,7 +159,7 @@ def test_differences_of_integers_and_complex_numbers(device_name: str) -> None:
     assert elementwise.l1_loss(z, z * 0).item() == pytest.approx(2.5)
 
 
-def test_chances_at_their_ends(device_name: str) -> None:
+def test_probabilities_at_their_ends(device_name: str) -> None:
     x = tensor.tensor([0.0, 1.0, 0.0, 1.0], device=device_name)
     y = tensor.tensor([0.0, 1.0, 1.0, 0.0], device=device_name)
     result = elementwise.binary_cross_entropy(x, y, reduction="none").cpu()
