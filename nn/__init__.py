@@ -1,7 +1,6 @@
 """Neural network modules on top of `tensor`."""
 
-from . import amp, functional, grad, init, optim, utils
-from .layers.activations import (
+from nn.layers.activations import (
     CELU,
     ELU,
     GELU,
@@ -31,12 +30,10 @@ from .layers.activations import (
     Tanhshrink,
     Threshold,
 )
-from .layers.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
-from .layers.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from .layers.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from .layers.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
-from .layers.embedding import Embedding, EmbeddingBag
-from .layers.lazy import (
+from nn.layers.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
+from nn.layers.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from nn.layers.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+from nn.layers.lazy import (
     LazyBatchNorm1d,
     LazyBatchNorm2d,
     LazyBatchNorm3d,
@@ -51,8 +48,8 @@ from .layers.lazy import (
     LazyInstanceNorm3d,
     LazyLinear,
 )
-from .layers.linear import Bilinear, Identity, Linear
-from .layers.losses import (
+from nn.layers.linear import Bilinear, Identity, Linear
+from nn.layers.losses import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
@@ -78,8 +75,7 @@ from .layers.losses import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from .layers.multihead_attention import MultiheadAttention
-from .layers.normalization import (
+from nn.layers.normalization import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
@@ -92,7 +88,27 @@ from .layers.normalization import (
     LocalResponseNorm,
     RMSNorm,
 )
-from .layers.padding import (
+from nn.layers.sequences.embedding import Embedding, EmbeddingBag
+from nn.layers.sequences.multihead_attention import MultiheadAttention
+from nn.layers.sequences.recurrent import GRU, LSTM, RNN, RNNBase
+from nn.layers.sequences.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
+from nn.layers.sequences.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
+from nn.layers.shapes import ChannelShuffle, Flatten, Fold, Unflatten, Unfold
+from nn.layers.spatial.convolution import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
+from nn.layers.spatial.padding import (
     CircularPad1d,
     CircularPad2d,
     CircularPad3d,
@@ -109,7 +125,7 @@ from .layers.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from .layers.pooling import (
+from nn.layers.spatial.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -131,23 +147,15 @@ from .layers.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from .layers.recurrent import GRU, LSTM, RNN, RNNBase
-from .layers.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
-from .layers.shapes import ChannelShuffle, Flatten, Fold, Unflatten, Unfold
-from .layers.transformer import (
-    Transformer,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
-from .layers.upsampling import (
+from nn.layers.spatial.upsampling import (
     PixelShuffle,
     PixelUnshuffle,
     Upsample,
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
+
+from . import amp, functional, grad, init, optim, utils
 from .module import Module
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 

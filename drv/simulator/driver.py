@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from .api.capture import CaptureCalls
-from .api.context import ContextCalls
-from .api.copy import CopyCalls
-from .api.device import DeviceCalls
-from .api.fill import FillCalls
-from .api.library import LibraryCalls
-from .api.memory import MemoryCalls
-from .api.pointer import PointerCalls
-from .api.pool import PoolCalls
-from .api.stream import StreamCalls
-from .api.virtual_memory import VirtualMemoryCalls
+from drv.simulator.api.capture import CaptureCalls
+from drv.simulator.api.context import ContextCalls
+from drv.simulator.api.device import DeviceCalls
+from drv.simulator.api.memory.copy import CopyCalls
+from drv.simulator.api.memory.fill import FillCalls
+from drv.simulator.api.memory.memory import MemoryCalls
+from drv.simulator.api.memory.pointer import PointerCalls
+from drv.simulator.api.memory.pool import PoolCalls
+from drv.simulator.api.memory.virtual_memory import VirtualMemoryCalls
+from drv.simulator.api.modules.library import LibraryCalls
+from drv.simulator.api.stream import StreamCalls
+
 from .unexecuted import UNEXECUTED, unexecuted
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from cuda.bindings.driver import CUresult
 
     from drv.python_stack import Frame
-
-    from .checks.observation import Access, Site
-    from .memory.address_space import Allocation
+    from drv.simulator.checks.observation import Access, Site
+    from drv.simulator.memory.address_space import Allocation
 
 
 class FaultKind(StrEnum):

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nn.layers.spatial.convolution import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from nn.module.lazy import LazyModuleMixin
 from nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 from tensor import int64, no_grad
 from tensor import tensor as scalar
 
-from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Linear
 from .normalization import (
     BatchNorm1d,

@@ -6,12 +6,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from nn import functional, init
+from nn.layers.spatial.dimensions import for_rank
 from nn.module import Module
 from nn.parameter import Parameter
 from tensor import empty, int64, ones, zeros
 from tensor import tensor as scalar
-
-from .dimensions import for_rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

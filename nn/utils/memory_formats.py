@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nn.layers.convolution import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
+from nn.layers.spatial.convolution import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 
 if TYPE_CHECKING:
     import tensor

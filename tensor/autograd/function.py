@@ -7,15 +7,15 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tensor.autograd.recording.inplace import attach_in_place, check_in_place
+from tensor.autograd.recording.node import Node, place_in_graph, track_view
+from tensor.autograd.recording.recorder import record
+from tensor.autograd.recording.state import AutogradState
 from tensor.core.base import TensorBase, view_of
 from tensor.core.fill_plans import filled
 from tensor.core.modes.grad_mode import modes, unrecorded
 
 from .recording import saved
-from .recording.inplace import attach_in_place, check_in_place
-from .recording.node import Node, place_in_graph, track_view
-from .recording.recorder import record
-from .recording.state import AutogradState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
-
-    from .devices.state import DeviceState
 
 
 def kept(device_state: DeviceState, key: tuple[Any, ...], make: Callable[[], NDArray[Any]]) -> Tensor:

@@ -12,25 +12,11 @@ not wait.
 from tensor.operations.catalogue import bind as _bind
 from tensor.operations.catalogue import published as _published
 
-from . import (  # noqa: F401 - which publish what is found here
-    cholesky_factor,
-    determinants,
-    eigenvalues,
-    exponential,
-    ldl_factorization,
-    least_squares,
-    legacy_norm,
-    low_rank,
-    lu_factorization,
-    matrix_functions,
-    norms,
-    products,
-    qr_factor,
-    singular_values,
-    solving,
-    triangular,
-)
+# Imported for what they publish.
+from . import determinants, exponential, legacy_norm, matrix_functions, norms, products  # noqa: F401
 from .errors import LinAlgError
+from .factorizations import cholesky, eigenvalues, ldl, low_rank, lu, qr, singular_values  # noqa: F401
+from .systems import least_squares, solving, triangular  # noqa: F401
 
 __all__ = ["LinAlgError", *_published("linalg")]
 _bind("linalg", globals())

@@ -8,6 +8,7 @@ import numpy as np
 
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.modes.grad_mode import modes
+from tensor.linalg.systems.solving import inv
 from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
@@ -19,7 +20,6 @@ from tensor.operations.shapes import views
 from .checks import check_square
 from .host import on_host
 from .results import SignAndLogarithm
-from .solving import inv
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,6 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.core.base import TensorBase
+from tensor.linalg.factorizations.cholesky import factored as cholesky_factored
+from tensor.linalg.factorizations.lu import factored as lu_factored
+from tensor.linalg.factorizations.lu import solved
+from tensor.linalg.factorizations.qr import check_reflectors, householder_product, reflected
+from tensor.linalg.factorizations.qr import factored as qr_factored
+from tensor.linalg.factorizations.singular_values import factored as svd_factored
+from tensor.linalg.factorizations.singular_values import singular_values
+from tensor.linalg.systems.least_squares import pseudoinverse
+from tensor.linalg.systems.solving import check_right_sides, inverted
+from tensor.linalg.systems.triangular import substituted
 from tensor.operations.autocast import AS_GIVEN, FLOAT32, LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
@@ -15,13 +25,7 @@ from tensor.operations.shapes import views
 
 from . import determinants, exponential, products
 from .checks import check_alike, check_matrices, check_square
-from .cholesky_factor import factored as cholesky_factored
 from .host import on_host
-from .least_squares import pseudoinverse
-from .lu_factorization import factored as lu_factored
-from .lu_factorization import solved
-from .qr_factor import check_reflectors, householder_product, reflected
-from .qr_factor import factored as qr_factored
 from .results import (
     LuFactor,
     OrthogonalTriangular,
@@ -30,10 +34,6 @@ from .results import (
     SingularValuesAndColumns,
     TriangularSolution,
 )
-from .singular_values import factored as svd_factored
-from .singular_values import singular_values
-from .solving import check_right_sides, inverted
-from .triangular import substituted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.arguments import dimension
 from tensor.core.base import check_tensor
+from tensor.linalg.factorizations.singular_values import singular_values
 from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out
@@ -14,7 +15,6 @@ from tensor.operations.reductions.variance import vector_norm
 from tensor.operations.shapes import views
 
 from .checks import check_floating
-from .singular_values import singular_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

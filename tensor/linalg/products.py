@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import TensorBase, check_tensor
+from tensor.linalg.systems.solving import inv
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
@@ -18,7 +19,6 @@ from tensor.operations.shapes import views
 from tensor.operations.shapes.joining import cat
 
 from .checks import check_alike, check_floating, check_square_shape
-from .solving import inv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

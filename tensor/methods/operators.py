@@ -14,7 +14,7 @@ from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase
 from tensor.core.dtypes.scalars import is_number
 from tensor.operations.call_forms import in_place
-from tensor.operations.creation.array_interfaces import from_numpy
+from tensor.operations.creation.interchange.array_interfaces import from_numpy
 from tensor.operations.pointwise import arithmetic, bitwise, comparisons, powers
 from tensor.operations.pointwise_operation import IN_PLACE
 from tensor.operations.products import contractions

@@ -10,10 +10,8 @@ from importlib import import_module
 _FAMILIES = {
     "attention": "attention",
     "convolution": "convolution unfolding",
-    "creation": (
-        "array_interfaces construction conversions copies dlpack_exchange factories fills like ranges result_types "
-        "window_functions"
-    ),
+    "creation": "construction conversions copies factories fills like ranges result_types window_functions",
+    "creation.interchange": "array_interfaces dlpack_exchange",
     "indexing": "counts embedding flat_indices gather masks scatter scatter_reduce searching sorting subscripts",
     "losses": "classification elementwise numbered sequence similarity",
     "normalization": "normalization softmax",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.operations.creation.dlpack import DLDeviceType
-from tensor.operations.creation.dlpack_exchange import from_dlpack
+from tensor.operations.creation.interchange.dlpack import DLDeviceType
+from tensor.operations.creation.interchange.dlpack_exchange import from_dlpack
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor

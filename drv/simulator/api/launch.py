@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
+from drv.simulator.api.modules.kernel_parameters import gather
+from drv.simulator.api.modules.module import LoadedFunction, ModuleCalls
 from drv.simulator.device_properties import MAX_BLOCK, MAX_GRID, REGISTERS_PER_MULTIPROCESSOR, WARP_SIZE
 from drv.simulator.driver_call import (
     OK,
@@ -21,9 +23,6 @@ from drv.simulator.driver_call import (
     unsigned,
 )
 from drv.simulator.faults import DeviceFault
-
-from .kernel_parameters import gather
-from .module import LoadedFunction, ModuleCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

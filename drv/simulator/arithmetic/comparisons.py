@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .floats.single_and_double import flush_f32
+from drv.simulator.arithmetic.floats.single_and_double import flush_f32
+
 from .operation import Function, Row, function_of
 
 if TYPE_CHECKING:

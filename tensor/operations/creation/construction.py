@@ -15,11 +15,16 @@ from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.size import Size
+from tensor.operations.creation.interchange.array_interfaces import (
+    dtypes_of_arrays,
+    from_cuda_array_interface,
+    from_numpy,
+    share,
+)
+from tensor.operations.creation.interchange.dlpack_exchange import from_dlpack
 from tensor.operations.definition import operation
 
-from .array_interfaces import dtypes_of_arrays, from_cuda_array_interface, from_numpy, share
 from .copies import copy_into_new
-from .dlpack_exchange import from_dlpack
 from .factories import empty
 from .nested_data import array_of_nested, as_element, inferred_dtype, is_sequence
 

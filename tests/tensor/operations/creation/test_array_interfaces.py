@@ -13,7 +13,7 @@ import drv
 import tensor
 from nvrtc_kernels import dtypes
 from tensor import Tensor, as_tensor, asarray, cuda
-from tensor.operations.creation.array_interfaces import from_cuda_array_interface
+from tensor.operations.creation.interchange.array_interfaces import from_cuda_array_interface
 
 ALL = pytest.mark.parametrize("kind", dtypes.ALL, ids=lambda kind: kind.name)
 N = 4096

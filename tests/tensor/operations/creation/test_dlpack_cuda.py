@@ -11,7 +11,7 @@ import drv
 import tensor
 from nvrtc_kernels import dtypes
 from tensor import cuda, from_dlpack
-from tensor.operations.creation.dlpack import DLDeviceType
+from tensor.operations.creation.interchange.dlpack import DLDeviceType
 
 from .test_dlpack import ALL, Old, numbers, views
 
@@ -180,7 +180,7 @@ def test_memory_is_not_used_again_before_its_consumer_is_done() -> None:
 
 
 def test_misaligned_memory_is_refused(device: drv.Device) -> None:
-    from tensor.operations.creation.dlpack import capsule_of
+    from tensor.operations.creation.interchange.dlpack import capsule_of
 
     memory = drv.DeviceMemory(64)
     capsule = capsule_of(memory, memory.address + 2, (3,), (1,), tensor.float32, (2, 0))

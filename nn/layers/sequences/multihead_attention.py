@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from nn import init
 from nn.functional.attention import merged_masks, multi_head_attention_forward
+from nn.layers.linear import Linear
 from nn.module import Module
 from nn.parameter import Parameter
 from tensor import empty
-
-from .linear import Linear
 
 if TYPE_CHECKING:
     from tensor import Tensor, dtype

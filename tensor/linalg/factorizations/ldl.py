@@ -9,15 +9,15 @@ import numpy as np
 from nvrtc_kernels.dtypes import int32
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor
+from tensor.linalg.checks import check_alike, check_matrices, check_square
+from tensor.linalg.errors import check_info
+from tensor.linalg.host import on_host, one_by_one
+from tensor.linalg.results import LdlFactor, LdlFactorWithInfo
+from tensor.linalg.systems.solving import check_right_sides
 from tensor.operations.definition import operation
 from tensor.operations.reduction import all_into_out, into_out
 
 from . import ldl_on_host
-from .checks import check_alike, check_matrices, check_square
-from .errors import check_info
-from .host import on_host, one_by_one
-from .results import LdlFactor, LdlFactorWithInfo
-from .solving import check_right_sides
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,6 +9,10 @@ import numpy as np
 
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.modes.grad_mode import modes
+from tensor.linalg.checks import check_matrices
+from tensor.linalg.errors import check_finite
+from tensor.linalg.host import on_host
+from tensor.linalg.results import SingularValues
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate
@@ -17,10 +21,6 @@ from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 
-from .checks import check_matrices
-from .errors import check_finite
-from .host import on_host
-from .results import SingularValues
 from .spectral import check_phase, converged, diagonal, differences
 
 if TYPE_CHECKING:

@@ -9,17 +9,17 @@ import numpy as np
 
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.modes.grad_mode import modes
+from tensor.linalg.checks import check_square
+from tensor.linalg.errors import check_finite, which
+from tensor.linalg.host import on_host
+from tensor.linalg.results import Eigenpairs
+from tensor.linalg.systems.solving import solve
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import views
 
-from .checks import check_square
-from .errors import check_finite, which
-from .host import on_host
-from .results import Eigenpairs
-from .solving import solve
 from .spectral import check_phase, converged, diagonal, differences
 
 if TYPE_CHECKING:

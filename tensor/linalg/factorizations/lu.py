@@ -9,6 +9,13 @@ import numpy as np
 from nvrtc_kernels.dtypes import int32
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor
+from tensor.linalg.checks import check_alike, check_matrices, check_square
+from tensor.linalg.errors import check_info
+from tensor.linalg.host import adjoint_of, on_host
+from tensor.linalg.results import LuFactor, LuFactorWithInfo, PermutedTriangles
+from tensor.linalg.systems import triangular_on_host
+from tensor.linalg.systems.solving import check_right_sides
+from tensor.linalg.systems.triangular import substituted, triangle
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
@@ -16,13 +23,7 @@ from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes.joining import cat
 
-from . import lu_on_host, triangular_on_host
-from .checks import check_alike, check_matrices, check_square
-from .errors import check_info
-from .host import adjoint_of, on_host
-from .results import LuFactor, LuFactorWithInfo, PermutedTriangles
-from .solving import check_right_sides
-from .triangular import substituted, triangle
+from . import lu_on_host
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

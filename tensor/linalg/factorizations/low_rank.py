@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensor.linalg.checks import check_matrices
+from tensor.linalg.results import SingularValuesAndColumns
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.random.creation import randn
 from tensor.operations.shapes import views
 
-from .checks import check_matrices
-from .qr_factor import qr
-from .results import SingularValuesAndColumns
+from .qr import qr
 from .singular_values import svd
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from tensor.core.base import view_of, wrap
 from tensor.core.devices.state import CudaState, cpu, cuda_state
 from tensor.core.devices.stream import Stream
 from tensor.core.storage import ForeignStorage, HostStorage
+from tensor.operations.creation.conversions import numpy as as_numpy
+from tensor.operations.creation.conversions import type_
 from tensor.operations.definition import operation
 
-from .conversions import numpy as as_numpy
-from .conversions import type_
 from .dlpack import check_aligned
 
 if TYPE_CHECKING:

@@ -9,17 +9,16 @@ import numpy as np
 
 from nvrtc_kernels import layouts
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.linalg.checks import check_alike, check_matrices, check_square
+from tensor.linalg.errors import check_info
+from tensor.linalg.factorizations.lu_on_host import zero_pivot
+from tensor.linalg.host import on_host, one_by_one
+from tensor.linalg.results import InverseWithInfo, SolutionWithInfo
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import views
-
-from .checks import check_alike, check_matrices, check_square
-from .errors import check_info
-from .host import on_host, one_by_one
-from .lu_on_host import zero_pivot
-from .results import InverseWithInfo, SolutionWithInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.linalg.checks import check_square
+from tensor.linalg.errors import check_info
+from tensor.linalg.host import on_host, one_by_one
+from tensor.linalg.results import CholeskyWithInfo
+from tensor.linalg.systems.triangular import substituted, triangle
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import slices as parts
-
-from .checks import check_square
-from .errors import check_info
-from .host import on_host, one_by_one
-from .results import CholeskyWithInfo
-from .triangular import substituted, triangle
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,6 +10,13 @@ import numpy as np
 from nvrtc_kernels import layouts
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase, check_tensor
+from tensor.linalg.checks import check_alike, check_floating, check_matrices, check_square_shape
+from tensor.linalg.errors import LinAlgError, check_finite, check_info
+from tensor.linalg.factorizations.singular_values import singular_values
+from tensor.linalg.factorizations.spectral import converged
+from tensor.linalg.host import adjoint_of, on_host, read
+from tensor.linalg.norms import matrix_norm
+from tensor.linalg.results import LeastSquares
 from tensor.operations.autocast import AS_GIVEN, FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
@@ -17,14 +24,7 @@ from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import into_out
 from tensor.operations.shapes import views
 
-from .checks import check_alike, check_floating, check_matrices, check_square_shape
-from .errors import LinAlgError, check_finite, check_info
-from .host import adjoint_of, on_host, read
-from .norms import matrix_norm
-from .results import LeastSquares
-from .singular_values import singular_values
 from .solving import inv_ex, is_vector_of
-from .spectral import converged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

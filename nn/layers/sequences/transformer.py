@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from nn import init
 from nn.functional import gelu, relu
+from nn.layers.containers import ModuleList
+from nn.layers.dropout import Dropout
+from nn.layers.linear import Linear
+from nn.layers.normalization import LayerNorm
 from nn.module import Module
 from tensor import full
 
-from .containers import ModuleList
-from .dropout import Dropout
-from .linear import Linear
 from .multihead_attention import MultiheadAttention
-from .normalization import LayerNorm
 
 if TYPE_CHECKING:
     from collections.abc import Callable

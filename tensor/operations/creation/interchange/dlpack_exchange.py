@@ -17,9 +17,9 @@ from tensor.core.base import TensorBase, view_of
 from tensor.core.devices.state import CudaState, cpu, cuda_state, device_state_of
 from tensor.core.devices.stream import Stream
 from tensor.core.storage import DeviceStorage, ForeignStorage, HostStorage, PinnedStorage
+from tensor.operations.creation.copies import copy_into_new
 from tensor.operations.definition import operation
 
-from .copies import copy_into_new
 from .dlpack import DLDeviceType, borrow, capsule_of, device_of
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
+from drv.simulator.api.launch import LaunchCalls
 from drv.simulator.driver_call import OK, SUCCESS, CallError, call, integer, invalid_handle, unsigned
 
-from .launch import LaunchCalls
 from .module import (
     LoadedFunction,
     LoadedModule,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .host import adjoint_of
+from tensor.linalg.host import adjoint_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,7 +55,7 @@ def _solve_block(a: Array, b: Array) -> Array:
 
 
 def solve_lu(lu: Array, order: Array, b: Array, *, adjoint: bool = False) -> Array:
-    """The solution of ``P @ L @ U @ x = b``, or of the adjoint's system; see :mod:`.lu_on_host`."""
+    """The solution of ``P @ L @ U @ x = b``, or of the adjoint's system; see :mod:`tensor.linalg.factorizations.lu_on_host`."""
     if not adjoint:
         expanded = np.broadcast_to(b, (*np.broadcast_shapes(order.shape[:-1], b.shape[:-2]), *b.shape[-2:]))
         moved = np.take_along_axis(expanded, np.broadcast_to(order, expanded.shape[:-1])[..., None], -2)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.linalg.errors import LinAlgError, check_info
+from tensor.linalg.host import one_by_one
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
-
-from .errors import LinAlgError, check_info
-from .host import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable

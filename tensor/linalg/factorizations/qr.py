@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.linalg.checks import check_alike, check_floating, check_matrices
+from tensor.linalg.host import on_host
+from tensor.linalg.results import OrthogonalTriangular
+from tensor.linalg.systems.triangular import substituted, triangle
 from tensor.operations.autocast import AS_GIVEN, FLOAT32, Autocast
 from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
@@ -15,11 +19,6 @@ from tensor.operations.reduction import all_into_out, into_out
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.joining import cat
-
-from .checks import check_alike, check_floating, check_matrices
-from .host import on_host
-from .results import OrthogonalTriangular
-from .triangular import substituted, triangle
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.linalg.checks import check_alike, check_matrices, check_square
+from tensor.linalg.host import adjoint_of, on_host
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
@@ -15,8 +17,6 @@ from tensor.operations.reduction import into_out
 from tensor.operations.shapes import triangles
 
 from . import triangular_on_device, triangular_on_host
-from .checks import check_alike, check_matrices, check_square
-from .host import adjoint_of, on_host
 from .solving import check_right_sides
 from .triangular_on_device import System
 

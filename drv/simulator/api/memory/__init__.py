@@ -1,0 +1,1 @@
+"""Driver calls about memory: allocation, pools, virtual memory, pointers, copies, fills."""

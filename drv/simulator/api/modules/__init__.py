@@ -1,0 +1,1 @@
+"""Driver calls about compiled code: modules, libraries, kernels and their parameters."""

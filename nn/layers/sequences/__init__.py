@@ -1,0 +1,1 @@
+"""Layers over sequences: embeddings, recurrent networks, attention, transformers."""

@@ -1,0 +1,1 @@
+"""Layers over signals, images and volumes: convolution, pooling, padding, upsampling."""

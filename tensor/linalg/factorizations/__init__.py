@@ -1,0 +1,1 @@
+"""Factorisations of matrices: Cholesky, LU, LDL, QR, eigenvalues, singular values."""

@@ -1,0 +1,1 @@
+"""Memory that is shared with other libraries: DLPack and the array interfaces."""
