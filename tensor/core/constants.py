@@ -15,17 +15,19 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-def kept(device_state: DeviceState, key: tuple[Any, ...], make: Callable[[], NDArray[Any]]) -> Tensor:
-    """The tensor on ``place`` that is known by ``key``; at first the elements of ``make()``."""
-    there: Any = device_state
-    result: Tensor | None = there.plans.get(key)
+def device_constant(
+    device_state: DeviceState, key: tuple[Any, ...], make: Callable[[], NDArray[Any]]
+) -> Tensor:
+    """The tensor on ``device_state`` that is known by ``key``; at first the elements of ``make()``."""
+    state: Any = device_state
+    result: Tensor | None = state.plans.get(key)
     if result is None:
         result = wrap(make()).to(device_state.device)
         if device_state.is_cuda:
             # Other streams will read it: it is there before anyone can ask.
-            there.local.stream.synchronize()
-        there.plans[key] = result
+            state.local.stream.synchronize()
+        state.plans[key] = result
     if device_state.is_cuda:
         # When plans are forgotten, its memory must wait for whoever still reads it.
-        result.record_stream(there.local.stream)
+        result.record_stream(state.local.stream)
     return result

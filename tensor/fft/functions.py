@@ -13,7 +13,7 @@ from tensor.operations.creation.factories import delivered
 from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
 from tensor.operations.resampling.padding import constant_pad
-from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import slices
 
 from .transforms import COMPLEX, recorded
 
@@ -121,7 +121,7 @@ def _resized(x: Tensor, dims: Sequence[int], sizes: list[int]) -> Tensor:
         return x
     for dim, size in zip(dims, sizes, strict=True):
         if x._layout.shape[dim] > size:
-            x = parts.narrow(x, dim, 0, size)
+            x = slices.narrow(x, dim, 0, size)
     missing = [0] * len(x._layout.shape)
     for dim, size in zip(dims, sizes, strict=True):
         missing[dim] = size - x._layout.shape[dim]

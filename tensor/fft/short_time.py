@@ -10,8 +10,7 @@ from tensor.core.base import TensorBase
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.resampling.padding import constant_pad, pad
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.overlap_add import overlap_add
 
 from .functions import single_or_double
@@ -170,7 +169,7 @@ def stft(
         raise RuntimeError(
             f"stft(): expected 0 < n_fft <= {room}, the length of the signal, but got n_fft={size}"
         )
-    frames: Any = parts.unfold(x, -1, size, hop)
+    frames: Any = slices.unfold(x, -1, size, hop)
     if window is not None:
         frames = frames * _middle(window, size)
     elif length < size:
@@ -273,8 +272,8 @@ def istft(
     signal: Any = overlap_add(frames * taper, hop, extent)
     envelope: Any = overlap_add(views.expand(taper * taper, (windows, size)), hop, extent)
     known = min(end, extent) - start
-    signal = parts.narrow(signal, -1, start, known)
-    envelope = parts.narrow(envelope, -1, start, known)
+    signal = slices.narrow(signal, -1, start, known)
+    envelope = slices.narrow(envelope, -1, start, known)
     least = envelope.detach().abs().min().item()
     if not least >= _LEAST_OVERLAP:
         raise RuntimeError(

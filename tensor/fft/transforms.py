@@ -16,13 +16,12 @@ from nvrtc_kernels.dtypes import complex64, complex128, float32, float64
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import maker, view_of, wrap
-from tensor.core.constants import kept
+from tensor.core.constants import device_constant
 from tensor.core.copy_plans import COPY
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
 from tensor.operations.pointwise.arithmetic import MUL
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 
 from . import on_host
 from .plan_cache import Key, Side, plan_cache
@@ -144,15 +143,15 @@ def _on_device(
 ) -> Callable[[Tensor], Tensor]:
     """By as many plans of cuFFT as it takes."""
     rest, last = dims[:-_RANK], dims[-_RANK:]
-    parts = [(kind, last, size, False)]
+    slices = [(kind, last, size, False)]
     while rest:
         rest, some = rest[:-_RANK], rest[-_RANK:]
-        parts.append(("c2c", some, None, False))
-    if kind == "c2r" and len(parts) > 1:
+        slices.append(("c2c", some, None, False))
+    if kind == "c2r" and len(slices) > 1:
         # What the steps before made is nobody else's.
-        parts = [*parts[1:], (kind, last, size, True)]
+        slices = [*slices[1:], (kind, last, size, True)]
     steps = []
-    for each, some, length, overwrites in parts:
+    for each, some, length, overwrites in slices:
         run, layout, scale = _step(each, layout, some, length, inverse, scale, overwrites=overwrites)
         steps.append(run)
     if scale != 1:
@@ -315,7 +314,7 @@ def _weighted(x: Tensor, dim: int, size: int, weight: float) -> Tensor:
         created[1 : 1 + count] = weight
         return created
 
-    result = kept(x._layout.device_state, ("fft weights", size, weight, dtype), weights)
+    result = device_constant(x._layout.device_state, ("fft weights", size, weight, dtype), weights)
     for _ in range(len(x._layout.shape) - 1 - dim):
         result = views.unsqueeze(result, -1)
     output: Tensor = x * result
@@ -357,5 +356,5 @@ def c2r(x: Tensor, dims: Sequence[int], size: int, *, scale: float = 1.0) -> Ten
     """Inverse transform of half a Hermitian spectrum, of which the last one of ``dims`` becomes ``size`` elements."""
     expected = size // 2 + 1
     if x._layout.shape[dims[-1]] != expected:
-        x = parts.narrow(x, dims[-1], 0, expected)
+        x = slices.narrow(x, dims[-1], 0, expected)
     return recorded("c2r", tuple(dims), size, inverse=True, scale=scale)(x._layout)(x)

@@ -14,8 +14,7 @@ from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import all_into_out, into_out
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 
 from .checks import check_square
 from .host import on_host
@@ -71,7 +70,7 @@ def _adjugate(a: Tensor, identity: Tensor) -> Tensor:
     result = views.expand(identity, a._layout.shape)
     for k in range(1, n):
         product = matmul(a, result)
-        trace = parts.diagonal(product, 0, -2, -1).sum(-1)
+        trace = slices.diagonal(product, 0, -2, -1).sum(-1)
         result = product - _as_matrices(trace / k) * identity
     return result if n % 2 else -result
 

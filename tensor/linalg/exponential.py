@@ -9,7 +9,7 @@ import numpy as np
 
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.operations.definition import operation
-from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import slices
 from tensor.operations.shapes.joining import cat
 
 from .checks import check_square
@@ -77,7 +77,7 @@ def _gradient(expected: Any, grads: Any, a: Tensor) -> Any:
     above = cat((turned, grads), -1)
     below = cat((turned.new_zeros(turned._layout.shape), turned), -1)
     whole = matrix_exp(cat((above, below), -2))
-    return (parts.narrow(parts.narrow(whole, -2, 0, n), -1, n, n),)
+    return (slices.narrow(slices.narrow(whole, -2, 0, n), -1, n, n),)
 
 
 _EXPONENTIAL_BACKWARD = BackwardFormula(

@@ -14,8 +14,7 @@ from tensor.operations.products import contractions
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import into_out
 from tensor.operations.reductions import scans
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.joining import cat
 
 from .checks import check_alike, check_floating, check_square_shape
@@ -221,7 +220,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     >>> tensor.linalg.diagonal(tensor.tensor([[1, 2], [3, 4]]), offset=1)
     tensor([2])
     """
-    return parts.diagonal(A, offset, dim1, dim2)
+    return slices.diagonal(A, offset, dim1, dim2)
 
 
 @operation(namespace="linalg", method=False)

@@ -231,7 +231,7 @@ def stretched(x: Tensor, shape: Sequence[int], axes: Sequence[int], keepdim: boo
     return views.expand(x, shape)
 
 
-def kept(x: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
+def keep_dims(x: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
     """``x`` with the reduced dimensions back, of size 1."""
     if not keepdim:
         for axis in axes:

@@ -1,6 +1,6 @@
-"""Places: the memory that tensors lie in, with everything that serves it.
+"""Device states: the memory that tensors lie in, with everything that serves it.
 
-There is one place for the host, and one for each device of the runtime. Objects of a runtime hang on the
+There is one for the host, and one for each device of the runtime. Objects of a runtime hang on the
 runtime, so that :func:`drv.reset` drops them with it.
 """
 
@@ -78,7 +78,7 @@ class CudaState(_State):
         return f"<CudaState {self.ordinal} of {self.runtime!r}>"
 
     def check_alive(self) -> None:
-        """See :meth:`Place.check_alive`."""
+        """See :meth:`DeviceState.check_alive`."""
         self.native.use()
 
     def let_go(self) -> None:

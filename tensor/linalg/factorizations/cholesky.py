@@ -16,7 +16,7 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import all_into_out, into_out
-from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import slices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +65,7 @@ def _indefinite_minor(matrix: Array, upper: bool) -> int:
 def _half_triangle(x: Tensor) -> Tensor:
     """The lower triangle, with half the diagonal."""
     lower = triangle(x, upper=False)
-    result: Tensor = lower - 0.5 * parts.diagonal(x, 0, -2, -1).diag_embed()
+    result: Tensor = lower - 0.5 * slices.diagonal(x, 0, -2, -1).diag_embed()
     return result
 
 

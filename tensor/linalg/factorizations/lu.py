@@ -20,7 +20,7 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import all_into_out, into_out
-from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import slices
 from tensor.operations.shapes.joining import cat
 
 from . import lu_on_host
@@ -37,11 +37,11 @@ def _triangles(factors: Tensor) -> tuple[Tensor, Tensor]:
     """L and U from the matrix that holds both."""
     rows, columns = factors._layout.shape[-2:]
     rank = min(rows, columns)
-    lower = triangle(parts.narrow(factors, -1, 0, rank), upper=False, without_diagonal=True)
+    lower = triangle(slices.narrow(factors, -1, 0, rank), upper=False, without_diagonal=True)
     ones = factors.new_ones((*factors._layout.shape[:-2], rank)).diag_embed()
     if rows > rank:
         ones = cat((ones, factors.new_zeros((*factors._layout.shape[:-2], rows - rank, rank))), -2)
-    return lower + ones, triangle(parts.narrow(factors, -2, 0, rank), upper=True)
+    return lower + ones, triangle(slices.narrow(factors, -2, 0, rank), upper=True)
 
 
 def _permutations(order: Array, dtype: Any) -> Array:
@@ -91,7 +91,7 @@ def _gradient_of_rows(
 
 
 def _cut(x: Tensor, dim: int, size: int) -> tuple[Tensor, Tensor]:
-    return parts.narrow(x, dim, 0, size), parts.narrow(x, dim, size, x._layout.shape[dim] - size)
+    return slices.narrow(x, dim, 0, size), slices.narrow(x, dim, size, x._layout.shape[dim] - size)
 
 
 def _plus(a: Tensor | None, b: Tensor) -> Tensor:
@@ -114,8 +114,8 @@ _LU_BACKWARD = BackwardFormula(
 def _factor_gradient(expected: Any, grads: Any, factors: Tensor, permutation: Tensor) -> Any:
     lower, upper = _triangles(factors)
     rank = lower._layout.shape[-1]
-    towards_lower = triangle(parts.narrow(grads, -1, 0, rank), upper=False, without_diagonal=True)
-    towards_upper = triangle(parts.narrow(grads, -2, 0, rank), upper=True)
+    towards_lower = triangle(slices.narrow(grads, -1, 0, rank), upper=False, without_diagonal=True)
+    towards_upper = triangle(slices.narrow(grads, -2, 0, rank), upper=True)
     return (matmul(permutation, _gradient_of_rows(lower, upper, towards_lower, towards_upper)),)
 
 

@@ -16,8 +16,7 @@ from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import all_into_out, into_out
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.joining import cat
 
 if TYPE_CHECKING:
@@ -47,14 +46,14 @@ def _gradient(expected: Any, grads: Any, q: Tensor, r: Tensor, mode: str) -> Any
     if columns <= rank:
         return (_tall_gradient(q, r, towards_q, towards_r),)
     # A = Q [R1 R2], where Q and R1 come of the first columns, and R2 = Q^H A2.
-    first = parts.narrow(r, -1, 0, rank)
+    first = slices.narrow(r, -1, 0, rank)
     if towards_r is None:
         return (cat((_tall_gradient(q, first, towards_q, None), q.new_zeros(_wider(q, columns - rank))), -1),)
-    second = parts.narrow(r, -1, rank, columns - rank)
-    towards_second = parts.narrow(towards_r, -1, rank, columns - rank)
+    second = slices.narrow(r, -1, rank, columns - rank)
+    towards_second = slices.narrow(towards_r, -1, rank, columns - rank)
     through = matmul(matmul(q, second), towards_second.mH)
     towards_q = through if towards_q is None else towards_q + through
-    result = _tall_gradient(q, first, towards_q, parts.narrow(towards_r, -1, 0, rank))
+    result = _tall_gradient(q, first, towards_q, slices.narrow(towards_r, -1, 0, rank))
     return (cat((result, matmul(q, towards_second)), -1),)
 
 
@@ -84,7 +83,7 @@ def _tall_gradient(q: Tensor, r: Tensor, towards_q: Tensor | None, towards_r: Te
 
 
 def _real_diagonal(x: Tensor) -> Tensor:
-    diagonal = parts.diagonal(x, 0, -2, -1)
+    diagonal = slices.diagonal(x, 0, -2, -1)
     return (diagonal.real.to(x._layout.dtype) if x._layout.dtype.is_complex else diagonal).diag_embed()
 
 
@@ -195,8 +194,8 @@ def reflected(a: Tensor, tau: Tensor, x: Tensor, order: Any, *, adjoint: bool = 
     heads = eye(rows, a._layout.shape[-1], dtype=a._layout.dtype, device=a.device)
     vectors = below + heads
     for k in order:
-        v = parts.narrow(vectors, -1, k, 1)
-        scale = parts.narrow(tau, -1, k, 1)
+        v = slices.narrow(vectors, -1, k, 1)
+        scale = slices.narrow(tau, -1, k, 1)
         scale = views.unsqueeze(scale.conj() if adjoint else scale, -1)
         x = x - scale * matmul(v, matmul(v.mH, x))
     return x

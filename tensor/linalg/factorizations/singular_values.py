@@ -18,8 +18,7 @@ from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import all_into_out, into_out
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 
 from .spectral import check_phase, converged, diagonal, differences
 
@@ -45,10 +44,10 @@ def _svd_gradient(expected: Any, grads: Any, u: Tensor, s: Tensor, vh: Tensor, f
     towards_u, towards_s, towards_vh = grads
     rank = s._layout.shape[-1]
     if full:
-        towards_u, u = _thin("U", towards_u, rank), parts.narrow(u, -1, 0, rank)
+        towards_u, u = _thin("U", towards_u, rank), slices.narrow(u, -1, 0, rank)
         towards_vh = _thin("Vh", None if towards_vh is None else towards_vh.mH, rank)
         towards_vh = None if towards_vh is None else towards_vh.mH
-        vh = parts.narrow(vh, -2, 0, rank)
+        vh = slices.narrow(vh, -2, 0, rank)
     return (svd_gradient(u, s, vh, towards_u, towards_s, towards_vh),)
 
 
@@ -61,13 +60,13 @@ def _thin(what: str, towards: Tensor | None, rank: int) -> Tensor | None:
     """The gradient of the columns that are determined; the others may not have one."""
     if towards is None or towards._layout.shape[-1] == rank:
         return towards
-    rest = parts.narrow(towards, -1, rank, towards._layout.shape[-1] - rank)
+    rest = slices.narrow(towards, -1, rank, towards._layout.shape[-1] - rank)
     if bool((rest.detach() != 0).any()):
         raise RuntimeError(
             f"linalg.svd: the loss depends on vectors of {what} that belong to no singular value and are not determined "
             "by the matrix, so that it has no derivative. Use full_matrices=False."
         )
-    return parts.narrow(towards, -1, 0, rank)
+    return slices.narrow(towards, -1, 0, rank)
 
 
 def svd_gradient(

@@ -12,8 +12,7 @@ import numpy as np
 
 from tensor.linalg.errors import LinAlgError, check_info
 from tensor.linalg.host import one_by_one
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +29,7 @@ _PHASE_BOUND = 1e-2
 
 def diagonal(x: Tensor) -> Tensor:
     """Diagonals of matrices."""
-    return parts.diagonal(x, 0, -2, -1)
+    return slices.diagonal(x, 0, -2, -1)
 
 
 def differences(values: Tensor) -> Tensor:

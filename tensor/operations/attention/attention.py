@@ -243,9 +243,9 @@ def scaled_dot_product_attention(
     dropout = None
     if dropout_p:
         seed, call = source(None, query._layout.device_state, "scaled_dot_product_attention").next_call()
-        kept = 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
+        saved = 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
         below = round((1 - dropout_p) * _WORDS)
-        dropout = kernels.Dropout(seed, call, below, -(-problem.keys // 4), kept)
+        dropout = kernels.Dropout(seed, call, below, -(-problem.keys // 4), saved)
     result, logarithms = _attend(arrangement, query, key, value, attn_mask, dropout, scale)
     operands = query, key, value, attn_mask
     _FORMULA.record((result,), operands, (logarithms,), (causal, grouped, dropout, scale))

@@ -137,7 +137,7 @@ def plan(
     own = _Blocks(device_state, dtype, problem, capacity)
     rows, values = problem.rows, problem.values
     out = own.contiguous(rows, values)
-    kept = contiguous[(problem.matrices, rows), own.compute_dtype, device_state]
+    saved = contiguous[(problem.matrices, rows), own.compute_dtype, device_state]
     q, k, v = _Matrices(query), _Matrices(key), _Matrices(value)
     seen = _mask_rows(mask)
     weigh = kernels.plan_weights(device_state.native, dtype, seen, dropping=dropping)
@@ -172,7 +172,7 @@ def plan(
         query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: Dropout | None, scale: float
     ) -> tuple[Tensor, Tensor]:
         stream = local.stream
-        output, logarithms = empty(out), empty(kept)
+        output, logarithms = empty(out), empty(saved)
         scratch = _workspace(device_state, workspace)
         address, q_address, k_address, v_address = (
             scratch.address, query._address, key._address, value._address,
@@ -220,7 +220,7 @@ def plan_backward(
     differentiate = kernels.plan_gradients(device_state.native, dtype, seen, dropping=dropping)
     measure = kernels.plan_row_products(device_state.native, dtype, problem.matrices * rows, values)
     output = own.contiguous(rows, width), own.contiguous(total, width), own.contiguous(total, values)
-    kept = contiguous[(problem.matrices, rows), compute_dtype, device_state]
+    saved = contiguous[(problem.matrices, rows), compute_dtype, device_state]
     # Keys behind the last query are seen by none of them.
     reached = max(block.first_key + block.keys for block in own.parts[0].blocks)
     # Sums of half precision over several blocks go on in single precision.
@@ -297,7 +297,7 @@ def plan_backward(
         of_mask = None
         if expected[3] and mask_shape is not None:
             of_mask = empty(contiguous[mask_shape, compute_dtype, device_state]).zero_()
-        along = empty(kept)
+        along = empty(saved)
         measure(stream, grad._address, result._address, along._address)
         scratch = _workspace(device_state, end)
         base = scratch.address

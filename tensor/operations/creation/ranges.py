@@ -17,8 +17,7 @@ from tensor.core.modes.grad_mode import no_grad
 from tensor.core.plans import planned
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import polar
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 
 from .factories import finish, new_layout, zeros
 
@@ -463,7 +462,7 @@ def eye(
         raise RuntimeError(f"eye(): {which} must be greater or equal to 0, got {wrong}")
     result = zeros((rows, columns), out=out, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
     with no_grad():
-        parts.diagonal(result).fill_(1)
+        slices.diagonal(result).fill_(1)
     return result.requires_grad_(True) if requires_grad else result
 
 

@@ -1,6 +1,6 @@
 """Elements that index tensors choose: how they are read, written and added to, on the host and on devices.
 
-A :class:`Choice` says which elements. The operations below carry something out on them; what is recorded for
+A :class:`Indexing` says which elements. The operations below carry something out on them; what is recorded for
 derivatives is in :mod:`.choosing`.
 """
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-class Choice:
-    """What index tensors choose from a tensor.
+class Indexing:
+    """Which elements of a tensor index tensors select.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Choice:
         The operation that users called: errors and kernels have it.
     kind : str
         ``"advanced"`` (``x[i, :, j]``), ``"along"`` (slices of ``dim``), ``"elementwise"`` (an index for every
-        element along ``dim``) or ``"flat"`` (row-major places).
+        element along ``dim``) or ``"flat"`` (row-major positions).
     dim : int
         The dimension, for two of the kinds.
     indices : tuple
@@ -61,20 +61,20 @@ class Choice:
         """What decides, with the indexed tensor's layout, how the work is done."""
         return (self.name, self.kind, self.dim, *[None if x is None else x._layout for x in self.indices])
 
-    def named(self, name: str) -> Choice:
-        """The same choice, for the operation ``name``."""
-        return Choice(name, self.kind, self.indices, self.dim)
+    def named(self, name: str) -> Indexing:
+        """The same indexing, for the operation ``name``."""
+        return Indexing(name, self.kind, self.indices, self.dim)
 
-    def without_tensors(self) -> Choice:
-        """How the choice is made, with the layouts of the index tensors in their places."""
+    def without_tensors(self) -> Indexing:
+        """The same with the layouts of the index tensors in place of them."""
         layouts: list[Any] = [None if x is None else x._layout for x in self.indices]
-        return Choice(self.name, self.kind, layouts, self.dim)
+        return Indexing(self.name, self.kind, layouts, self.dim)
 
-    def by(self, tensors: Sequence[Tensor]) -> Choice:
-        """The same choice by other index tensors of the same layouts."""
+    def by(self, tensors: Sequence[Tensor]) -> Indexing:
+        """The same indexing by other index tensors of the same layouts."""
         rest = iter(tensors)
         result = [None if x is None else next(rest) for x in self.indices]
-        return Choice(self.name, self.kind, result, self.dim)
+        return Indexing(self.name, self.kind, result, self.dim)
 
 
 def _selection(
@@ -92,7 +92,7 @@ def _selection(
 
 
 def _shape_plan(layout: Layout, name: str, kind: str, dim: int, *indices: Layout | None) -> tuple[int, ...]:
-    """Shape of what is chosen from tensors of ``layout``."""
+    """Shape of what is selected from tensors of ``layout``."""
     result = _selection(layout, name, kind, dim, indices)
     # A number, and indices that are one, count as vectors of one element.
     one = (kind == "elementwise" and indices[0] is not None and not indices[0].shape) or (
@@ -104,9 +104,9 @@ def _shape_plan(layout: Layout, name: str, kind: str, dim: int, *indices: Layout
 _SHAPE = planned(_shape_plan)
 
 
-def shape_of(layout: Layout, choice: Choice) -> tuple[int, ...]:
-    """Shape of what is chosen from a tensor of ``layout``."""
-    result: tuple[int, ...] = layout.device_state.plans[_SHAPE, layout, *choice.key()]
+def shape_of(layout: Layout, indexing: Indexing) -> tuple[int, ...]:
+    """Shape of what is selected from a tensor of ``layout``."""
+    result: tuple[int, ...] = layout.device_state.plans[_SHAPE, layout, *indexing.key()]
     return result
 
 
@@ -115,13 +115,13 @@ def _read_plan(
 ) -> Callable[..., Tensor]:
     """What reads from tensors of ``layout``.
 
-    ``device_state.plans[READ, layout, *choice.key()](input, index tensors)`` is a new tensor.
+    ``device_state.plans[READ, layout, *indexing.key()](input, index tensors)`` is a new tensor.
     """
     selection = _selection(layout, name, kind, dim, indices)
     shape = _SHAPE.plan(layout, name, kind, dim, *indices)
     out = contiguous[shape, layout.dtype, layout.device_state]
     if not layout.device_state.is_cuda:
-        return _host_read(out, _HostPlaces(name, kind, dim, layout, indices))
+        return _host_read(out, _HostPositions(name, kind, dim, layout, indices))
     device_state = layout.device_state
     strides = out.strides if shape == selection.shape else (1,) * len(selection.shape)
     run = gathering.plan(device_state.native, name, selection, strides)
@@ -146,7 +146,7 @@ def _change_plan(
 ) -> Callable[..., None]:
     """What changes tensors of ``layout``.
 
-    ``device_state.plans[operation, layout, *choice.key(), values](target, index tensors, values)`` writes.
+    ``device_state.plans[operation, layout, *indexing.key(), values](target, index tensors, values)`` writes.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _change_plan(
     *indices, values = rest
     assert values is not None
     if not layout.device_state.is_cuda:
-        return _host_change(host, _HostPlaces(name, kind, dim, layout, indices))
+        return _host_change(host, _HostPositions(name, kind, dim, layout, indices))
     selection = _selection(layout, name, kind, dim, indices)
     operand = (values.strides if values.shape else (1,) * len(selection.shape), values.dtype)
     return device(layout.device_state, name, selection, operand)
@@ -195,8 +195,8 @@ def _device_reduce(reducer: str, *, deterministic: bool) -> Callable[..., Callab
 # On the host
 
 
-class _HostPlaces:
-    """From index arrays to the chosen elements' places in row-major order, checked."""
+class _HostPositions:
+    """From index arrays to the selected elements' places in row-major order, checked."""
 
     def __init__(
         self, name: str, kind: str, dim: int, layout: Layout, indices: Sequence[Layout | None]
@@ -224,7 +224,7 @@ class _HostPlaces:
         return (np.arange(shape[position], dtype=np.int64) * step).reshape(sizes)
 
     def __call__(self, tensors: Sequence[Tensor]) -> Array:
-        """Places, in the shape of what is chosen."""
+        """Positions, in the shape of what is selected."""
         shape = self.selection.shape
         positions: Any = self.whole
         for x, size, step, axis in zip(tensors, self.sizes, self.steps, self.selection.indexed, strict=False):
@@ -233,7 +233,7 @@ class _HostPlaces:
         return np.broadcast_to(positions, shape)
 
     def _per_channel(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """``shape`` of an index array among the dimensions of what is chosen."""
+        """``shape`` of an index array among the dimensions of what is selected."""
         count, positions = len(self.selection.shape), self.selection.positions
         sizes = [1] * count
         for size, position in zip(reversed(shape), reversed(positions), strict=False):
@@ -251,7 +251,7 @@ class _HostPlaces:
         return np.where(index < 0, index + size, index) if low < 0 else index
 
 
-def _host_read(out: Layout, positions: _HostPlaces) -> Callable[..., Tensor]:
+def _host_read(out: Layout, positions: _HostPositions) -> Callable[..., Tensor]:
     shape = positions.shape
     rows = positions.kind == "along" and len(shape) > 1
 
@@ -273,7 +273,7 @@ def _host_read(out: Layout, positions: _HostPlaces) -> Callable[..., Tensor]:
     return read
 
 
-def _host_change(apply: Callable[[Array, Array, Array], None], positions: _HostPlaces) -> Callable[..., None]:
+def _host_change(apply: Callable[[Array, Array, Array], None], positions: _HostPositions) -> Callable[..., None]:
     def change(target: Tensor, tensors: Sequence[Tensor], source: Tensor) -> None:
         chosen = positions(tensors)
         if not chosen.size:

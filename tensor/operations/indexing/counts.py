@@ -13,8 +13,7 @@ from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import EQ, NE
 from tensor.operations.reductions.scans import cummax
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.joining import cat
 
 from .searching import searchsorted
@@ -72,8 +71,8 @@ def _last_of_longest_run(input: Tensor, dim: int, size: int) -> Tensor:
     with unrecorded():
         # Equal values are neighbours in order: the longest run of them, by the place where it ends.
         values, order = sort(input, dim, stable=True)
-        ahead = parts.narrow(values, dim, 1, size - 1)
-        starts = NE.binary(ahead, parts.narrow(values, dim, 0, size - 1))
+        ahead = slices.narrow(values, dim, 1, size - 1)
+        starts = NE.binary(ahead, slices.narrow(values, dim, 0, size - 1))
         first = starts.new_ones((*starts.shape[:dim], 1, *starts.shape[dim + 1 :]))
         shape = [1] * values.ndim
         shape[dim] = size

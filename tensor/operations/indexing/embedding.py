@@ -19,7 +19,7 @@ from tensor.operations.definition import operation
 from tensor.operations.losses.loss import check_same_device
 from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
 
-from .advanced_indexing import READ, REDUCE, Choice
+from .advanced_indexing import READ, REDUCE, Indexing
 from .recorded_indexing import change_
 from .searching import bincount, searchsorted
 
@@ -109,9 +109,9 @@ def embedding(
     check_same_device("embedding", weight, indices=indices)
     shape = (*indices._layout.shape, weight._layout.shape[1])
     flat = indices.reshape(-1)
-    choice = Choice("embedding", "along", (flat,), 0)
+    indexing = Indexing("embedding", "along", (flat,), 0)
     layout = weight._layout
-    result: Tensor = layout.device_state.plans[READ, layout, *choice.key()](weight, choice.tensors)
+    result: Tensor = layout.device_state.plans[READ, layout, *indexing.key()](weight, indexing.tensors)
     result = result.view(shape)
     result._base = None
     _EMBEDDING_BACKWARD.record((result,), (weight,), (flat,), (layout, padding_idx, scale_grad_by_freq))
@@ -147,7 +147,7 @@ def _added_rows(
         result: Tensor = zeros.index_add(0, flat, values)
         return result if factor is None else result * factor
     # Half precision is rounded once: the sums of a row are made in order, after the indices are sorted.
-    change_(REDUCE["sum", True], zeros, Choice("embedding", "along", (flat,), 0), values)
+    change_(REDUCE["sum", True], zeros, Indexing("embedding", "along", (flat,), 0), values)
     if 0 <= padding < rows:
         zeros[padding].zero_()
     return zeros if factor is None else zeros * factor

@@ -8,8 +8,7 @@ from nvrtc_kernels.dtypes import int64
 from tensor.core.arguments import integers
 from tensor.core.base import check_tensor
 from tensor.operations.definition import operation
-from tensor.operations.shapes import joining
-from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import joining, slices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,4 +57,4 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     for size in reversed(sizes):
         result.append(indices.remainder(size))
         indices = indices.floor_divide(size)
-    return parts.unbind(joining.stack(result[::-1], -1), -1) if result else ()
+    return slices.unbind(joining.stack(result[::-1], -1), -1) if result else ()

@@ -17,11 +17,10 @@ from tensor.operations import scratch
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.joining import stack
 
-from .advanced_indexing import Choice
+from .advanced_indexing import Indexing
 from .recorded_indexing import check_indices, read
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def gather(
         index = index.to(dtypes.int64)
     check_indices("gather", input, index, types=_INDICES)
     check_rank("gather", input, index)
-    return delivered(out, read(input, Choice("gather", "elementwise", (index,), at)), "gather")
+    return delivered(out, read(input, Indexing("gather", "elementwise", (index,), at)), "gather")
 
 
 def check_rank(name: str, input: Tensor, index: Tensor) -> None:
@@ -191,7 +190,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
         raise RuntimeError(
             f"index_select(): Index to scalar can have only 1 value, got {index._layout.numel} value(s)"
         )
-    return delivered(out, read(input, Choice("index_select", "along", (index,), at)), "index_select")
+    return delivered(out, read(input, Indexing("index_select", "along", (index,), at)), "index_select")
 
 
 @operation()
@@ -223,7 +222,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     tensor([1, 4, 3])
     """
     check_indices("take", input, index)
-    return delivered(out, read(input, Choice("take", "flat", (index,))), "take")
+    return delivered(out, read(input, Indexing("take", "flat", (index,))), "take")
 
 
 # What is true
@@ -244,9 +243,9 @@ def _true_places_plan(layout: Any) -> Any:
     def run(input: Tensor) -> Tensor:
         result = empty(both)
         scratch.launch(device_state, compact, result._address, result._address + 16, input._address)
-        count = int(parts.select(result, 0, 0).item())
+        count = int(slices.select(result, 0, 0).item())
         # A copy: a view would hold the room for as many places as there are elements.
-        return parts.narrow(result, 0, 2, count).clone()
+        return slices.narrow(result, 0, 2, count).clone()
 
     return run
 

@@ -14,10 +14,9 @@ from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import DROP, KEEP
 from tensor.operations.pointwise_operation import Pointwise
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 
-from .advanced_indexing import Choice
+from .advanced_indexing import Indexing
 from .gather import true_places
 from .recorded_indexing import read, write, write_
 from .scatter import number_of
@@ -154,7 +153,7 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return write_(input, *_masked("masked_scatter", input, mask, source))
 
 
-def _masked(name: str, input: Tensor, mask: Tensor, source: Tensor) -> tuple[Choice, Tensor]:
+def _masked(name: str, input: Tensor, mask: Tensor, source: Tensor) -> tuple[Indexing, Tensor]:
     mask = check_mask(name, input, mask)
     check_tensor(source, name, "source")
     if source._layout.dtype is not input._layout.dtype:
@@ -168,7 +167,7 @@ def _masked(name: str, input: Tensor, mask: Tensor, source: Tensor) -> tuple[Cho
         raise RuntimeError(
             f"{name}(): Number of elements of source < number of ones in mask: {source._layout.numel} and {count}"
         )
-    return Choice(name, "flat", (positions,)), parts.narrow(source.reshape(-1), 0, 0, count)
+    return Indexing(name, "flat", (positions,)), slices.narrow(source.reshape(-1), 0, 0, count)
 
 
 @operation()
@@ -201,7 +200,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     shape = strides_of.broadcast_shapes(input._layout.shape, mask._layout.shape)
     expanded = views.expand(input, shape)
     positions = true_places(views.expand(mask, shape))
-    return delivered(out, read(expanded, Choice("masked_select", "flat", (positions,))), "masked_select")
+    return delivered(out, read(expanded, Indexing("masked_select", "flat", (positions,))), "masked_select")
 
 
 def check_mask(name: str, input: Tensor, mask: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Reading, writing and adding to chosen elements, recorded: each is the other's derivative."""
+"""Reading, writing and adding to selected elements, recorded: each is the other's derivative."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.shapes import views
 
-from .advanced_indexing import READ, REDUCE, WRITE, WRITE_LAST, Choice, shape_of
+from .advanced_indexing import READ, REDUCE, WRITE, WRITE_LAST, Indexing, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,31 +38,33 @@ def _node_name(name: str) -> str:
 
 def _read_gradient(_: tuple[bool], grad: Tensor, *rest: Any) -> Tensor:
     """Zeros, with the gradients of all reads of an element added up in its place."""
-    *tensors, choice, shape = rest
-    return add_(grad.new_zeros(shape), choice.by(tensors).named(_ADDS.get(choice.name, choice.name)), grad)
-
-
-def _add_gradients(mask: tuple[bool, bool], grad: Tensor, *rest: Any) -> tuple[Any, Any]:
-    """The gradient, and what was chosen of it."""
-    if not mask[1]:
-        return grad, None
-    *tensors, choice = rest
-    return grad, read(grad, choice.by(tensors).named(_READS.get(choice.name, choice.name)))
-
-
-def _write_gradients(mask: tuple[bool, bool], grad: Tensor, *rest: Any) -> tuple[Any, Any]:
-    """The gradient with zeros in the written places, and what was chosen of it."""
-    *tensors, plain = rest
-    choice: Choice = plain.by(tensors)
-    return (
-        write(grad, choice, grad.new_zeros(())) if mask[0] else None,
-        read(grad, choice.named(_READS.get(choice.name, choice.name))) if mask[1] else None,
+    *tensors, indexing, shape = rest
+    return add_(
+        grad.new_zeros(shape), indexing.by(tensors).named(_ADDS.get(indexing.name, indexing.name)), grad
     )
 
 
-def _kept(gradients: Callable[..., Any], choice: Choice, values: Tensor) -> tuple[Tensor, ...]:
+def _add_gradients(mask: tuple[bool, bool], grad: Tensor, *rest: Any) -> tuple[Any, Any]:
+    """The gradient, and what was selected of it."""
+    if not mask[1]:
+        return grad, None
+    *tensors, indexing = rest
+    return grad, read(grad, indexing.by(tensors).named(_READS.get(indexing.name, indexing.name)))
+
+
+def _write_gradients(mask: tuple[bool, bool], grad: Tensor, *rest: Any) -> tuple[Any, Any]:
+    """The gradient with zeros at the written positions, and what was selected of it."""
+    *tensors, plain = rest
+    indexing: Indexing = plain.by(tensors)
+    return (
+        write(grad, indexing, grad.new_zeros(())) if mask[0] else None,
+        read(grad, indexing.named(_READS.get(indexing.name, indexing.name))) if mask[1] else None,
+    )
+
+
+def _saved(gradients: Callable[..., Any], indexing: Indexing, values: Tensor) -> tuple[Tensor, ...]:
     """The index tensors if ``gradients`` need them. Only what is saved, and can be freed, holds them."""
-    return choice.tensors if gradients is _write_gradients or values.requires_grad else ()
+    return indexing.tensors if gradients is _write_gradients or values.requires_grad else ()
 
 
 def check_indices(name: str, input: Tensor, *tensors: Any, types: Sequence[str] = ("int64",)) -> None:
@@ -77,14 +79,14 @@ def check_indices(name: str, input: Tensor, *tensors: Any, types: Sequence[str] 
             raise two_devices(name, input._layout.device, x._layout.device)
 
 
-def read(input: Tensor, choice: Choice) -> Tensor:
-    """The chosen elements, as a new tensor."""
+def read(input: Tensor, indexing: Indexing) -> Tensor:
+    """The selected elements, as a new tensor."""
     layout = input._layout
-    result: Tensor = layout.device_state.plans[READ, layout, *choice.key()](input, choice.tensors)
+    result: Tensor = layout.device_state.plans[READ, layout, *indexing.key()](input, indexing.tensors)
     state = input._autograd
     if state is not None and state.requires_grad and modes.recording and _differentiable(layout):
-        context = choice.without_tensors(), layout.shape
-        record((result,), (input,), _node_name(choice.name), _read_gradient, choice.tensors, context)
+        context = indexing.without_tensors(), layout.shape
+        record((result,), (input,), _node_name(indexing.name), _read_gradient, indexing.tensors, context)
     return result
 
 
@@ -92,8 +94,8 @@ def _differentiable(layout: Layout) -> bool:
     return layout.dtype.is_floating_point or layout.dtype.is_complex
 
 
-def fitted(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
-    """``values`` in the shape of what is chosen, on the target's place.
+def fitted(target: Tensor, indexing: Indexing, values: Tensor) -> Tensor:
+    """``values`` in the shape of what is selected, on the target's device.
 
     Raises
     ------
@@ -101,11 +103,11 @@ def fitted(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
         If they do not broadcast to it, or are on another device.
     """
     layout = target._layout
-    shape = shape_of(layout, choice)
+    shape = shape_of(layout, indexing)
     argument = values._layout
     if argument.device_state is not layout.device_state:
         if argument.shape:
-            raise two_devices(choice.name, layout.device, argument.device)
+            raise two_devices(indexing.name, layout.device, argument.device)
         values = values.to(layout.device)
         argument = values._layout
     if argument.shape != shape:
@@ -134,73 +136,73 @@ def _expanded(values: Tensor, shape: tuple[int, ...]) -> Tensor:
     return views.expand(values, shape)
 
 
-def _run(operation: Any, target: Tensor, choice: Choice, values: Tensor) -> None:
+def _run(operation: Any, target: Tensor, indexing: Indexing, values: Tensor) -> None:
     layout = target._layout
-    run = layout.device_state.plans[operation, layout, *choice.key(), values._layout]
+    run = layout.device_state.plans[operation, layout, *indexing.key(), values._layout]
     if values._layout.numel:
-        run(target, choice.tensors, values)
+        run(target, indexing.tensors, values)
 
 
-def change_(operation: Any, target: Tensor, choice: Choice, values: Tensor) -> None:
-    """Carry ``operation`` out on chosen elements of ``target``; nothing is recorded."""
-    _run(operation, target, choice, values)
+def change_(operation: Any, target: Tensor, indexing: Indexing, values: Tensor) -> None:
+    """Carry ``operation`` out on selected elements of ``target``; nothing is recorded."""
+    _run(operation, target, indexing, values)
     target._storage.version += 1
 
 
 def _in_place(
-    operation: Any, gradients: Callable[..., Any], target: Tensor, choice: Choice, values: Tensor
+    operation: Any, gradients: Callable[..., Any], target: Tensor, indexing: Indexing, values: Tensor
 ) -> Tensor:
     check_in_place(target)
     check_no_overlap(target._layout)
-    values = fitted(target, choice, values)
+    values = fitted(target, indexing, values)
     recorded = modes.recording and (target.requires_grad or values.requires_grad)
-    change_(operation, target, choice, values)
+    change_(operation, target, indexing, values)
     if recorded:
-        saved, context = _kept(gradients, choice, values), (choice.without_tensors(),)
-        node = operation_node((target,), _node_name(choice.name), gradients, saved, context)
+        saved, context = _saved(gradients, indexing, values), (indexing.without_tensors(),)
+        node = operation_node((target,), _node_name(indexing.name), gradients, saved, context)
         attach_in_place(node, (target, values), target)
     return target
 
 
 def _copied(
-    operation: Any, gradients: Callable[..., Any], input: Tensor, choice: Choice, values: Tensor
+    operation: Any, gradients: Callable[..., Any], input: Tensor, indexing: Indexing, values: Tensor
 ) -> Tensor:
-    values = fitted(input, choice, values)
+    values = fitted(input, indexing, values)
     plain: Tensor = input.detach()
     # As in PyTorch, only some keep the order of dimensions.
-    form = preserve_format if choice.name in _KEEP_STRIDES else contiguous_format
+    form = preserve_format if indexing.name in _KEEP_STRIDES else contiguous_format
     result: Tensor = plain.clone(memory_format=form)
-    _run(operation, result, choice, values)
+    _run(operation, result, indexing, values)
     if modes.recording and (input.requires_grad or values.requires_grad):
-        saved, context = _kept(gradients, choice, values), (choice.without_tensors(),)
-        record((result,), (input, values), _node_name(choice.name), gradients, saved, context)
+        saved, context = _saved(gradients, indexing, values), (indexing.without_tensors(),)
+        record((result,), (input, values), _node_name(indexing.name), gradients, saved, context)
     return result
 
 
-def _adding(choice: Choice) -> Any:
+def _adding(indexing: Indexing) -> Any:
     # As in PyTorch, what adds at places of x[...] is the same in every run.
-    return REDUCE["sum", determinism.required or choice.name == "index_put"]
+    return REDUCE["sum", determinism.required or indexing.name == "index_put"]
 
 
 def _writing() -> Any:
     return WRITE_LAST if determinism.required else WRITE
 
 
-def add_(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
-    """Add ``values`` to the chosen elements; an element that is chosen twice gets both."""
-    return _in_place(_adding(choice), _add_gradients, target, choice, values)
+def add_(target: Tensor, indexing: Indexing, values: Tensor) -> Tensor:
+    """Add ``values`` to the selected elements; an element that is selected twice gets both."""
+    return _in_place(_adding(indexing), _add_gradients, target, indexing, values)
 
 
-def add(input: Tensor, choice: Choice, values: Tensor) -> Tensor:
+def add(input: Tensor, indexing: Indexing, values: Tensor) -> Tensor:
     """:func:`add_` on a copy."""
-    return _copied(_adding(choice), _add_gradients, input, choice, values)
+    return _copied(_adding(indexing), _add_gradients, input, indexing, values)
 
 
-def write_(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
-    """Overwrite the chosen elements; of an element that is chosen twice one of the values stays."""
-    return _in_place(_writing(), _write_gradients, target, choice, values)
+def write_(target: Tensor, indexing: Indexing, values: Tensor) -> Tensor:
+    """Overwrite the selected elements; of an element that is selected twice one of the values stays."""
+    return _in_place(_writing(), _write_gradients, target, indexing, values)
 
 
-def write(input: Tensor, choice: Choice, values: Tensor) -> Tensor:
+def write(input: Tensor, indexing: Indexing, values: Tensor) -> Tensor:
     """:func:`write_` on a copy."""
-    return _copied(_writing(), _write_gradients, input, choice, values)
+    return _copied(_writing(), _write_gradients, input, indexing, values)

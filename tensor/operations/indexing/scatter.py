@@ -10,9 +10,9 @@ from tensor.core.modes.determinism import determinism
 from tensor.operations.autocast import WIDEST, Autocast
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
-from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import slices
 
-from .advanced_indexing import REDUCE, Choice
+from .advanced_indexing import REDUCE, Indexing
 from .gather import check_rank
 from .recorded_indexing import add, add_, change_, check_indices, fitted, write, write_
 
@@ -53,14 +53,14 @@ def _same_type(name: str, input: Tensor, source: Any) -> Tensor:
 # One element for every index
 
 
-def scattered(name: str, input: Tensor, dim: int, index: Tensor, src: Any) -> tuple[Choice, Tensor]:
-    """The chosen elements, and a value for each: a number, or the part of ``src`` that has an index."""
+def scattered(name: str, input: Tensor, dim: int, index: Tensor, src: Any) -> tuple[Indexing, Tensor]:
+    """The selected elements, and a value for each: a number, or the part of ``src`` that has an index."""
     at = dimension(dim, len(input._layout.shape))
     check_indices(name, input, index, types=("int32", "int64"))
     check_rank(name, input, index)
-    choice = Choice(name, "elementwise", (index,), at)
+    indexing = Indexing(name, "elementwise", (index,), at)
     if not isinstance(src, TensorBase):
-        return choice, number_of(input, src, name)
+        return indexing, number_of(input, src, name)
     _same_type(name, input, src)
     check_rank(name, src, index)
     sizes, argument = index._layout.shape, src._layout.shape
@@ -75,8 +75,8 @@ def scattered(name: str, input: Tensor, dim: int, index: Tensor, src: Any) -> tu
             values = values.reshape(sizes)
         for axis, size in enumerate(sizes):
             if values._layout.shape[axis] > size:
-                values = parts.narrow(values, axis, 0, size)
-    return choice, values
+                values = slices.narrow(values, axis, 0, size)
+    return indexing, values
 
 
 _REDUCERS = {"add": "sum", "multiply": "prod"}
@@ -152,8 +152,8 @@ def scatter(
     if reduce is not None:
         result = scatter_(input.clone(), dim, index, src, value=value, reduce=reduce)
     else:
-        choice, values = scattered("scatter", input, dim, index, src if value is None else value)
-        result = write(input, choice, values)
+        indexing, values = scattered("scatter", input, dim, index, src if value is None else value)
+        result = write(input, indexing, values)
     return delivered(out, result, "scatter")
 
 
@@ -178,16 +178,16 @@ def scatter_(
     >>> tensor.full((4,), 2.0).scatter_(0, tensor.tensor([1, 3]), 5.0, reduce="multiply")
     tensor([ 2., 10.,  2., 10.])
     """
-    choice, values = scattered("scatter", input, dim, index, src if value is None else value)
+    indexing, values = scattered("scatter", input, dim, index, src if value is None else value)
     if reduce is None:
-        return write_(input, choice, values)
+        return write_(input, indexing, values)
     if _check_reduce(reduce) == "sum":
-        return add_(input, choice, values)
+        return add_(input, indexing, values)
     if input.requires_grad or values.requires_grad:
         raise RuntimeError(
             "scatter(): reduce='multiply' has no derivative: use scatter_reduce(..., reduce='prod')"
         )
-    change_(REDUCE["prod", determinism.required], input, choice, fitted(input, choice, values))
+    change_(REDUCE["prod", determinism.required], input, indexing, fitted(input, indexing, values))
     return input
 
 
@@ -235,8 +235,8 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
     tensor([[1., 5., 0.],
             [9., 6., 0.]])
     """
-    choice, values = scattered("scatter_add", input, dim, index, _tensor("scatter_add", src))
-    return delivered(out, add(input, choice, values), "scatter_add")
+    indexing, values = scattered("scatter_add", input, dim, index, _tensor("scatter_add", src))
+    return delivered(out, add(input, indexing, values), "scatter_add")
 
 
 @operation(namespace="")
@@ -251,8 +251,8 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     >>> sums.scatter_add_(0, tensor.tensor([0, 2, 0]), tensor.tensor([1.0, 2.0, 3.0]))
     tensor([4., 0., 2.])
     """
-    choice, values = scattered("scatter_add", input, dim, index, _tensor("scatter_add", src))
-    return add_(input, choice, values)
+    indexing, values = scattered("scatter_add", input, dim, index, _tensor("scatter_add", src))
+    return add_(input, indexing, values)
 
 
 def _tensor(name: str, src: Any) -> Tensor:
@@ -263,7 +263,7 @@ def _tensor(name: str, src: Any) -> Tensor:
 # Slices
 
 
-def _sliced(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple[Choice, Tensor]:
+def _sliced(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple[Indexing, Tensor]:
     at = dimension(dim, len(input._layout.shape))
     types = ("int32", "int64") if name == "index_add" else ("int64",)
     check_indices(name, input, index, types=types)
@@ -282,7 +282,7 @@ def _sliced(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -
             f"apart from dimension {at}"
         )
         raise RuntimeError(message)
-    return Choice(name, "along", (index,), at), source
+    return Indexing(name, "along", (index,), at), source
 
 
 @operation()
@@ -325,8 +325,8 @@ def index_add(
     tensor([[6., 8.],
             [3., 4.]])
     """
-    choice, values = _sliced("index_add", input, dim, index, source)
-    return delivered(out, add(input, choice, values if alpha == 1 else values * alpha), "index_add")
+    indexing, values = _sliced("index_add", input, dim, index, source)
+    return delivered(out, add(input, indexing, values if alpha == 1 else values * alpha), "index_add")
 
 
 @operation(namespace="")
@@ -340,8 +340,8 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
     >>> tensor.ones(3).index_add_(0, tensor.tensor([2, 2]), tensor.tensor([1.0, 2.0]), alpha=10)
     tensor([ 1.,  1., 31.])
     """
-    choice, values = _sliced("index_add", input, dim, index, source)
-    return add_(input, choice, values if alpha == 1 else values * alpha)
+    indexing, values = _sliced("index_add", input, dim, index, source)
+    return add_(input, indexing, values if alpha == 1 else values * alpha)
 
 
 @operation(autocast=Autocast(cpu=WIDEST))
@@ -400,7 +400,7 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     return write_(input, *_sliced("index_copy", input, dim, index, source))
 
 
-def _filled(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple[Choice, Tensor]:
+def _filled(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple[Indexing, Tensor]:
     at = dimension(dim, len(input._layout.shape))
     check_indices("index_fill", input, index)
     if len(index._layout.shape) > 1:
@@ -410,7 +410,7 @@ def _filled(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple[Choice,
     if getattr(value, "requires_grad", False) and index._layout.numel > 1:
         # An index that comes twice takes the value once.
         index = index.unique()
-    return Choice("index_fill", "along", (index,), at), number_of(input, value, "index_fill_")
+    return Indexing("index_fill", "along", (index,), at), number_of(input, value, "index_fill_")
 
 
 @operation()
@@ -463,7 +463,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 # Row-major places
 
 
-def _placed(input: Tensor, index: Tensor, source: Tensor) -> tuple[Choice, Tensor]:
+def _placed(input: Tensor, index: Tensor, source: Tensor) -> tuple[Indexing, Tensor]:
     check_indices("put", input, index)
     _same_type("put", input, source)
     if source._layout.numel != index._layout.numel:
@@ -471,7 +471,7 @@ def _placed(input: Tensor, index: Tensor, source: Tensor) -> tuple[Choice, Tenso
             f"put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{source._layout.numel}, index.numel() = {index._layout.numel}"
         )
-    return Choice("put", "flat", (index,)), source.reshape(index._layout.shape)
+    return Indexing("put", "flat", (index,)), source.reshape(index._layout.shape)
 
 
 @operation()

@@ -16,7 +16,7 @@ from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 
-from .advanced_indexing import REDUCE, WRITE, Choice
+from .advanced_indexing import REDUCE, WRITE, Indexing
 from .recorded_indexing import change_, fitted
 from .scatter import scattered
 
@@ -120,19 +120,21 @@ def _identity(reduce: str, input: Tensor) -> Any:
     return iinfo(dtype).max if largest else iinfo(dtype).min
 
 
-def _reduce(target: Tensor, choice: Choice, values: Tensor, reduce: str, include_self: bool) -> Tensor | None:
+def _reduce(
+    target: Tensor, indexing: Indexing, values: Tensor, reduce: str, include_self: bool
+) -> Tensor | None:
     """Reduce into ``target``; for a mean the number of elements of each is returned."""
     if not include_self:
-        identity = fitted(target, choice, target.new_full((), _identity(reduce, target)))
-        change_(WRITE, target, choice, identity)
+        identity = fitted(target, indexing, target.new_full((), _identity(reduce, target)))
+        change_(WRITE, target, indexing, identity)
     deterministic = determinism.required
-    change_(REDUCE["sum" if reduce == "mean" else reduce, deterministic], target, choice, values)
+    change_(REDUCE["sum" if reduce == "mean" else reduce, deterministic], target, indexing, values)
     if reduce != "mean":
         return None
     result: Any = target.new_ones if include_self else target.new_zeros
     count: Tensor = result(target._layout.shape)
     one = target.new_ones(())
-    change_(REDUCE["sum", deterministic], count, choice, fitted(count, choice, one))
+    change_(REDUCE["sum", deterministic], count, indexing, fitted(count, indexing, one))
     if not include_self:
         count.clamp_(min=1)
     if target._layout.dtype.is_floating_point or target._layout.dtype.is_complex:
@@ -160,18 +162,18 @@ def _reduced(
         check_no_overlap(input._layout)
     else:
         target = input.detach().clone(memory_format=contiguous_format)
-    choice, values = scattered("scatter_reduce", input, dim, index, src)
-    values = fitted(input, choice, values)
+    indexing, values = scattered("scatter_reduce", input, dim, index, src)
+    values = fitted(input, indexing, values)
     recorded = modes.recording and (input.requires_grad or values.requires_grad)
     former = input.detach().clone() if in_place and recorded and reduce not in ("sum", "mean") else input
     with unrecorded():
-        count = _reduce(target, choice, values.detach(), reduce, include_self)
+        count = _reduce(target, indexing, values.detach(), reduce, include_self)
     if not in_place:
         # What filled a new tensor was its making, not a change.
         target._storage.version = 0
     if not recorded:
         return target
-    inputs, others, context = (input, values), (index, count, former), (choice.dim, include_self)
+    inputs, others, context = (input, values), (index, count, former), (indexing.dim, include_self)
     if in_place:
         record_in_place(formulas[reduce], target, inputs, others, context)
     else:

@@ -1,4 +1,4 @@
-"""Places in sorted sequences, bins, and values that occur."""
+"""Positions in sorted sequences, bins, and values that occur."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from tensor.operations.creation.result_types import result_type
 from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out
 from tensor.operations.reductions.extremes import amax, amin
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 
 from .sorting import sort
 
@@ -442,9 +441,9 @@ def _runs(values: Tensor, shape: Any, positions: Tensor | None, inverse: bool, c
             *(0 if x is None else x._address for x in (number, result, values, back, positions, many)),
         )
         runs = int(number.item())
-        results = [parts.narrow(result, 0, 0, runs).clone()]
+        results = [slices.narrow(result, 0, 0, runs).clone()]
         results += [] if back is None else [back.view(shape)]
-        results += [] if many is None else [parts.narrow(many, 0, 0, runs).clone()]
+        results += [] if many is None else [slices.narrow(many, 0, 0, runs).clone()]
         return results[0] if len(results) == 1 else tuple(results)
     array = values._host
     if n:

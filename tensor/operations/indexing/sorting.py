@@ -25,9 +25,8 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import isnan
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import all_into_out, into_out, kept
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.reduction import all_into_out, into_out, keep_dims
+from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.joining import stack
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class _Median(_Rows):
 
 
 def _order(a: Array, descending: bool) -> Array:
-    """Places in stable order along the last dimension; NaN is largest."""
+    """Positions in stable order along the last dimension; NaN is largest."""
     if not descending:
         return np.argsort(a, axis=-1, kind="stable")
     # The mirrored order of the mirrored row: equal elements keep theirs.
@@ -360,7 +359,7 @@ def _gradient_of_all(grad: Tensor, index: Tensor, shape: Any) -> Tensor:
 
 
 def _one_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int, keepdim: bool) -> Tensor:
-    return place_gradient(kept(grad, (dim,), keepdim), kept(indices, (dim,), keepdim), shape, dim)
+    return place_gradient(keep_dims(grad, (dim,), keepdim), keep_dims(indices, (dim,), keepdim), shape, dim)
 
 
 def _one(name: str) -> BackwardFormula:
@@ -617,11 +616,11 @@ def _at_share(
     if name == "quantile":
         rank = share * (length - 1)
         low, high = math.floor(rank), math.ceil(rank)
-        below, above = (parts.narrow(ordered, dim, k, 1) for k in (low, high))
+        below, above = (slices.narrow(ordered, dim, k, 1) for k in (low, high))
         weight: Any = rank - low
         value = _between(below, above, weight, interpolation)
         # The last one in order is NaN then, and gets the gradient.
-        return where(nans > 0, parts.narrow(ordered, dim, length - 1, 1), value)
+        return where(nans > 0, slices.narrow(ordered, dim, length - 1, 1), value)
     dtype = ordered._layout.dtype
     rank_ = (length - 1 - nans).clamp(min=0).to(dtype) * share
     low_, high_ = rank_.floor(), rank_.ceil()

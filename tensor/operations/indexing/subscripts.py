@@ -19,10 +19,9 @@ from tensor.operations.creation.construction import tensor
 from tensor.operations.creation.copies import copy_
 from tensor.operations.creation.fills import fill_
 from tensor.operations.definition import operation
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 
-from .advanced_indexing import Choice
+from .advanced_indexing import Indexing
 from .gather import true_indices
 from .masks import masked_fill_
 from .recorded_indexing import add, add_, read, write, write_
@@ -54,7 +53,7 @@ def get(input: Tensor, key: Any) -> Tensor:
     part, chosen = _walk(input, _keys(key))
     if chosen is None:
         return part
-    return read(part, Choice("index", "advanced", _indices(part, chosen)))
+    return read(part, Indexing("index", "advanced", _indices(part, chosen)))
 
 
 def put(input: Tensor, key: Any, value: Any) -> None:
@@ -84,7 +83,7 @@ def put(input: Tensor, key: Any, value: Any) -> None:
     if not is_tensor:
         value = part.new_full((), value)
     _check_same_type(part, value)
-    write_(part, Choice("index_put", "advanced", _indices(part, chosen)), value)
+    write_(part, Indexing("index_put", "advanced", _indices(part, chosen)), value)
 
 
 def _keys(key: Any) -> tuple[Any, ...]:
@@ -229,7 +228,7 @@ def _select(input: Tensor, dim: int, at: int, position: int) -> Tensor:
         )
     if not -shape[dim] <= at < shape[dim]:
         raise IndexError(f"index {at} is out of bounds for dimension {position} with size {shape[dim]}")
-    return parts.select(input, dim, at)
+    return slices.select(input, dim, at)
 
 
 def _slice(input: Tensor, dim: int, key: slice) -> Tensor:
@@ -241,7 +240,7 @@ def _slice(input: Tensor, dim: int, key: slice) -> Tensor:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     start, stop, _ = key.indices(shape[dim])
     length = max(-((start - stop) // step), 0)
-    return parts.step_through(input, dim, start if length else min(start, shape[dim]), length, step)
+    return slices.step_through(input, dim, start if length else min(start, shape[dim]), length, step)
 
 
 # Then what chooses
@@ -305,7 +304,7 @@ def iterate(input: Tensor) -> Iterator[Tensor]:
     """
     if not input._layout.shape:
         raise TypeError("iteration over a 0-d tensor")
-    return iter(parts.unbind(input, 0))
+    return iter(slices.unbind(input, 0))
 
 
 # As functions
@@ -369,7 +368,7 @@ def index_put_(
     return (add_ if accumulate else write_)(input, *_to_put(input, indices, values))
 
 
-def _to_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> tuple[Choice, Tensor]:
+def _to_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> tuple[Indexing, Tensor]:
     if not isinstance(indices, (tuple, list)):
         raise TypeError(
             f"index_put(): argument 'indices' must be tuple of Tensors, not {type(indices).__name__}"
@@ -391,7 +390,7 @@ def _to_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> 
             )
         chosen.append(index)
         chosen += [_OF_MASK] * (_width(index) - 1)
-    return Choice("index_put", "advanced", _indices(input, chosen)), values
+    return Indexing("index_put", "advanced", _indices(input, chosen)), values
 
 
 def _check_same_type(input: Tensor, values: Tensor) -> None:

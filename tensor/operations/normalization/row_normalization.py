@@ -68,18 +68,20 @@ def _forward_plan(
 
     It gives the result, the means and the scales; without centring no means.
     """
-    kept = layouts.contiguous[(rows.rows,), kernels.statistics_type(layout.dtype), layout.device_state]
+    statistics_layout = layouts.contiguous[
+        (rows.rows,), kernels.statistics_type(layout.dtype), layout.device_state
+    ]
     center = rows.center
     if not layout.device_state.is_cuda:
-        return _on_host(layout, kept, rows)
+        return _on_host(layout, statistics_layout, rows)
     device_state = layout.device_state
     run = kernels.plan(device_state.native, rows, layout.dtype, weight)
-    make, make_kept, local = maker(layout), maker(kept), device_state.local
+    make, make_statistics, local = maker(layout), maker(statistics_layout), device_state.local
 
     def on_device(
         input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        result, mean, scale = make(), make_kept() if center else None, make_kept()
+        result, mean, scale = make(), make_statistics() if center else None, make_statistics()
         run(
             local.stream.handle, eps, input._address, _address(weight), _address(bias), result._address,
             _address(mean), scale._address,
@@ -89,7 +91,9 @@ def _forward_plan(
     return on_device
 
 
-def _on_host(layout: Layout, kept: Layout, rows: Rows) -> Callable[..., tuple[Tensor, Tensor | None, Tensor]]:
+def _on_host(
+    layout: Layout, statistics_layout: Layout, rows: Rows
+) -> Callable[..., tuple[Tensor, Tensor | None, Tensor]]:
     def on_host(
         input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -99,7 +103,7 @@ def _on_host(layout: Layout, kept: Layout, rows: Rows) -> Callable[..., tuple[Te
             if rows.center:
                 center = array.sum(1, dtype=array.dtype) / array.dtype.type(max(rows.n, 1))
                 array = array - center[:, None]
-                mean = tensor_of(center, kept)
+                mean = tensor_of(center, statistics_layout)
             squares = np.einsum("ri,ri->r", array, array) / max(rows.n, 1)
             scale = 1 / np.sqrt(squares + squares.dtype.type(eps))
             result = array * scale[:, None]
@@ -107,7 +111,7 @@ def _on_host(layout: Layout, kept: Layout, rows: Rows) -> Callable[..., tuple[Te
                 _by_channel(result, rows)[...] *= _channels(weight, rows)
             if bias is not None:
                 _by_channel(result, rows)[...] += _channels(bias, rows)
-            return tensor_of(result, layout), mean, tensor_of(scale, kept)
+            return tensor_of(result, layout), mean, tensor_of(scale, statistics_layout)
 
     return on_host
 
@@ -195,9 +199,14 @@ def _weight_gradients_plan(
     shape = rows.rows // rows.groups, rows.groups, rows.channels, rows.inner
     steps = contiguous_strides(shape)
     per_row = (rows.groups, 1, 0, 0)
-    kept = kernels.statistics_type(layout.dtype)
+    statistics_dtype = kernels.statistics_type(layout.dtype)
     reducer = kernels.WEIGHT_GRADIENTS if rows.center else kernels.RMS_WEIGHT_GRADIENT
-    argument = [(steps, grad.dtype), (steps, layout.dtype), (per_row, kept), (per_row, kept)]
+    argument = [
+        (steps, grad.dtype),
+        (steps, layout.dtype),
+        (per_row, statistics_dtype),
+        (per_row, statistics_dtype),
+    ]
     outputs = [((0, rows.channels, 1, 0), dtype)] * (2 if rows.center else 1)
     launch = reduction.plan(
         device_state.native, reducer, shape, (0, 3), outputs, argument if rows.center else argument[:3]

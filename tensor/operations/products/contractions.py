@@ -14,8 +14,7 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import dimension, dimensions
 from tensor.operations.autocast import FLOAT32, LOWER, WIDEST, Autocast, bare
 from tensor.operations.definition import operation
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.diagonals import diagonal_scatter
 from tensor.operations.shapes.joining import stack
 
@@ -253,7 +252,7 @@ def trace(input: Tensor) -> Tensor:
     """
     if len(input._layout.shape) != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {len(input._layout.shape)}")
-    result = parts.diagonal(input.detach()).sum()
+    result = slices.diagonal(input.detach()).sum()
     _TRACE_BACKWARD.record((result,), (input,), context=(input._layout.shape,))
     return result
 
@@ -301,8 +300,8 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
 
 
 def _crossed(a: Tensor, b: Tensor, dim: int) -> Tensor:
-    a1, a2, a3 = parts.unbind(a, dim)
-    b1, b2, b3 = parts.unbind(b, dim)
+    a1, a2, a3 = slices.unbind(a, dim)
+    b1, b2, b3 = slices.unbind(b, dim)
     return stack((a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1), dim)
 
 

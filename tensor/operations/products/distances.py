@@ -8,7 +8,7 @@ import numpy as np
 
 from nvrtc_kernels import layouts
 from tensor.core.base import check_tensor
-from tensor.core.constants import kept
+from tensor.core.constants import device_constant
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import MUL, REAL
@@ -154,7 +154,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 def _half_of_pairs(device_state: DeviceState, rows: int, half: int) -> Tensor:
     """The first, or second, rows of all pairs."""
-    return kept(device_state, ("pairs", rows, half), lambda: np.triu_indices(rows, 1)[half])
+    return device_constant(device_state, ("pairs", rows, half), lambda: np.triu_indices(rows, 1)[half])
 
 
 @operation(autocast=Autocast(cuda=FLOAT32))

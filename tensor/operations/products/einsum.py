@@ -16,8 +16,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
 from tensor.operations.autocast import LOWER, Autocast, lowered
 from tensor.operations.definition import operation
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 
 from .matrix_products import BMM, bmm, check_layouts, check_operands
 
@@ -275,7 +274,7 @@ def _arranged(x: Tensor, labels: Labels) -> tuple[Tensor, Labels]:
                     f"einsum(): subscript {label} is repeated for one operand but the sizes don't match, "
                     f"{shape[second]} != {shape[first]}"
                 )
-            x = parts.diagonal(x, 0, first, second)
+            x = slices.diagonal(x, 0, first, second)
             del labels[second], labels[first]
             labels.append(label)
     return x, labels

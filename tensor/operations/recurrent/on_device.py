@@ -125,7 +125,7 @@ def _forward_plan(
 def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
     """What goes back through time for a contiguous ``state`` of shape ``(batch, size)``.
 
-    ``device_state.plans[operation, cell, state]``: ``run(grad, grad_state, grad_cell, kept, weights, spans, first)``.
+    ``device_state.plans[operation, cell, state]``: ``run(grad, grad_state, grad_cell, saved, weights, spans, first)``.
 
     ``grad`` is that of the hidden states of all rows, or ``None``; the gradients of the states are written. ``first``
     says whether that of the first hidden state is wanted. Spans are in the order of the forward pass.
@@ -146,12 +146,12 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         grad: Tensor | None,
         grad_state: Tensor,
         grad_cell: Tensor | None,
-        kept: Kept,
+        saved: Kept,
         weights: Weights,
         spans: Spans,
         first: bool,
     ) -> Gradients:
-        rows = kept.gates._layout.shape[0]
+        rows = saved.gates._layout.shape[0]
 
         def new(width: int, count: int = rows) -> Tensor:
             return empty(contiguous[(count, width), dtype, device_state])
@@ -163,7 +163,7 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         stream = local.stream.handle
         states, cells = grad_state._address, _address(grad_cell)
         weight, projection = weights.hidden._address, _address(weights.projection)
-        gates_at, before_at, cell_before_at, beside_at = (_address(each) for each in kept)
+        gates_at, before_at, cell_before_at, beside_at = (_address(each) for each in saved)
         grad_at, made_at, recurrent_at = _address(grad), grad_gates._address, grad_recurrent._address
         collected_at, units_at = _address(grad_out), _address(grad_units)
         last = len(spans) - 1

@@ -102,10 +102,10 @@ def forward(
         _deliver(state, states)
         if cell_state is not None and cells is not None:
             _deliver(cell_state, cells)
-        kept = None
+        saved = None
         if before is not None:
-            kept = Kept(wrap(every), wrap(before), _optional(cell_before), _optional(beside))
-        return tensor_of(out, contiguous[(rows, size), dtype, state._layout.device_state]), kept
+            saved = Kept(wrap(every), wrap(before), _optional(cell_before), _optional(beside))
+        return tensor_of(out, contiguous[(rows, size), dtype, state._layout.device_state]), saved
 
     return run
 
@@ -158,14 +158,14 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         grad: Tensor | None,
         grad_state: Tensor,
         grad_cell: Tensor | None,
-        kept: Kept,
+        saved: Kept,
         weights: Weights,
         spans: Spans,
         first: bool,
     ) -> Gradients:
         argument, states, cells = _array(grad), np.array(in_compute_dtype(grad_state)), _array(grad_cell)
         cells = None if cells is None else np.array(cells)
-        gates, before, cell_before, beside = (_array(each) for each in kept)
+        gates, before, cell_before, beside = (_array(each) for each in saved)
         weight, _, projection = (_array(each) for each in weights)
         assert gates is not None
         assert weight is not None

@@ -10,8 +10,7 @@ from tensor.core.arguments import dimension
 from tensor.operations.creation.copies import clone
 from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.joining import cat
 
 from .scans import cumsum
@@ -87,7 +86,7 @@ def _neighbours(x: Tensor, at: int) -> tuple[Tensor, Tensor]:
     """All elements along a dimension but the last, and but the first."""
     size = x._layout.shape[at]
     length = max(size - 1, 0)
-    return parts.step_through(x, at, 0, length, 1), parts.step_through(x, at, min(size, 1), length, 1)
+    return slices.step_through(x, at, 0, length, 1), slices.step_through(x, at, min(size, 1), length, 1)
 
 
 @operation(method=False, also="trapz")
@@ -126,7 +125,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
         return y.new_zeros([size for axis, size in enumerate(y._layout.shape) if axis != at])
     _refuse_bools("trapezoid", y, x)
     if x is None:
-        ends = parts.select(y, at, 0) + parts.select(y, at, -1)
+        ends = slices.select(y, at, 0) + slices.select(y, at, -1)
         result: Tensor = (sum(y, at) - ends * 0.5) * (1 if dx is None else dx)
         return result
     earlier, later = _neighbours(y, at)

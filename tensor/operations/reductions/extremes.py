@@ -14,7 +14,7 @@ from tensor.core.base import TensorBase
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq, isnan
 from tensor.operations.pointwise.selection import maximum, minimum, where
-from tensor.operations.reduction import Reduction, all_into_out, axes_of, into_out, kept, stretched
+from tensor.operations.reduction import Reduction, all_into_out, axes_of, into_out, keep_dims, stretched
 from tensor.operations.shapes import views
 
 from .sums import sum
@@ -113,7 +113,7 @@ def _share_gradient(grad: Tensor, a: Tensor, out: Tensor, shape: Any, axes: Any,
     """Equal shares for all elements that are the extreme."""
     hits = eq(a, stretched(out, shape, axes, keepdim)).to(grad._layout.dtype)
     count = sum(hits, list(axes), keepdim=True) if axes else hits
-    return hits * (kept(grad, axes, keepdim) / count)
+    return hits * (keep_dims(grad, axes, keepdim) / count)
 
 
 def _share_of_all(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
@@ -298,8 +298,8 @@ def _at_gradient(grad: Tensor, indices: Tensor, shape: Any, axes: Any, keepdim: 
     (axis,) = axes
     positions = indices.new_tensor(list(range(shape[axis])))
     positions = views.view(positions, [-1 if dim == axis else 1 for dim in range(len(shape))])
-    chosen = eq(positions, kept(indices, axes, keepdim))
-    return where(chosen, kept(grad, axes, keepdim), grad.new_zeros(()))
+    chosen = eq(positions, keep_dims(indices, axes, keepdim))
+    return where(chosen, keep_dims(grad, axes, keepdim), grad.new_zeros(()))
 
 
 _AT = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import slices
 from tensor.operations.shapes.joining import cat
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ def recurrence(factors: Tensor, summands: Tensor, dim: int) -> Tensor:
     distance = 1
     while distance < length:
         near, far = length - distance, distance
-        first = parts.narrow(factors, dim, 0, near)
-        reached = parts.narrow(summands, dim, 0, near) + first * parts.narrow(summands, dim, far, near)
-        summands = cat([reached, parts.narrow(summands, dim, near, far)], dim)
+        first = slices.narrow(factors, dim, 0, near)
+        reached = slices.narrow(summands, dim, 0, near) + first * slices.narrow(summands, dim, far, near)
+        summands = cat([reached, slices.narrow(summands, dim, near, far)], dim)
         # What looks beyond the end finds 0 there, whatever it is multiplied by.
         factors = cat(
-            [first * parts.narrow(factors, dim, far, near), parts.narrow(factors, dim, near, far)], dim
+            [first * slices.narrow(factors, dim, far, near), slices.narrow(factors, dim, near, far)], dim
         )
         distance *= 2
     return summands
@@ -38,13 +38,13 @@ def later_products(input: Tensor, dim: int) -> Tensor:
     length = input._layout.shape[dim]
     if not length:
         return input
-    first = parts.narrow(input, dim, 0, 1)
-    result = cat([parts.narrow(input, dim, 1, length - 1), first.new_ones(first.shape)], dim)
+    first = slices.narrow(input, dim, 0, 1)
+    result = cat([slices.narrow(input, dim, 1, length - 1), first.new_ones(first.shape)], dim)
     distance = 1
     while distance < length:
         near, far = length - distance, distance
-        longer = parts.narrow(result, dim, 0, near) * parts.narrow(result, dim, far, near)
-        result = cat([longer, parts.narrow(result, dim, near, far)], dim)
+        longer = slices.narrow(result, dim, 0, near) * slices.narrow(result, dim, far, near)
+        result = cat([longer, slices.narrow(result, dim, near, far)], dim)
         distance *= 2
     return result
 
@@ -54,8 +54,8 @@ def running_before(running: Tensor, dim: int) -> Tensor:
     length = running._layout.shape[dim]
     if not length:
         return running
-    first = parts.narrow(running, dim, 0, 1)
-    return cat([first.new_ones(first.shape), parts.narrow(running, dim, 0, length - 1)], dim)
+    first = slices.narrow(running, dim, 0, 1)
+    return cat([first.new_ones(first.shape), slices.narrow(running, dim, 0, length - 1)], dim)
 
 
 def next_elements(input: Tensor, dim: int) -> Tensor:
@@ -63,5 +63,5 @@ def next_elements(input: Tensor, dim: int) -> Tensor:
     length = input._layout.shape[dim]
     if not length:
         return input
-    later, last = parts.narrow(input, dim, 1, length - 1), parts.narrow(input, dim, length - 1, 1)
+    later, last = slices.narrow(input, dim, 1, length - 1), slices.narrow(input, dim, length - 1, 1)
     return cat([later, last], dim)

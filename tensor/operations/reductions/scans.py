@@ -22,8 +22,7 @@ from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.selection import where
 from tensor.operations.reduction import all_into_out, into_out
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.joining import cat
 from tensor.operations.shapes.rearrangement import flip
 from tensor.operations.special.logistic import LOGADDEXP
@@ -338,8 +337,8 @@ def _complex_logcumsumexp(input: Tensor, dim: int) -> Tensor:
     size = input._layout.shape[dim] if input._layout.shape else 1
     result, reach = input.clone(), 1
     while reach < size:
-        kept = parts.narrow(result, dim, 0, reach)
-        later, earlier = (parts.narrow(result, dim, start, size - reach) for start in (reach, 0))
+        kept = slices.narrow(result, dim, 0, reach)
+        later, earlier = (slices.narrow(result, dim, start, size - reach) for start in (reach, 0))
         result = cat((kept, LOGADDEXP.binary(later, earlier)), dim)
         reach *= 2
     return result

@@ -22,7 +22,7 @@ from tensor.operations.pointwise.comparisons import eq, isnan
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.logic import logical_not
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import Reduction, axes_of, into_out, kept, stretched
+from tensor.operations.reduction import Reduction, axes_of, into_out, keep_dims, stretched
 from tensor.operations.shapes import views
 
 from .recurrences import later_products, running_before
@@ -389,14 +389,14 @@ def _prod_gradient(grad: Tensor, a: Tensor, shape: Any, axes: Any, keepdim: bool
         return grad
     if modes.recording:
         others: Tensor = conjugate(_products_of_others(a, axes))
-        return kept(grad, axes, keepdim) * others
+        return keep_dims(grad, axes, keepdim) * others
     zero = eq(a, 0)
     filled = where(zero, a.new_ones(()), a)
     others = PROD(filled, axes, True)[0]
     zeros = sum(zero, list(axes), keepdim=True)
     here: Tensor = where(zero, eq(zeros, 1) * others, eq(zeros, 0) * others / filled)
     here = conjugate(here)
-    return kept(grad, axes, keepdim) * here
+    return keep_dims(grad, axes, keepdim) * here
 
 
 def _products_of_others(a: Tensor, axes: tuple[int, ...]) -> Tensor:

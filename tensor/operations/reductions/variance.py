@@ -16,7 +16,7 @@ from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import Reduction, axes_of, into_out, kept, stretched
+from tensor.operations.reduction import Reduction, axes_of, into_out, keep_dims, stretched
 
 from .sums import converted, mean, mean_form, sum, sum_form
 
@@ -114,7 +114,7 @@ def _variance_arguments(dim: Any, unbiased: Any) -> tuple[Any, Any]:
 def _var_gradient(grad: Tensor, a: Tensor, shape: Any, axes: Any, keepdim: bool, correction: float) -> Tensor:
     count = product_of(shape[axis] for axis in axes)
     centred = a - mean(a, list(axes), keepdim=True) if axes else a - a
-    return kept(grad, axes, keepdim) * (centred * (2.0 / _divisor(count, correction)))
+    return keep_dims(grad, axes, keepdim) * (centred * (2.0 / _divisor(count, correction)))
 
 
 def _divisor(count: int, correction: float) -> float:
@@ -380,7 +380,7 @@ def std_mean(
 def _norm_gradient(
     grad: Tensor, a: Tensor, out: Tensor, shape: Any, axes: Any, keepdim: bool, order: float
 ) -> Tensor:
-    grad, out = kept(grad, axes, keepdim), kept(out, axes, keepdim)
+    grad, out = keep_dims(grad, axes, keepdim), keep_dims(out, axes, keepdim)
     if order == 0:
         return a.new_zeros(shape)
     if order == 1:

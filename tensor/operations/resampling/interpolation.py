@@ -11,7 +11,7 @@ import numpy as np
 from nvrtc_kernels import interpolation as kernels
 from tensor.autograd.recording.recorder import record
 from tensor.core.base import check_tensor, empty, wrap
-from tensor.core.constants import kept
+from tensor.core.constants import device_constant
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
@@ -91,7 +91,7 @@ def _plan(
     key = ("interpolation table", bands, transposed)
 
     def launch(result: int, argument: int) -> None:
-        at = kept(device_state, key, lambda: table)._address
+        at = device_constant(device_state, key, lambda: table)._address
         run(device_state.local.stream.handle, result, argument, at + weights.nbytes, at)
 
     return launch

@@ -8,12 +8,11 @@ import numpy as np
 
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor
-from tensor.core.constants import kept
+from tensor.core.constants import device_constant
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import autocasted, operation
-from tensor.operations.shapes import slices as parts
-from tensor.operations.shapes import views
+from tensor.operations.shapes import slices, views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +29,7 @@ def _inner(x: Tensor, ends: Ends, sizes: Sequence[int]) -> tuple[Tensor, tuple[i
         argument = x._layout.shape[axis]
         crop, after = max(-left, 0), max(-right, 0)
         if crop or after:
-            x = parts.narrow(x, axis, crop, max(argument - crop - after, 0))
+            x = slices.narrow(x, axis, crop, max(argument - crop - after, 0))
         starts.append(max(left, 0))
         assert size == argument + left + right
     return x, tuple(starts)
@@ -41,11 +40,11 @@ def constant_pad(x: Tensor, ends: Ends, value: Any) -> Tensor:
     sizes = [size + sum(pair) for size, pair in zip(x._layout.shape, ends, strict=True)]
     with unrecorded():
         result: Tensor = x.new_full(sizes, value)
-        kept, starts = _inner(x.detach(), ends, sizes)
+        device_constant, starts = _inner(x.detach(), ends, sizes)
         target = result
-        for axis, (start, size) in enumerate(zip(starts, kept._layout.shape, strict=True)):
-            target = parts.narrow(target, axis, start, size)
-        target.copy_(kept)
+        for axis, (start, size) in enumerate(zip(starts, device_constant._layout.shape, strict=True)):
+            target = slices.narrow(target, axis, start, size)
+        target.copy_(device_constant)
     # Filling it was its making, not a change.
     result._storage.version = 0
     if x._autograd is not None:
@@ -69,8 +68,8 @@ def _places(mode: str, size: int, left: int, right: int) -> np.ndarray[Any, Any]
     if mode == "circular":
         # What is cropped does not come round again.
         first, last = max(-left, 0), size - max(-right, 0)
-        kept = max(last - first, 1)
-        return np.arange(-max(left, 0), last - first + max(right, 0)) % kept + first
+        device_constant = max(last - first, 1)
+        return np.arange(-max(left, 0), last - first + max(right, 0)) % device_constant + first
     return size - 1 - np.abs(np.abs(at) - (size - 1)) if size > 1 else np.zeros_like(at)
 
 
@@ -79,7 +78,7 @@ def _along(x: Tensor, axis: int, mode: str, left: int, right: int) -> Tensor:
         return x
     size = x._layout.shape[axis]
     key = ("padded places", mode, size, left, right)
-    index = kept(x._layout.device_state, key, lambda: _places(mode, size, left, right))
+    index = device_constant(x._layout.device_state, key, lambda: _places(mode, size, left, right))
     result: Tensor = x.index_select(axis, index)
     return result
 

@@ -16,7 +16,7 @@ from tensor.operations.creation.result_types import cast_for
 from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out
 
-from . import slices as parts
+from . import slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,14 +62,14 @@ def _embedded(input: Tensor, offset: int, first: int, second: int) -> Tensor:
         sizes.insert(axis, length + abs(offset))
     with unrecorded():
         result = input.new_zeros(sizes)
-        parts.diagonal(result, offset, first, second).copy_(input)
+        slices.diagonal(result, offset, first, second).copy_(input)
     # Filling it was its making, not a change.
     result._storage.version = first_version()
     _EMBEDDED.record((result,), (input,), context=(offset, first, second))
     return result
 
 
-_EMBEDDED = BackwardFormula("DiagEmbedBackward0", "input", [Derivative(parts.diagonal, needs="")])
+_EMBEDDED = BackwardFormula("DiagEmbedBackward0", "input", [Derivative(slices.diagonal, needs="")])
 
 
 @operation()
@@ -98,7 +98,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     if rank == 1:
         result = diag_embed(input, diagonal)
     elif rank == 2:
-        result = clone(parts.diagonal(input, diagonal), memory_format=contiguous_format)
+        result = clone(slices.diagonal(input, diagonal), memory_format=contiguous_format)
     else:
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
     if out is None:
@@ -202,7 +202,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     tensor([[1., 0.],
             [0., 2.]])
     """
-    return _scattered("DiagonalScatter", parts.diagonal, input, src, offset, dim1, dim2)
+    return _scattered("DiagonalScatter", slices.diagonal, input, src, offset, dim1, dim2)
 
 
 @operation()
@@ -227,7 +227,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     tensor([[0., 0.],
             [1., 2.]])
     """
-    return _scattered("SelectScatter", parts.select, input, src, dim, index)
+    return _scattered("SelectScatter", slices.select, input, src, dim, index)
 
 
 @operation()
@@ -263,7 +263,7 @@ def slice_scatter(
     at = dimension(dim, len(shape))
     chosen = range(*slice(start, end, step).indices(shape[at]))
     return _scattered(
-        "SliceScatter", parts.step_through, input, src, at, chosen.start, len(chosen), chosen.step
+        "SliceScatter", slices.step_through, input, src, at, chosen.start, len(chosen), chosen.step
     )
 
 

@@ -20,8 +20,7 @@ from tensor.operations.creation.result_types import cast_for
 from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out
 
-from . import slices as parts
-from . import views
+from . import slices, views
 from .join_plans import CAT, STACK
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def _cat_gradients(
 ) -> tuple[Tensor | None, ...]:
     """The parts of the gradient."""
     return tuple(
-        [part if asked else None for asked, part in zip(mask, parts.split(grad, sizes, dim), strict=True)]
+        [part if asked else None for asked, part in zip(mask, slices.split(grad, sizes, dim), strict=True)]
     )
 
 
@@ -47,7 +46,7 @@ _JOINED = BackwardFormula("CatBackward0", "", joint=Derivative(_cat_gradients, n
 def _stack_gradients(mask: tuple[bool, ...], grad: Tensor, dim: int) -> tuple[Tensor | None, ...]:
     """The slices of the gradient."""
     return tuple(
-        [parts.select(grad, dim, position) if asked else None for position, asked in enumerate(mask)]
+        [slices.select(grad, dim, position) if asked else None for position, asked in enumerate(mask)]
     )
 
 

@@ -18,8 +18,7 @@ from tensor.operations.creation.copies import clone
 from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out
 
-from . import slices as parts
-from . import views
+from . import slices, views
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -281,4 +280,4 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor
     >>> tensor.narrow_copy(tensor.tensor([1, 2, 3, 4]), 0, 1, 2)
     tensor([2, 3])
     """
-    return into_out(clone(parts.narrow(input, dim, start, length)), out, "narrow_copy")
+    return into_out(clone(slices.narrow(input, dim, start, length)), out, "narrow_copy")

@@ -22,7 +22,7 @@ from tensor.core.layout import Layout, Memo
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 
-from . import slices as parts
+from . import slices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -589,7 +589,7 @@ def real(input: Tensor) -> Tensor:
     >>> tensor.real(tensor.tensor([1.0 + 2.0j]))
     tensor([1.])
     """
-    return parts.select(view_as_real(input), -1, 0) if input._layout.dtype.is_complex else input
+    return slices.select(view_as_real(input), -1, 0) if input._layout.dtype.is_complex else input
 
 
 @operation(method=False)
@@ -608,7 +608,7 @@ def imag(input: Tensor) -> Tensor:
     """
     if not input._layout.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return parts.select(view_as_real(input), -1, 1)
+    return slices.select(view_as_real(input), -1, 1)
 
 
 _transposed: Memo[Layout] = Memo(_transpose)
