@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 
 from .broadcasting import broadcasted
 from .coalescing import BUFFER_SIZE
@@ -85,12 +86,8 @@ def replicate(network: Module, devices: Iterable[Any], detach: bool = False) -> 
                 f"replicate() expects the module's parameters and buffers on {states[0].device}, the first of the "
                 f"devices, but found one on {each.device}"
             )
-    recording = modes.recording
-    modes.recording = recording and not detach
-    try:
+    with unrecorded() if detach else nullcontext():
         columns = broadcasted(tensors, states, BUFFER_SIZE, sum_all=True)
-    finally:
-        modes.recording = recording
     position = {key: number for number, key in enumerate(known)}
     number_of = {id(module): number for number, module in enumerate(modules)}
     for modules_there, column in zip(replicas, columns, strict=True):

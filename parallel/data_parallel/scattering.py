@@ -11,15 +11,16 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import drv
+from tensor.autograd.recording.recorder import Derivative
+from tensor.autograd.recording.several_devices import DevicesFormula
 from tensor.core.base import empty, view_of
 from tensor.core.copy_plans import COPY, copied
 from tensor.core.devices.state import cpu
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.cuda import Stream
 from tensor.operations.shapes.slices import step_through
 
-from .broadcasting import DevicesNode
 from .devices import connect
 
 if TYPE_CHECKING:
@@ -52,61 +53,27 @@ def _current(stream: Stream) -> Iterator[None]:
         local.stream = before
 
 
-class ScatterNode(DevicesNode):
-    """A recorded scatter.
-
-    Attributes
-    ----------
-    dim : int
-        Which dimension is divided.
-    origin : Layout
-        Of what was scattered.
-    """
-
-    __slots__ = ("dim", "origin")
-
-    dim: int
-    origin: Layout
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "ScatterBackward"
-
-    def backward(self, *grads: Any) -> Any:
-        """The chunks' gradients together; zeros for a chunk that none reached."""
-        present: Any = next(grad for grad in grads if grad is not None)
-        chunks = [
-            present.new_zeros(layout.shape, device=layout.device) if grad is None else grad
-            for grad, layout in zip(grads, self.layouts, strict=True)
-        ]
-        return gathered(chunks, self.dim, self.origin.device_state)
+def _joined_again(
+    _: Any, grads: Any, dim: int, origin: DeviceState, layouts: Sequence[Layout]
+) -> tuple[Tensor]:
+    """The gradient of what was scattered: the chunks' together; zeros for a chunk that none reached."""
+    grads = grads if isinstance(grads, tuple) else (grads,)
+    present: Any = next(grad for grad in grads if grad is not None)
+    chunks = [
+        present.new_zeros(layout.shape, device=layout.device) if grad is None else grad
+        for grad, layout in zip(grads, layouts, strict=True)
+    ]
+    return (gathered(chunks, dim, origin),)
 
 
-class GatherNode(DevicesNode):
-    """A recorded gathering.
+def _divided(_: Any, grad: Tensor, dim: int, origins: Sequence[Layout]) -> tuple[Tensor, ...]:
+    """The gradients of what was gathered: chunks, each on the device where it came from."""
+    states: list[Any] = [layout.device_state for layout in origins]
+    return tuple(scattered(grad, states, [layout.shape[dim] for layout in origins], dim))
 
-    Attributes
-    ----------
-    dim : int
-        Along which dimension.
-    origins : tuple of Layout
-        Of what was gathered.
-    """
 
-    __slots__ = ("dim", "origins")
-
-    dim: int
-    origins: tuple[Layout, ...]
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "GatherBackward"
-
-    def backward(self, *grads: Any) -> Any:
-        """The chunks of the gradient, each on the device where it came from."""
-        sizes = [layout.shape[self.dim] for layout in self.origins]
-        states: list[Any] = [layout.device_state for layout in self.origins]
-        return tuple(scattered(grads[0], states, sizes, self.dim))
+_SCATTER = DevicesFormula("ScatterBackward", "", joint=Derivative(_joined_again, needs=""))
+_GATHER = DevicesFormula("GatherBackward", "", joint=Derivative(_divided, needs=""))
 
 
 def scattered(
@@ -125,10 +92,9 @@ def scattered(
     """
     with unrecorded():
         chunks = _scatter(input, states, sizes, dim, streams)
-    if modes.recording and input.requires_grad:
-        node = ScatterNode.__new__(ScatterNode)
-        node.dim, node.origin = dim, input._layout
-        node.attach((input,), chunks)
+    _SCATTER.record(
+        chunks, (input,), context=(dim, input._layout.device_state, tuple([x._layout for x in chunks]))
+    )
     return chunks
 
 
@@ -198,15 +164,7 @@ def gathered(tensors: Sequence[Tensor], dim: int, destination: DeviceState) -> T
             _gather_to_device(tensors, dim, result)
         else:
             _gather_to_host(tensors, dim, result)
-    dtype = result._layout.dtype
-    if (
-        modes.recording
-        and (dtype.is_floating_point or dtype.is_complex)
-        and any(x.requires_grad for x in tensors)
-    ):
-        node = GatherNode.__new__(GatherNode)
-        node.dim, node.origins = dim, tuple([x._layout for x in tensors])
-        node.attach(tensors, (result,))
+    _GATHER.record((result,), tensors, context=(dim, tuple([x._layout for x in tensors])))
     return result
 
 

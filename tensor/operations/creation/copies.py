@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import layouts
-from nvrtc_kernels.dtypes import Category
-from tensor.autograd.recording.inplace import attach_in_place, check_in_place
-from tensor.autograd.recording.node import attach
-from tensor.autograd.recording.recorder import BackwardFormula, Derivative, OperationNode, mask_of
+from tensor.autograd.recording.inplace import check_in_place, record_in_place
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.autograd.recording.several_devices import DevicesFormula
 from tensor.core.base import wrap
 from tensor.core.copy_plans import COPY, copied
 from tensor.core.dtypes.scalars import dtype_of, is_number
@@ -20,8 +19,6 @@ from tensor.operations.definition import operation
 from tensor.operations.shapes import views
 
 if TYPE_CHECKING:
-    from tensor.autograd.recording.recorder import Mask
-    from tensor.core.devices.stream import Stream
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
@@ -155,24 +152,6 @@ def contiguous(input: Tensor) -> Tensor:
     return input if layout.contiguous else copy_into_new(input, layout.as_contiguous(), name="CloneBackward0")
 
 
-class CopyNode(OperationNode):
-    """A recorded copy between two CUDA devices: it works on the streams of both.
-
-    Attributes
-    ----------
-    there : Stream
-        The stream of the copied tensor's device.
-    """
-
-    __slots__ = ("there",)
-
-    there: Stream
-
-    def streams(self) -> tuple[Stream, ...]:
-        """Streams of both devices."""
-        return (*super().streams(), self.there)
-
-
 def _brought_back(grad: Tensor, origin: Layout) -> Tensor:
     if grad._layout.device_state is origin.device_state:
         return grad
@@ -195,31 +174,21 @@ _COPIES = {
     for name in ("CloneBackward0", "ToCopyBackward0")
 }
 _WRITTEN = BackwardFormula("CopyBackwards", "written source", joint=Derivative(_write_gradients, needs=""))
-
-
-def _node_between(
-    formula: BackwardFormula, mask: Mask, values: tuple[Tensor, ...], result: Tensor
-) -> OperationNode:
-    """The node of a copy of the last one of ``values`` to another device, or within one."""
-    there: Any = values[-1]._layout.device_state
-    context = (values[-1]._layout,)
-    if there is result._layout.device_state or not (there.is_cuda and result._layout.device_state.is_cuda):
-        return formula.node(mask, values, (), context)
-    node = formula.node(mask, values, (), context, CopyNode)
-    node.there = there.local.stream
-    return node
+#: Between two devices, the host among them.
+_TO_ANOTHER_DEVICE = DevicesFormula("ToCopyBackward0", "input", [Derivative(_brought_back, needs="")])
+_WRITTEN_FROM_ANOTHER_DEVICE = DevicesFormula(
+    "CopyBackwards", "written source", joint=Derivative(_write_gradients, needs="")
+)
 
 
 def _record_new(result: Tensor, input: Tensor, name: str) -> None:
-    formula = _COPIES[name]
-    if result._layout.device_state is input._layout.device_state:
-        formula.record((result,), (input,), (), (input._layout,), (True,))
-    elif result._layout.dtype.category >= Category.FLOATING:
-        attach(_node_between(formula, (True,), (input,), result), (input,), (result,))
+    origin = input._layout
+    formula = _COPIES[name] if result._layout.device_state is origin.device_state else _TO_ANOTHER_DEVICE
+    formula.record((result,), (input,), (), (origin,), (True,))
 
 
 def _record_write(written: Tensor, source: Tensor) -> None:
-    inputs = written, source
-    mask = mask_of(inputs)
-    if mask is not None and written._layout.dtype.category >= Category.FLOATING:
-        attach_in_place(_node_between(_WRITTEN, mask, inputs, written), inputs, written)
+    origin = source._layout
+    same = written._layout.device_state is origin.device_state
+    formula = _WRITTEN if same else _WRITTEN_FROM_ANOTHER_DEVICE
+    record_in_place(formula, written, (written, source), (), (origin,))
