@@ -161,7 +161,10 @@ class OperationNode(Node):
                 results.append(None)
                 continue
             function, needs = step
-            gradient = function(*grads, *[values[index] for index in needs], *context)
+            if needs:
+                gradient = function(*grads, *[values[index] for index in needs], *context)
+            else:
+                gradient = function(*grads, *context)
             if gradient is not None and gradient._layout.dtype.is_complex:
                 gradient = _real_for_real(gradient, self, len(results))
             results.append(gradient)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nvrtc_kernels.convolution import Windows
-from tensor.autograd.recording.node import Node, attach
-from tensor.autograd.recording.saved import freed, restore_all, save
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, empty, maker
 from tensor.core.copy_plans import host_conversion, on_contiguous
@@ -24,7 +23,7 @@ from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.planned_options import plan_for
 from tensor.operations.pointwise.arithmetic import ADD
-from tensor.operations.reductions.sums import SUM
+from tensor.operations.reductions.sums import SUM, SUM_BACKWARD
 
 from . import convolution_on_device as on_device
 from . import convolution_on_host as on_host
@@ -204,7 +203,7 @@ class Part:
 class _Gradients:
     """``device_state.plans[operation, first, second, grad, *wanted](first, second, grad)``: what a part's node gives.
 
-    ``wanted`` says of which operands there are to be gradients: two, or three with a bias. An operand that none of them
+    ``wanted`` says of which operands there are to be gradients, the bias among them. An operand that none of them
     needs is ``None``. The gradient is contiguous.
     """
 
@@ -227,16 +226,16 @@ class _Gradients:
                 steps.append((position, part, left, right, a, b))
                 direct = direct and a.contiguous and b.contiguous and a.numel and b.numel
         axes = tuple(axis for axis in range(len(grad.shape)) if axis != self.part.channels_at)
-        total = device_state.plans[SUM, grad, axes, False] if len(expected) == 3 and expected[2] else None
+        total = device_state.plans[SUM, grad, axes, False] if expected[2] else None
         if direct:
-            return _on_one_scratch(steps, total, len(expected))
+            return _on_one_scratch(steps, total)
         runs = [
             (position, device_state.plans[part, a, b, None], left, right)
             for position, part, left, right, a, b in steps
         ]
 
         def run(*operands: Tensor) -> tuple[Tensor | None, ...]:
-            result: list[Tensor | None] = [None] * len(expected)
+            result: list[Tensor | None] = [None, None, None]
             for position, each, left, right in runs:
                 result[position] = each(operands[left], operands[right], None)
             if total is not None:
@@ -247,7 +246,7 @@ class _Gradients:
 
 
 def _on_one_scratch(
-    steps: Sequence[Any], total: Callable[..., Any] | None, count: int
+    steps: Sequence[Any], total: Callable[..., Any] | None
 ) -> Callable[..., tuple[Tensor | None, ...]]:
     """Gradients of contiguous operands on a device, which use the same scratch memory one after the other."""
     planned, size = [], 0
@@ -259,7 +258,7 @@ def _on_one_scratch(
         size = max(size, work.scratch_bytes)
 
     def run(*operands: Tensor) -> tuple[Tensor | None, ...]:
-        result: list[Tensor | None] = [None] * count
+        result: list[Tensor | None] = [None, None, None]
         if total is not None:
             result[2] = total(operands[2])[0]
         if planned:
@@ -308,75 +307,51 @@ def parts_of(geometry: Geometry, rank: int, *, batched: bool) -> tuple[Part, Par
 # Recorded
 
 
-class ConvolutionNode(Node):
-    """One of the three operations, recorded."""
-
-    __slots__ = ("part", "title")
-
-    part: Part
-    title: str
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return self.title
-
-    def backward(self, *grads: Any) -> Any:
-        """Gradients of both operands, by the other two operations, and of a bias."""
-        if self.saved is None:
-            raise freed(self)
-        grad, part, edges = grads[0], self.part, self.next
-        first, second = restore_all(self.saved, self)
+def _gradients(
+    mask: tuple[bool, ...], grad: Tensor, second: Tensor | None, first: Tensor | None, part: Part
+) -> tuple[Tensor | None, ...]:
+    """Gradients of both operands, by the other two operations, and of a bias."""
+    layout = grad._layout
+    if layout.dtype.is_complex:
+        first, second = _conjugate(first), _conjugate(second)
+    if not layout.contiguous:
+        # Once for all that read it.
+        grad = grad.contiguous()
         layout = grad._layout
-        if layout.dtype.is_complex:
-            first, second = _conjugate(first), _conjugate(second)
-        if not layout.contiguous:
-            # Once for all that read it.
-            grad = grad.contiguous()
-            layout = grad._layout
-        expected = [edge is not None for edge in edges]
-        if not modes.recording:
-            run = layout.device_state.plans[
-                part.gradients,
-                None if first is None else first._layout,
-                None if second is None else second._layout,
-                layout,
-                *expected,
-            ]
-            return run(first, second, grad)
+    run = layout.device_state.plans[
+        part.gradients,
+        None if first is None else first._layout,
+        None if second is None else second._layout,
+        layout,
+        *mask,
+    ]
+    results: tuple[Any, ...] = run(first, second, grad)
+    if modes.recording:
         operands = first, second, grad
-        result: list[Any] = [None] * len(edges)
         for position, (other, left, right) in enumerate(part.derivatives):
-            if expected[position]:
-                result[position] = _recorded(other, operands[left], operands[right])
-        if len(edges) == 3 and expected[2]:
-            result[2] = grad.sum([axis for axis in range(grad.dim()) if axis != part.channels_at])
-        return tuple(result)
+            if mask[position]:
+                _OF_GRADIENTS.record(
+                    (results[position],), (operands[left], operands[right], None), (), (other,)
+                )
+        if mask[2]:
+            axes = tuple([axis for axis in range(grad.dim()) if axis != part.channels_at])
+            SUM_BACKWARD.record((results[2],), (grad,), (), (layout.shape, axes, False))
+    return results
 
 
 def _conjugate(x: Tensor | None) -> Tensor | None:
     return None if x is None else x.conj()
 
 
-def _recorded(part: Part, first: Tensor, second: Tensor) -> Tensor:
-    """A derivative that has derivatives itself."""
-    a = first._layout
-    result: Tensor = a.device_state.plans[part, a, second._layout, None](first, second, None)
-    _record(result, part, "ConvolutionBackwardBackward0", first, second, None)
-    return result
+def _formula(name: str) -> BackwardFormula:
+    return BackwardFormula(
+        name, "first second bias", joint=Derivative(_gradients, needs=("second", "first", ""))
+    )
 
 
-def _record(
-    result: Tensor, part: Part, title: str, first: Tensor, second: Tensor, bias: Tensor | None
-) -> None:
-    """Put an operation into the graph where a gradient is wanted."""
-    state, other = first._autograd, second._autograd
-    of_first = state is not None and state.requires_grad
-    of_second = other is not None and other.requires_grad
-    if of_first or of_second or (bias is not None and bias.requires_grad):
-        node = ConvolutionNode.__new__(ConvolutionNode)
-        node.part, node.title = part, title
-        node.saved = (save(first) if of_second else None, save(second) if of_first else None)
-        attach(node, (first, second) if bias is None else (first, second, bias), (result,))
+#: By whether there is a dimension of items, which PyTorch takes away again in a node of its own.
+_FORMULAS = {True: _formula("ConvolutionBackward0"), False: _formula("SqueezeBackward1")}
+_OF_GRADIENTS = _formula("ConvolutionBackwardBackward0")
 
 
 # As users call them
@@ -459,7 +434,7 @@ class _Planned(NamedTuple):
 
     run: Callable[..., Tensor]
     part: Part
-    title: str
+    formula: BackwardFormula
 
 
 class _Convolution:
@@ -483,9 +458,7 @@ class _Convolution:
         batched = len(x.shape) == self.rank + 2
         forward, input, _ = parts_of(geometry, self.rank, batched=batched)
         part = input if self.transposed else forward
-        # PyTorch takes the dimension of items away again in a node of its own.
-        title = "ConvolutionBackward0" if batched else "SqueezeBackward1"
-        return _Planned(part.plan(x, weight, bias), part, title)
+        return _Planned(part.plan(x, weight, bias), part, _FORMULAS[batched])
 
     def geometry(
         self,
@@ -597,10 +570,9 @@ def _convolve(
     except AttributeError:
         _check_operands(operation.name, input, weight, bias)
         raise
-    run, part, title = plan_for(operation, layouts, options)
+    run, part, formula = plan_for(operation, layouts, options)
     result: Tensor = run(input, weight, bias)
-    if modes.recording:
-        _record(result, part, title, input, weight, bias)
+    formula.record((result,), (input, weight, bias), (), (part,))
     return result
 
 

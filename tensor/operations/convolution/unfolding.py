@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from nvrtc_kernels import convolution as kernels
 from nvrtc_kernels.convolution import Windows
-from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor, empty, maker
 from tensor.core.copy_plans import on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
 from tensor.operations.definition import operation
 from tensor.operations.planned_options import plan_for
 
@@ -70,8 +69,8 @@ class _Way:
 
     __slots__ = ("whole",)
 
-    #: The node's name, as PyTorch shows it.
-    title: str
+    #: How it is run backward.
+    formula: ClassVar[BackwardFormula]
 
     def __init__(self, whole: _Columns) -> None:
         self.whole = whole
@@ -108,7 +107,6 @@ class _Way:
 
 class _Unfold(_Way):
     __slots__ = ()
-    title = "Im2ColBackward0"
 
     @property
     def reverse(self) -> _Way:
@@ -152,7 +150,6 @@ class _Unfold(_Way):
 
 class _Fold(_Way):
     __slots__ = ()
-    title = "Col2ImBackward0"
 
     @property
     def reverse(self) -> _Way:
@@ -191,34 +188,23 @@ class _Fold(_Way):
         return run
 
 
-class WindowsNode(Node):
-    """A recorded unfold, or fold: each is the other's derivative."""
-
-    __slots__ = ("way",)
-
-    way: Any
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return self.way.title  # type: ignore[no-any-return]
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """The other operation on the gradient."""
-        grad, way = grads[0], self.way.reverse
-        layout = grad._layout
-        return _recorded(layout.device_state.plans[way, layout](grad), way, grad)
-
-
-def _recorded(result: Tensor, way: Any, x: Tensor) -> Tensor:
-    state = x._autograd
-    if state is not None and state.requires_grad and modes.recording:
-        node = WindowsNode.__new__(WindowsNode)
-        node.way, node.saved = way, ()
-        attach(node, (x,), (result,))
+def _recorded(way: Any, x: Tensor) -> Tensor:
+    """One of the two, recorded."""
+    layout = x._layout
+    result: Tensor = layout.device_state.plans[way, layout](x)
+    way.formula.record((result,), (x,), (), (way,))
     return result
+
+
+def _reversed(grad: Tensor, way: Any) -> Tensor:
+    """The other operation on the gradient."""
+    return _recorded(way.reverse, grad)
+
+
+_Unfold.formula, _Fold.formula = (
+    BackwardFormula(name, "x", [Derivative(_reversed, needs="")])
+    for name in ("Im2ColBackward0", "Col2ImBackward0")
+)
 
 
 # As users call them
@@ -313,7 +299,10 @@ def _called(operation: Any, input: Tensor, *options: Any) -> Tensor:
         check_tensor(input, operation.name, "input")
         raise
     run, way = plan_for(operation, (layout,), options)
-    return _recorded(run(input), way, input)
+    result: Tensor = run(input)
+    if input._autograd is not None:
+        way.formula.record((result,), (input,), (), (way,))
+    return result
 
 
 _UNFOLD, _FOLD = _UnfoldCall(), _FoldCall()

@@ -11,12 +11,11 @@ from tensor.core.base import check_tensor, empty, maker
 from tensor.core.copy_plans import on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 
 from . import pooling_on_host as on_host
-from .pooling import Computed, Pooling, record
+from .pooling import Computed, Pooling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -153,8 +152,7 @@ def _pool(
     plans = layout.device_state.plans
     pooling = plans[operation, layout, tuple(kernel), tuple(out)]
     result, positions = plans[_POOL, pooling, layout, samples._layout](input, samples)
-    if modes.recording:
-        record(input, result, positions, pooling, of_gradients=False)
+    pooling.formulas[0].record((result,), (input,), (positions,), (pooling,))
     return result, positions
 
 

@@ -6,6 +6,7 @@ How a pooling goes follows from the layout of the input and the options, and is 
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,8 +15,7 @@ import numpy as np
 from nvrtc_kernels import pooling as kernels
 from nvrtc_kernels.convolution import Windows
 from nvrtc_kernels.dtypes import int64
-from tensor.autograd.recording.node import Node, attach
-from tensor.autograd.recording.saved import freed, restore, save
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor, empty, maker
 from tensor.core.copy_plans import host_conversion, on_contiguous
 from tensor.core.dtypes import promotion as rules
@@ -54,12 +54,15 @@ class Pooling:
         ``device_state.plans[pooling.forward, input](input)`` gives the result and the places of maxima, or ``None``.
     backward
         ``device_state.plans[pooling.backward, grad, places](grad, places)`` gives the gradient of the input.
+    formulas : tuple of BackwardFormula
+        How it is run backward, and how its gradient is.
     """
 
     __slots__ = (
         "backward",
         "category",
         "fixed",
+        "formulas",
         "forward",
         "outer",
         "planes",
@@ -86,19 +89,19 @@ class Pooling:
         self.fixed = fixed
         self.forward = _Forward(self)
         self.backward = _Backward(self)
+        self.formulas = _formulas(category, self.name())
 
     @property
     def sizes(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Of a plane of the input and of the result."""
         return self.pool.size, self.pool.out
 
-    def title(self, *, backward: bool) -> str:
-        """Name of the node, as PyTorch shows it."""
+    def name(self) -> str:
+        """Name of the nodes, without what differs between the pooling and its gradient; PyTorch's."""
         kind = "" if isinstance(self.pool, Windows) else type(self.pool).__name__
         what = "Max" if self.category == "max" else "Avg"
         indices = "WithIndices" if self.category == "max" and not kind else ""
-        title = f"{kind}{what}Pool{max(self.rank, 2)}D{indices}Backward"
-        return f"{title}Backward0" if backward else f"{title}0"
+        return f"{kind}{what}Pool{max(self.rank, 2)}D{indices}Backward"
 
 
 class _Step:
@@ -291,49 +294,51 @@ class Computed:
 # Recorded
 
 
-class PoolNode(Node):
-    """A recorded pooling, or its derivative."""
-
-    __slots__ = ("of_gradients", "pooling")
-
-    pooling: Pooling
-    #: Whether it is the derivative.
-    of_gradients: bool
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return self.pooling.title(backward=self.of_gradients)
-
-    def backward(self, *grads: Any) -> Any:
-        """Gradients go back to the elements of the windows, and gradients of these come from there."""
-        if self.saved is None:
-            raise freed(self)
-        grad, pooling = grads[0], self.pooling
-        positions = restore(self.saved[0], self) if self.saved else None
-        layout = grad._layout
-        if not self.of_gradients:
-            where = None if positions is None else positions._layout
-            result = layout.device_state.plans[pooling.backward, layout, where](grad, positions)
-        elif positions is None:
-            result = layout.device_state.plans[pooling.forward, layout](grad)[0]
-        else:
-            rank = pooling.rank
-            return grad.flatten(-rank).gather(-1, positions.flatten(-rank)).view(positions.shape)
-        if modes.recording:
-            record(grad, result, positions, pooling, of_gradients=not self.of_gradients)
-        return result
+def _mean_gradient(grad: Tensor, pooling: Pooling) -> Tensor:
+    """The gradient of what means were taken of: gradients go back to the elements of the windows."""
+    layout = grad._layout
+    result: Tensor = layout.device_state.plans[pooling.backward, layout, None](grad, None)
+    if modes.recording:
+        pooling.formulas[1].record((result,), (grad,), (), (pooling,))
+    return result
 
 
-def record(
-    x: Tensor, result: Tensor, positions: Tensor | None, pooling: Pooling, *, of_gradients: bool
-) -> None:
-    """Put a pooling of ``x``, or of gradients, into the graph where a gradient is wanted."""
-    state = x._autograd
-    if state is not None and state.requires_grad:
-        node = PoolNode.__new__(PoolNode)
-        node.pooling, node.of_gradients = pooling, of_gradients
-        node.saved = () if positions is None else (save(positions),)
-        attach(node, (x,), (result,))
+def _mean_second_gradient(grad: Tensor, pooling: Pooling) -> Tensor:
+    """The gradient of that: means of gradients."""
+    layout = grad._layout
+    result: Tensor = layout.device_state.plans[pooling.forward, layout](grad)[0]
+    pooling.formulas[0].record((result,), (grad,), (), (pooling,))
+    return result
+
+
+def _largest_gradient(grad: Tensor, positions: Tensor, pooling: Pooling) -> Tensor:
+    """The gradient of what maxima were taken of: gradients go back to where these stood."""
+    layout = grad._layout
+    result: Tensor = layout.device_state.plans[pooling.backward, layout, positions._layout](grad, positions)
+    if modes.recording:
+        pooling.formulas[1].record((result,), (grad,), (positions,), (pooling,))
+    return result
+
+
+def _largest_second_gradient(grad: Tensor, positions: Tensor, pooling: Pooling) -> Tensor:
+    """The gradient of that: gradients from where the maxima stood."""
+    rank = pooling.rank
+    result: Tensor = grad.flatten(-rank).gather(-1, positions.flatten(-rank)).view(positions.shape)
+    return result
+
+
+@cache
+def _formulas(category: str, name: str) -> tuple[BackwardFormula, BackwardFormula]:
+    """How a pooling is run backward, and how its gradient is."""
+    if category == "avg":
+        first, second = Derivative(_mean_gradient, needs=""), Derivative(_mean_second_gradient, needs="")
+    else:
+        first = Derivative(_largest_gradient, needs="positions")
+        second = Derivative(_largest_second_gradient, needs="positions")
+    return (
+        BackwardFormula(f"{name}0", "x positions", [first]),
+        BackwardFormula(f"{name}Backward0", "grad positions", [second]),
+    )
 
 
 # As users call them
@@ -462,8 +467,8 @@ def _pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tenso
         raise
     run, pooling = plan_for(operation, (layout,), options)
     result, positions = run(input)
-    if input._autograd is not None and modes.recording:
-        record(input, result, positions, pooling, of_gradients=False)
+    if input._autograd is not None:
+        pooling.formulas[0].record((result,), (input,), (positions,), (pooling,))
     return result, positions
 
 

@@ -143,8 +143,8 @@ def _sum_gradient(grad: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
     return stretched(grad, shape, axes, keepdim)
 
 
-_SUM_BACKWARD = BackwardFormula("SumBackward1", "a", [Derivative(_sum_gradient, needs="")])
-_SUM_OF_ALL = _SUM_BACKWARD.named("SumBackward0")
+SUM_BACKWARD = BackwardFormula("SumBackward1", "a", [Derivative(_sum_gradient, needs="")])
+_SUM_OF_ALL = SUM_BACKWARD.named("SumBackward0")
 
 
 @operation(autocast=Autocast(cuda=FLOAT32_RESULT))
@@ -192,7 +192,7 @@ def sum(
         return into_out(SUM(input, axes, keepdim)[0].to(dtype), out, "sum")
     results = SUM(input, axes, keepdim)
     if input._autograd is not None:
-        formula = _SUM_OF_ALL if dim is None else _SUM_BACKWARD
+        formula = _SUM_OF_ALL if dim is None else SUM_BACKWARD
         formula.record(results, (input,), context=(input._layout.shape, axes, keepdim))
     return results[0] if out is None else into_out(results[0], out, "sum")
 
