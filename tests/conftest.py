@@ -38,6 +38,7 @@ _VARIABLES = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="run on NVIDIA's driver and the first GPU")
+    parser.addoption("--nightly", action="store_true", help="also run the long random tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -59,6 +60,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(simulator) and not item.path.is_relative_to(kernels):
             item.add_marker(pytest.mark.simulator_only)
+    if not config.getoption("--nightly"):
+        skip = pytest.mark.skip(reason="long and random: runs with --nightly")
+        for item in items:
+            if item.get_closest_marker("nightly") is not None:
+                item.add_marker(skip)
     if config.getoption("--gpu"):
         left_out = [item for item in items if item.get_closest_marker("simulator_only")]
         config.hook.pytest_deselected(items=left_out)
