@@ -11,6 +11,7 @@ from tensor.cuda import Event, StreamContext
 
 from .errors import DistBackendError, DistError
 from .futures import future_of_work
+from .waiting import lock_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -94,7 +95,7 @@ class Work:
         if not self._settled.is_set():
             if self.worker is not None:
                 self.worker.help(self, timeout is not None)
-            if not self._settled.wait(None if timeout is None else timeout.total_seconds()):
+            if not self._settled.wait(None if timeout is None else lock_timeout(timeout.total_seconds())):
                 raise DistBackendError(
                     f"{self.operation}: Operation timed out! It is not done after the {timeout} that wait() was given"
                 )

@@ -15,6 +15,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from parallel.groups.waiting import LONGEST_WAIT, seconds_until
+
 from .exit_codes import describe_exit, signal_name
 
 if TYPE_CHECKING:
@@ -137,7 +139,7 @@ class ProcessContext:
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while self.sentinels:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                left = None if deadline is None else seconds_until(deadline)
                 waited_for: list[Any] = [*self.sentinels, *self._reports.values()]
                 ready = multiprocessing.connection.wait(waited_for, left)
                 noticed = time.monotonic()
@@ -148,7 +150,7 @@ class ProcessContext:
                     self._end(grace_period)
                     self._failure = self._describe(failed)
                     raise self._failure
-                if ended or not ready:
+                if ended or (not ready and left != LONGEST_WAIT):
                     break
         except ProcessException:
             raise
@@ -200,7 +202,7 @@ class ProcessContext:
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         for process in self.processes:
-            process.join(max(0.0, deadline - time.monotonic()))
+            process.join(seconds_until(deadline))
 
     def _close(self) -> None:
         self.sentinels.clear()

@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from parallel.groups.errors import DistBackendError
+from parallel.groups.waiting import acquired_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,7 @@ class Receipt:
 
     def wait(self, deadline: float) -> bool:
         """Whether the message has come, or failed, by ``deadline``."""
-        if self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        if acquired_by(self._lock, deadline):
             self._lock.release()
             return True
         return False

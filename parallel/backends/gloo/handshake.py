@@ -11,13 +11,12 @@ import secrets
 import selectors
 import socket
 import struct
-import time
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parallel.groups.errors import DistBackendError, DistNetworkError, DistStoreError
+from parallel.groups.waiting import seconds_until, time_until
 
 if TYPE_CHECKING:
     from parallel.groups.stores.store import Store
@@ -82,7 +81,7 @@ def _exchange_endpoints(
     keys = [f"mesh/{other}" for other in range(size)]
     store.set(keys[rank], json.dumps([own.host, own.port, own.token, own.machine]))
     try:
-        store.wait(keys, timedelta(seconds=max(0.0, deadline - time.monotonic())))
+        store.wait(keys, time_until(deadline))
     except DistStoreError as error:
         missing = [str(other) for other in range(size) if not store.check([keys[other]])]
         if not missing:
@@ -127,9 +126,10 @@ def _connect(endpoint: _Endpoint, own: _Endpoint, rank: int, other: int, deadlin
             f"the network interface in the environment variable {_INTERFACE}"
         )
     try:
-        left = max(0.001, deadline - time.monotonic())
         connection = socket.create_connection(
-            (endpoint.host, endpoint.port), timeout=left, source_address=(own.host, 0)
+            (endpoint.host, endpoint.port),
+            timeout=seconds_until(deadline, 0.001),
+            source_address=(own.host, 0),
         )
     except OSError as error:
         raise DistBackendError(
@@ -154,8 +154,8 @@ def _accept(
         selector.register(listener, selectors.EVENT_READ)
         try:
             while len(accepted) < len(expected):
-                left = deadline - time.monotonic()
-                if left <= 0:
+                left = seconds_until(deadline)
+                if not left:
                     missing = ", ".join(str(other) for other in expected if other not in accepted)
                     raise DistBackendError(f"rank {rank} waited for connections from ranks {missing} in vain")
                 for key, _ in selector.select(left):
@@ -222,7 +222,7 @@ def _expect_welcome(connection: socket.socket, expected: bytes, other: int, dead
     received = b""
     try:
         while len(received) < len(expected):
-            connection.settimeout(max(0.001, deadline - time.monotonic()))
+            connection.settimeout(seconds_until(deadline, 0.001))
             data = connection.recv(len(expected) - len(received))
             if not data:
                 raise OSError("it closed the connection")

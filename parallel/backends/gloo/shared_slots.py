@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parallel.groups.errors import DistBackendError
+from parallel.groups.waiting import seconds_until
 
 if TYPE_CHECKING:
     import socket
@@ -163,7 +164,7 @@ def _opened(size: int, process: int, descriptor: int, token: bytes) -> NDArray[n
 
 
 def _within(connection: socket.socket, deadline: float) -> socket.socket:
-    connection.settimeout(max(0.001, deadline - time.monotonic()))
+    connection.settimeout(seconds_until(deadline, 0.001))
     return connection
 
 

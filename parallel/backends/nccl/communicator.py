@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import drv
 from drv.bindings.nccl import Config, UniqueId, failure, ncclResult_t
 from parallel.groups.errors import DistBackendError, DistStoreError
+from parallel.groups.waiting import acquired_by, time_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ class Communicator:
         DistBackendError
             If the communicator cannot be created, by the deadline, with all its ranks; or was ended.
         """
-        if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        if not acquired_by(self._turn, deadline):
             raise self.described(
                 operation, "Operation timed out! Another thread's operation is not queued yet"
             )
@@ -254,7 +254,7 @@ class Communicator:
             self._store.set(key, bytes(unique_id))
             return unique_id
         try:
-            self._store.wait([key], timedelta(seconds=max(0.001, deadline - time.monotonic())))
+            self._store.wait([key], time_until(deadline))
         except DistStoreError as error:
             raise self.described(operation, f"rank 0 of the communicator did not come: {error}") from error
         data = self._store.get(key)

@@ -94,7 +94,7 @@ def _follow(group: ProcessGroup, store: Store, number: int, limit: timedelta) ->
     """Tell rank 0 that this rank has come, and wait for its word."""
     store.set(_key(number, group.rank()), "")
     try:
-        store.wait([_key(number, 0)], limit + _GRACE)
+        store.wait([_key(number, 0)], min(limit, timedelta.max - _GRACE) + _GRACE)
         verdict = store.get(_key(number, 0)).decode()
     except DistError as error:
         raise DistBackendError(

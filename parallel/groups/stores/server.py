@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import os
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from parallel.groups.errors import DistNetworkError
+from parallel.groups.waiting import seconds_until
 
 from .table import MAXIMUM_BYTES, WRITES, Request, Table, pack_fields, unpack_request
 
@@ -26,6 +28,11 @@ LATE: Final = 2
 _HEAD = struct.Struct("<Id")
 _LENGTH = struct.Struct("<I")
 
+# No descriptor or memory is left for another connection.
+_EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+# So long newcomers wait in the backlog then, in seconds.
+_PAUSE = 0.1
+
 
 @dataclass(eq=False, slots=True)
 class _Client:
@@ -36,7 +43,11 @@ class _Client:
 
 
 class Server:
-    """Listens on a port and serves one table. Made by :meth:`at`; ends with the last :meth:`release`."""
+    """Listens on a port and serves one table. Made by :meth:`at`; ends with the last :meth:`release`.
+
+    Whatever a client sends ends its own connection at worst. A client asks for one thing at a time, so what the server
+    keeps for it is bounded by one request and one answer.
+    """
 
     _shared: dict[tuple[str, int], Server] = {}  # noqa: RUF012 (servers of this process that masters share)
     _shared_lock = threading.Lock()
@@ -46,6 +57,7 @@ class Server:
         self._table = Table()
         self._clients: set[_Client] = set()
         self._users = 1
+        self._accept_at: float | None = None
         self._selector = selectors.DefaultSelector()
         self._woken, self._wake = socket.socketpair()
         for one in (self._listener, self._woken):
@@ -107,6 +119,7 @@ class Server:
                     elif key.data in self._clients:
                         self._attend(key.data, events)
                 self._expire()
+                self._accept_again()
         finally:
             for client in list(self._clients):
                 self._drop(client)
@@ -116,22 +129,39 @@ class Server:
 
     def _patience(self) -> float | None:
         deadlines = [client.waiting[1] for client in self._clients if client.waiting]
-        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+        if self._accept_at is not None:
+            deadlines.append(self._accept_at)
+        return seconds_until(min(deadlines)) if deadlines else None
 
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                # Who is in the backlog would make the selector return at once, again and again.
+                self._selector.unregister(self._listener)
+                self._accept_at = time.monotonic() + _PAUSE
             return
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = _Client(connection)
         self._clients.add(client)
-        self._selector.register(connection, selectors.EVENT_READ, client)
+        try:
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._selector.register(connection, selectors.EVENT_READ, client)
+        except Exception:
+            self._drop(client)
+
+    def _accept_again(self) -> None:
+        if self._accept_at is not None and self._accept_at <= time.monotonic():
+            self._accept_at = None
+            self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _drop(self, client: _Client) -> None:
         self._clients.discard(client)
-        self._selector.unregister(client.connection)
+        client.waiting = None
+        # It may have been closed, or never registered.
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(client.connection)
         client.connection.close()
 
     def _attend(self, client: _Client, events: int) -> None:
@@ -144,40 +174,49 @@ class Server:
                     self._drop(client)
                     return
                 client.received += data
-                self._take_requests(client)
+                self._take_request(client)
         except BlockingIOError:
             pass
-        except (OSError, ValueError, LookupError):
-            # A stranger, or a client that died: nothing it sends can be answered.
-            if client in self._clients:
-                self._drop(client)
+        except Exception:
+            # A stranger, or a client that died: nothing it sends can be answered. The others never hear of it.
+            self._drop(client)
 
-    def _take_requests(self, client: _Client) -> None:
-        while len(client.received) >= _HEAD.size:
-            length, timeout = _HEAD.unpack_from(client.received)
-            if length > MAXIMUM_BYTES or not timeout >= 0:
-                raise ValueError("no request of a store")
-            end = _HEAD.size + length
-            if len(client.received) < end:
-                return
-            request = unpack_request(bytes(client.received[_HEAD.size : end]))
-            del client.received[:end]
-            if self._table.missing(request):
-                client.waiting = (request, time.monotonic() + timeout)
-            else:
-                self._answer(client, request)
+    def _take_request(self, client: _Client) -> None:
+        if client.waiting or client.unsent:
+            raise ValueError("a request before the last one was answered")
+        if len(client.received) < _HEAD.size:
+            return
+        length, timeout = _HEAD.unpack_from(client.received)
+        if length > MAXIMUM_BYTES or not timeout >= 0:
+            raise ValueError("no request of a store")
+        end = _HEAD.size + length
+        if len(client.received) < end:
+            return
+        if len(client.received) > end:
+            raise ValueError("a request before the last one was answered")
+        body, client.received = bytes(client.received[_HEAD.size :]), bytearray()
+        request = unpack_request(body)
+        if self._table.has_all(request):
+            self._answer(client, request)
+        else:
+            client.waiting = (request, time.monotonic() + timeout)
 
     def _answer(self, client: _Client, request: Request) -> None:
         client.waiting = None
         try:
-            fields = self._table.answer(request)
+            status, fields = ANSWERED, self._table.answer(request)
+            size = sum(map(len, fields))
+            if size > MAXIMUM_BYTES:
+                raise ValueError(f"an answer of {size} bytes; a store gives {MAXIMUM_BYTES} at most")
         except ValueError as error:
-            self._send(client, REFUSED, (str(error).encode(),))
+            status, fields = REFUSED, (str(error).encode(),)
+        except Exception:
+            self._drop(client)
             return
-        self._send(client, ANSWERED, fields)
-        if request.operation in WRITES:
+        self._send(client, status, fields)
+        if status == ANSWERED and request.operation in WRITES:
             for other in list(self._clients):
-                if other.waiting and not self._table.missing(other.waiting[0]):
+                if other.waiting and self._table.has_all(other.waiting[0]):
                     self._answer(other, other.waiting[0])
 
     def _expire(self) -> None:
@@ -189,13 +228,12 @@ class Server:
                 self._send(client, LATE, missing)
 
     def _send(self, client: _Client, status: int, fields: tuple[bytes, ...]) -> None:
-        body = pack_fields(fields)
-        client.unsent += _LENGTH.pack(len(body) + 1) + bytes([status]) + body
         try:
+            body = pack_fields(fields)
+            client.unsent += _LENGTH.pack(len(body) + 1) + bytes([status]) + body
             self._flush(client)
-        except OSError:
-            if client in self._clients:
-                self._drop(client)
+        except Exception:
+            self._drop(client)
 
     def _flush(self, client: _Client) -> None:
         try:

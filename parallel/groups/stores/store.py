@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from parallel.groups.errors import DistStoreError
+from parallel.groups.waiting import seconds_until
 
 from .table import Operation, Request, Table
 
@@ -190,8 +191,8 @@ class HashStore(Store):
         deadline = time.monotonic() + timeout
         with self._changed:
             while missing := self._table.missing(request):
-                left = deadline - time.monotonic()
-                if left <= 0:
+                left = seconds_until(deadline)
+                if not left:
                     raise timeout_error(self, missing, timeout)
                 self._changed.wait(left)
             answer = self._table.answer(request)

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 MAXIMUM_BYTES = 1 << 28
 """No request and no answer is longer (256 MiB): a length beyond it is garbage or a stranger."""
 
+MAXIMUM_FIELDS = 1 << 20
+"""No request has more keys and values: each costs a server time and memory beyond its bytes."""
+
 _COUNTS = struct.Struct("<BHI")
 _LENGTH = struct.Struct("<I")
 
@@ -30,6 +33,20 @@ class Operation(enum.IntEnum):
     PUSH = 11  # nothing
     POP = 12  # the oldest value of the queue, once there is one
     LENGTH = 13  # the length of the queue
+
+
+# How many keys and values a request has, where that is fixed.
+_FORMS = {
+    Operation.ADD: (1, 1),
+    Operation.APPEND: (1, 1),
+    Operation.COMPARE_SET: (1, 2),
+    Operation.DELETE: (1, 0),
+    Operation.COUNT: (0, 0),
+    Operation.LIST: (0, 0),
+    Operation.PUSH: (1, 1),
+    Operation.POP: (1, 0),
+    Operation.LENGTH: (1, 0),
+}
 
 
 WRITES = frozenset(
@@ -64,11 +81,13 @@ def pack_fields(fields: tuple[bytes, ...]) -> bytes:
     return b"".join(piece for field in fields for piece in (_LENGTH.pack(len(field)), field))
 
 
-def unpack_fields(data: bytes) -> tuple[bytes, ...]:
-    """The fields that :func:`pack_fields` joined; ``ValueError`` when the lengths do not add up."""
-    fields = []
+def unpack_fields(data: bytes, limit: int | None = None) -> tuple[bytes, ...]:
+    """The fields that :func:`pack_fields` joined; ``ValueError`` when the lengths do not add up, or above ``limit``."""
+    fields: list[bytes] = []
     at = 0
     while at < len(data):
+        if len(fields) == limit:
+            raise ValueError(f"more than {limit} parts")
         if at + _LENGTH.size > len(data):
             raise ValueError("a part without a length")
         (length,) = _LENGTH.unpack_from(data, at)
@@ -81,14 +100,19 @@ def unpack_fields(data: bytes) -> tuple[bytes, ...]:
 
 
 def unpack_request(data: bytes) -> Request:
-    """The request in ``data``; ``ValueError`` when it is none."""
+    """The request in ``data``; ``ValueError`` when it is none, or has not the keys and values of its operation."""
     if len(data) < _COUNTS.size:
         raise ValueError("a request that is too short")
     code, _, key_count = _COUNTS.unpack_from(data)
-    fields = unpack_fields(data[_COUNTS.size :])
+    operation = Operation(code)
+    fields = unpack_fields(data[_COUNTS.size :], MAXIMUM_FIELDS)
     if key_count > len(fields):
         raise ValueError(f"a request with {key_count} keys in {len(fields)} parts")
-    return Request(Operation(code), fields[:key_count], fields[key_count:])
+    value_count = len(fields) - key_count
+    expected = _FORMS.get(operation) or (key_count, key_count if operation is Operation.SET else 0)
+    if (key_count, value_count) != expected:
+        raise ValueError(f"{operation.name} with {key_count} keys and {value_count} values")
+    return Request(operation, fields[:key_count], fields[key_count:])
 
 
 class Table:
@@ -106,13 +130,19 @@ class Table:
             return request.keys
         return ()
 
+    def has_all(self, request: Request) -> bool:
+        """Whether nothing is :meth:`missing`; looks no further than to the first key that is."""
+        if request.operation in (Operation.GET, Operation.WAIT):
+            return all(key in self.values for key in request.keys)
+        return request.operation is not Operation.POP or bool(self._queues.get(request.keys[0]))
+
     def answer(self, request: Request) -> tuple[bytes, ...]:
         """Do what ``request`` says; nothing of it may be :meth:`missing`.
 
         Raises
         ------
         ValueError
-            ``add`` to a value that is no integer; nothing has changed.
+            ``add`` of or to a value that is no integer; nothing has changed.
         """
         keys, values, table = request.keys, request.values, self.values
         match request.operation:

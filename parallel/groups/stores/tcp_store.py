@@ -10,10 +10,11 @@ import time
 from typing import TYPE_CHECKING
 
 from parallel.groups.errors import DistNetworkError, DistStoreError
+from parallel.groups.waiting import seconds_until
 
 from .server import ANSWERED, REFUSED, Server
 from .store import DEFAULT_TIMEOUT, Store, checked_timeout, timeout_error
-from .table import MAXIMUM_BYTES, Request, unpack_fields
+from .table import MAXIMUM_BYTES, MAXIMUM_FIELDS, Request, unpack_fields
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -173,10 +174,16 @@ class TCPStore(Store):
         body = request.pack()
         if len(body) > MAXIMUM_BYTES:
             raise DistStoreError(f"a request of {len(body)} bytes; a store takes {MAXIMUM_BYTES} at most")
+        count = len(request.keys) + len(request.values)
+        if count > MAXIMUM_FIELDS:
+            raise DistStoreError(
+                f"a request with {count} keys and values; a store takes {MAXIMUM_FIELDS} at most"
+            )
         begun = time.monotonic()
         connection = self._connections.acquire(begun + timeout + _GRACE)
         try:
-            answer = _exchange(connection, _HEAD.pack(len(body), timeout) + body, begun + timeout + _GRACE)
+            data = _HEAD.pack(len(body), timeout) + body
+            status, fields = _exchange(connection, data, begun + timeout + _GRACE)
         except BaseException as error:
             # What the server still sends would be taken for the next answer.
             connection.close()
@@ -190,11 +197,10 @@ class TCPStore(Store):
                 raise DistNetworkError(message) from None
             raise
         self._connections.release(connection)
-        fields = unpack_fields(answer[1:])
-        if answer[0] == ANSWERED:
+        if status == ANSWERED:
             return fields
-        if answer[0] == REFUSED:
-            raise ValueError(fields[0].decode())
+        if status == REFUSED:
+            raise ValueError(b" ".join(fields).decode(errors="replace"))
         raise timeout_error(self, fields, timeout)
 
 
@@ -249,9 +255,10 @@ class _Connections:
     def _connect(self, deadline: float, patient: bool) -> socket.socket:
         pause = 0.01
         while True:
-            left = deadline - time.monotonic()
             try:
-                connection = socket.create_connection((self.host, self.port), timeout=max(0.1, left))
+                connection = socket.create_connection(
+                    (self.host, self.port), timeout=seconds_until(deadline, 0.1)
+                )
             except OSError as error:
                 left = deadline - time.monotonic()
                 # A name that does not resolve is a mistake as often as a network that is not up yet.
@@ -271,20 +278,31 @@ class _Connections:
             return connection
 
 
-def _exchange(connection: socket.socket, data: bytes, deadline: float) -> bytes:
-    connection.settimeout(max(0.001, deadline - time.monotonic()))
+def _exchange(connection: socket.socket, data: bytes, deadline: float) -> tuple[int, tuple[bytes, ...]]:
+    """The status and the fields of the answer to a request."""
+    connection.settimeout(seconds_until(deadline, 0.001))
     connection.sendall(data)
     (length,) = _LENGTH.unpack(_receive(connection, _LENGTH.size, deadline))
-    if not 1 <= length <= MAXIMUM_BYTES:
+    # Each of the fields has its length before it.
+    if not 1 <= length <= 2 * MAXIMUM_BYTES:
         raise OSError(f"it sent an answer of {length} bytes, which no store sends")
-    return _receive(connection, length, deadline)
+    answer = _receive(connection, length, deadline)
+    try:
+        return answer[0], unpack_fields(answer[1:])
+    except ValueError as error:
+        raise OSError(f"it sent {error}, which no store sends") from None
 
 
 def _receive(connection: socket.socket, length: int, deadline: float) -> bytes:
     data = bytearray()
     while len(data) < length:
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
-        piece = connection.recv(min(1 << 20, length - len(data)))
+        connection.settimeout(seconds_until(deadline, 0.001))
+        try:
+            piece = connection.recv(min(1 << 20, length - len(data)))
+        except TimeoutError:
+            if time.monotonic() < deadline:
+                continue
+            raise
         if not piece:
             raise OSError("it closed the connection")
         data += piece
