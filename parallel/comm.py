@@ -34,7 +34,10 @@ def broadcast(
 ) -> tuple[Tensor, ...]:
     """Copy a tensor to several devices.
 
-    >>> x0, x1 = parallel.comm.broadcast(x, ["cuda:0", "cuda:1"])  # doctest: +SKIP
+    >>> x = tensor.arange(3.0, device="cuda:0")
+    >>> x0, x1 = parallel.comm.broadcast(x, ["cuda:0", "cuda:1"])
+    >>> x0 is x, x1
+    (True, tensor([0., 1., 2.], device='cuda:1'))
 
     Parameters
     ----------
@@ -88,8 +91,10 @@ def broadcast_coalesced(
 ) -> tuple[tuple[Tensor, ...], ...]:
     """Copy several tensors to several devices, small ones packed together.
 
-    >>> copies = parallel.comm.broadcast_coalesced(parameters, [0, 1])  # doctest: +SKIP
-    >>> copies[1]  # those on device 1  # doctest: +SKIP
+    >>> parameters = [tensor.ones(2, device="cuda:0"), tensor.zeros(1, device="cuda:0")]
+    >>> copies = parallel.comm.broadcast_coalesced(parameters, [0, 1])
+    >>> copies[1]  # those on device 1
+    (tensor([1., 1.], device='cuda:1'), tensor([0.], device='cuda:1'))
 
     Parameters
     ----------
@@ -130,7 +135,9 @@ def broadcast_coalesced(
 def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
     """Sum of tensors of one shape from several devices.
 
-    >>> total = parallel.comm.reduce_add([x0, x1], destination=0)  # doctest: +SKIP
+    >>> x0, x1 = tensor.ones(2, device="cuda:0"), tensor.ones(2, device="cuda:1")
+    >>> parallel.comm.reduce_add([x0, x1], destination=0)
+    tensor([2., 2.], device='cuda:0')
 
     Parameters
     ----------
@@ -167,6 +174,11 @@ def reduce_add_coalesced(
     inputs: Iterable[Iterable[Tensor]], destination: Any = None, buffer_size: int = BUFFER_SIZE
 ) -> tuple[Tensor, ...]:
     """Sums of several tensors over several devices, small ones packed together.
+
+    >>> on_0 = [tensor.ones(2, device="cuda:0"), tensor.zeros(1, device="cuda:0")]
+    >>> on_1 = [tensor.ones(2, device="cuda:1"), tensor.ones(1, device="cuda:1")]
+    >>> parallel.comm.reduce_add_coalesced([on_0, on_1], destination=1)
+    (tensor([2., 2.], device='cuda:1'), tensor([1.], device='cuda:1'))
 
     Parameters
     ----------
@@ -225,7 +237,9 @@ def scatter(
 ) -> tuple[Tensor, ...]:
     """Send chunks of a tensor to several devices.
 
-    >>> first, second = parallel.comm.scatter(x, [0, 1])  # x of shape (5, 3): (3, 3) and (2, 3)  # doctest: +SKIP
+    >>> first, second = parallel.comm.scatter(tensor.randn(5, 3), [0, 1])
+    >>> first.shape, second.shape
+    (tensor.Size([3, 3]), tensor.Size([2, 3]))
 
     Parameters
     ----------
@@ -254,8 +268,9 @@ def scatter(
     TypeError
         If ``tensor`` or one of ``out`` is not a Tensor.
     RuntimeError
-        If not exactly one of ``devices`` and ``out`` is passed, sizes do not fit, or there is not a stream for each
-        chunk.
+        If not exactly one of ``devices`` and ``out`` is passed, ``tensor`` has no dimension, ``chunk_sizes`` are not one
+        for each device or do not sum to the size of ``dim``, the shapes of ``out`` differ from the tensor's in another
+        dimension, or there is not a stream for each chunk.
     ValueError
         If ``devices`` is empty, or has one that is not a CUDA device.
     """
@@ -334,7 +349,9 @@ def gather(
 ) -> Tensor:
     """Concatenate tensors from several devices on one.
 
-    >>> y = parallel.comm.gather([y0, y1], destination="cpu")  # doctest: +SKIP
+    >>> y0, y1 = tensor.zeros(2, device="cuda:0"), tensor.ones(1, device="cuda:1")
+    >>> parallel.comm.gather([y0, y1], destination="cpu")
+    tensor([0., 0., 1.])
 
     Parameters
     ----------
@@ -357,7 +374,10 @@ def gather(
     TypeError
         If one of ``tensors``, or ``out``, is not a Tensor.
     RuntimeError
-        If ``tensors`` is empty, both ``destination`` and ``out`` are passed, or shapes or devices do not fit.
+        If ``tensors`` is empty, one is on the CPU, has no dimension or differs from the first in another dimension than
+        ``dim``, both ``destination`` and ``out`` are passed, or ``out`` is on the CPU or not of the result's shape.
+    IndexError
+        If the tensors have no dimension ``dim``.
     """
     sources = list(tensors)
     if not sources:

@@ -51,17 +51,20 @@ class Backend(str):
 
 
 def is_gloo_available() -> bool:
-    """Whether the backend ``gloo`` can be used: always."""
+    """Whether the backend ``gloo`` can be used: always True, as it is part of this package."""
     return True
 
 
 def is_mpi_available() -> bool:
-    """Whether mpi4py is installed, which the backend ``mpi`` stands on."""
+    """Whether mpi4py can be imported (the extra ``mpi``), which the backend ``mpi`` stands on."""
     return importlib.util.find_spec("mpi4py") is not None
 
 
 def is_nccl_available() -> bool:
-    """Whether NVIDIA's NCCL is installed, which the backend ``nccl`` stands on. It needs real GPUs too."""
+    """Whether NVIDIA's NCCL is installed (the extra ``gpu``), which the backend ``nccl`` stands on.
+
+    That says nothing of the devices: the backend needs real GPUs too.
+    """
     try:
         open_library("nccl")
     except drv.CudaError:
@@ -70,7 +73,11 @@ def is_nccl_available() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether the backend of that name, in any case, can be used here; False for unknown names."""
+    """Whether the backend of that name, in upper or lower case, can be used here; False for unknown names.
+
+    >>> parallel.is_backend_available("gloo"), parallel.is_backend_available("ucc")
+    (True, False)
+    """
     available = {"gloo": is_gloo_available, "mpi": is_mpi_available, "nccl": is_nccl_available}.get(
         backend.lower()
     )

@@ -30,8 +30,8 @@ class DataParallel(Module):
     threads and joins their outputs. The backward pass sums the replicas' gradients into the module's parameters.
     Without CUDA, and with one device, it calls the module itself.
 
-    >>> model = parallel.DataParallel(nn.Linear(64, 10).cuda())  # on all devices  # doctest: +SKIP
-    >>> model(tensor.randn(32, 64)).shape  # 16 rows on each of two devices  # doctest: +SKIP
+    >>> model = parallel.DataParallel(nn.Linear(64, 10).cuda())  # on all devices
+    >>> model(tensor.randn(32, 64)).shape  # 16 rows on each of two devices
     tensor.Size([32, 10])
 
     The parameters and buffers must be on the first device. What replicas write to them in place on that device
@@ -87,7 +87,15 @@ class DataParallel(Module):
             module.to(f"cuda:{self.device_ids[0]}")
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """The joined outputs of the module on all devices."""
+        """The outputs of the module on all devices, joined along ``dim`` on ``output_device``.
+
+        Raises
+        ------
+        RuntimeError
+            If a parameter or buffer is not on the first device.
+        TypeError, Exception
+            See :class:`parallel.DataParallel`.
+        """
         if not self.device_ids:
             return self.module(*inputs, **kwargs)
         _check_placement(self.module, self.device_ids[0])
@@ -102,21 +110,41 @@ class DataParallel(Module):
         return self.gather(outputs, self.output_device)
 
     def replicate(self, module: Module, device_ids: Sequence[Any]) -> list[Any]:
-        """See :func:`parallel.replicate`."""
+        """Copies of ``module`` on ``device_ids``: see :func:`parallel.replicate`. Subclasses may override it."""
         return replicate(module, device_ids)
 
     def scatter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, device_ids: Sequence[Any]
     ) -> Any:
-        """See :func:`parallel.data_parallel.scatter_gather.scatter_kwargs`."""
+        """Divide ``inputs`` and ``kwargs`` along ``dim`` between ``device_ids``; subclasses may override it.
+
+        Returns
+        -------
+        tuple
+            The tuples of arguments, and the dicts of keyword arguments, one of each for each device that gets any.
+
+        Raises
+        ------
+        TypeError
+            If an argument is a PackedSequence.
+        """
         return scatter_kwargs(inputs, kwargs, device_ids, self.dim)
 
     def parallel_apply(self, replicas: Sequence[Any], inputs: Sequence[Any], kwargs: Any) -> list[Any]:
-        """See :func:`parallel.parallel_apply`."""
+        """Outputs of ``replicas[i]`` for ``inputs[i]`` and ``kwargs[i]``: see :func:`parallel.parallel_apply`.
+
+        It raises what a replica raises. Subclasses may override it.
+        """
         return parallel_apply(replicas, inputs, kwargs, self.device_ids[: len(replicas)])
 
     def gather(self, outputs: Sequence[Any], output_device: Any) -> Any:
-        """See :func:`parallel.data_parallel.scatter_gather.gather`."""
+        """Join ``outputs``, one of each device, along ``dim`` on ``output_device``; subclasses may override it.
+
+        Raises
+        ------
+        TypeError
+            If an output is not made of tensors, None, tuples, lists and dicts.
+        """
         return gather(outputs, output_device, self.dim)
 
 
@@ -130,7 +158,9 @@ def data_parallel(
 ) -> Any:
     """Run a module on several devices at once, as :class:`parallel.DataParallel` does, without a wrapper.
 
-    >>> y = parallel.data_parallel(model, x, device_ids=[0, 1])  # doctest: +SKIP
+    >>> model = nn.Linear(64, 10).cuda()
+    >>> parallel.data_parallel(model, tensor.randn(32, 64), device_ids=[0, 1]).shape
+    tensor.Size([32, 10])
 
     Parameters
     ----------

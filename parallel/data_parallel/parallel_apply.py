@@ -31,7 +31,9 @@ def parallel_apply(
     In a thread the module's device is the current one; streams, grad mode, inference mode and autocast are those of the
     caller.
 
-    >>> outputs = parallel.parallel_apply(replicas, [x0, (x1, y1)])  # doctest: +SKIP
+    >>> x0, x1 = tensor.tensor([-1.0], device="cuda:0"), tensor.tensor([-2.0], device="cuda:1")
+    >>> parallel.parallel_apply([nn.functional.relu, tensor.add], [x0, (x1, x1)])
+    [tensor([0.], device='cuda:0'), tensor([-4.], device='cuda:1')]
 
     Parameters
     ----------

@@ -51,8 +51,10 @@ def replicate(network: Module, devices: Iterable[Any], detach: bool = False) -> 
     originals, so that in-place writes there remain. Everything else that a module has is shared when the replicas are
     made; what they assign to attributes goes with them.
 
-    >>> replicas = parallel.replicate(model, [0, 1])  # doctest: +SKIP
-    >>> outputs = parallel.parallel_apply(replicas, [x0, x1])  # doctest: +SKIP
+    >>> replicas = parallel.replicate(nn.Linear(64, 10).cuda(), [0, 1])
+    >>> x0, x1 = tensor.randn(16, 64, device="cuda:0"), tensor.randn(16, 64, device="cuda:1")
+    >>> [output.device for output in parallel.parallel_apply(replicas, [x0, x1])]
+    [device(type='cuda', index=0), device(type='cuda', index=1)]
 
     Parameters
     ----------

@@ -84,7 +84,18 @@ def scatter_kwargs(
     target_gpus: Sequence[Any],
     dim: int = 0,
 ) -> tuple[tuple[tuple[Any, ...], ...], tuple[dict[str, Any], ...]]:
-    """Divide positional and keyword arguments of a call; see :func:`scatter`. Both results have one length."""
+    """Divide positional and keyword arguments of a call along ``dim`` between ``target_gpus``; see :func:`scatter`.
+
+    Returns
+    -------
+    tuple
+        The tuples of arguments, and the dicts of keyword arguments, as many of each: one for each device that gets any.
+
+    Raises
+    ------
+    TypeError
+        If an argument is a :class:`~nn.utils.rnn.PackedSequence`.
+    """
     positional = list(scatter(inputs, target_gpus, dim)) if inputs else []
     named = list(scatter(kwargs, target_gpus, dim)) if kwargs else []
     missing = len(named) - len(positional)

@@ -186,7 +186,17 @@ def shows(gradient: Tensor, view: Tensor) -> bool:
 class GradBucket:
     """The argument of a communication hook: the gradients of some parameters as one flat tensor.
 
-    They are this rank's own, not yet divided by the number of ranks.
+    They are this rank's own, not yet divided by the number of ranks. :class:`parallel.DistributedDataParallel`
+    constructs it.
+
+    Parameters
+    ----------
+    bucket : Bucket
+        The parameters, and views of the flat tensor in their shapes.
+    buffer : Tensor
+        The gradients, ``(N,)``.
+    is_last : bool
+        Whether it is the last bucket of the backward pass.
     """
 
     __slots__ = ("_bucket", "_buffer", "_last")
@@ -219,7 +229,7 @@ class GradBucket:
         self._buffer = buffer
 
     def gradients(self) -> list[Tensor]:
-        """The gradient of each parameter, as views of the buffer in the parameters' shapes."""
+        """The gradient of each parameter, as views of :meth:`buffer` in the parameters' shapes and strides."""
         buffer = self._buffer
         if buffer is self._bucket.flat:
             return list(self._bucket.views)
@@ -230,9 +240,9 @@ class GradBucket:
         ]
 
     def parameters(self) -> list[Tensor]:
-        """The parameters, in the order of :meth:`gradients`."""
+        """The parameters whose gradients these are, in the order of :meth:`gradients`."""
         return list(self._bucket.parameters)
 
     def is_last(self) -> bool:
-        """Whether this is the last bucket of the pass."""
+        """Whether this is the last bucket of the backward pass."""
         return self._last

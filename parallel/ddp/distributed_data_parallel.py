@@ -202,7 +202,18 @@ class DistributedDataParallel(Module, Joinable):
     # The forward pass
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """The module's outputs; tensors among the arguments are moved to ``device_ids[0]`` first."""
+        """The module's outputs; tensors among the arguments are moved to ``device_ids[0]`` first.
+
+        Outputs are moved to ``output_device`` if there is one.
+
+        Raises
+        ------
+        RuntimeError
+            If the last backward pass left parameters without gradients and ``find_unused_parameters`` is False; inside
+            :meth:`join` also if no rank has inputs left.
+        DistBackendError
+            If a rank died or did not come within the group's timeout, where buffers are broadcast.
+        """
         records = tensor.is_grad_enabled()
         reduces = records and self.require_backward_grad_sync
         reducer = self.reducer
@@ -232,10 +243,11 @@ class DistributedDataParallel(Module, Joinable):
     def no_sync(self) -> Iterator[None]:
         """A block in which gradients accumulate on each rank; the first pass after it reduces the sums.
 
-        >>> with ddp.no_sync():  # doctest: +SKIP
+        >>> ddp, batches = parallel.DistributedDataParallel(nn.Linear(3, 1)), tensor.randn(4, 8, 3)
+        >>> with ddp.no_sync():
         ...     for batch in batches[:-1]:
         ...         ddp(batch).sum().backward()
-        >>> ddp(batches[-1]).sum().backward()  # doctest: +SKIP
+        >>> ddp(batches[-1]).sum().backward()
         """
         before = self.require_backward_grad_sync
         self.require_backward_grad_sync = False
@@ -259,8 +271,9 @@ class DistributedDataParallel(Module, Joinable):
         It returns a :class:`parallel.Future` of the reduced tensor, and divides by the number of ranks itself. Hooks
         that are ready to use are in :mod:`parallel.ddp_comm_hooks`.
 
-        >>> hooks = parallel.ddp_comm_hooks.default_hooks  # doctest: +SKIP
-        >>> model.register_comm_hook(None, hooks.bf16_compress_hook)  # doctest: +SKIP
+        >>> model = parallel.DistributedDataParallel(nn.Linear(3, 1))
+        >>> hooks = parallel.ddp_comm_hooks.default_hooks
+        >>> model.register_comm_hook(None, hooks.bf16_compress_hook)
 
         Parameters
         ----------
@@ -299,8 +312,9 @@ class DistributedDataParallel(Module, Joinable):
     ) -> Join:
         """A block in which ranks may have different numbers of batches.
 
-        >>> with model.join():  # doctest: +SKIP
-        ...     for batch in batches:
+        >>> model = parallel.DistributedDataParallel(nn.Linear(3, 1))
+        >>> with model.join():
+        ...     for batch in tensor.randn(4 + parallel.get_rank(), 8, 3):
         ...         model(batch).sum().backward()
 
         Parameters
@@ -318,19 +332,25 @@ class DistributedDataParallel(Module, Joinable):
         )
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """See :class:`parallel.Joinable`."""
+        """What a rank without inputs does while others train: see :class:`parallel.Joinable`.
+
+        Parameters
+        ----------
+        **kwargs
+            ``divide_by_initial_world_size`` of :meth:`join`; True by default.
+        """
         return _DDPJoinHook(
             self, divide_by_initial_world_size=kwargs.get("divide_by_initial_world_size", True)
         )
 
     @property
     def join_device(self) -> tensor.device:
-        """Where the operations between ranks have their tensors."""
+        """The device on which :meth:`join` exchanges its tensors: that of the first parameter."""
         return self.device
 
     @property
     def join_process_group(self) -> ProcessGroup:
-        """The ranks that take part."""
+        """The :class:`parallel.ProcessGroup` of the ranks that take part."""
         return self.process_group
 
     def _announce(self) -> None:

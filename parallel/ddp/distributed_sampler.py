@@ -18,6 +18,12 @@ class DistributedSampler(samplers.DistributedSampler):
 
     All ranks get equally many: the order is repeated from its start until it divides, or with ``drop_last`` cut.
 
+    >>> sampler = parallel.DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False)
+    >>> list(sampler)  # rank 0 has 0, 2, 4
+    [1, 3, 0]
+
+    With a process group, and an order of its own for every epoch:
+
     >>> sampler = parallel.DistributedSampler(dataset)  # doctest: +SKIP
     >>> loader = DataLoader(dataset, batch_size=32, sampler=sampler)  # doctest: +SKIP
     >>> for epoch in range(10):  # doctest: +SKIP

@@ -25,10 +25,13 @@ _MANY_ITERATIONS = 1000
 
 
 class JoinHook:
-    """What a rank without inputs left does in place of a :class:`parallel.Joinable`."""
+    """What a rank without inputs left does in place of a :class:`parallel.Joinable`.
+
+    The methods of this class do nothing: subclasses override them.
+    """
 
     def main_hook(self) -> None:
-        """Take part in the operations of one iteration of the others; called for each of theirs."""
+        """Take part in the operations between ranks of one iteration of the others; called once for each of theirs."""
 
     def post_hook(self, is_last_joiner: bool) -> None:
         """Called once on every rank when no rank has inputs left; ``is_last_joiner`` on those that had the most."""
@@ -55,17 +58,17 @@ class Joinable(ABC):
 
     @abstractmethod
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """What a rank without inputs does; ``kwargs`` are those of :class:`Join`."""
+        """The :class:`JoinHook` of what a rank without inputs does; ``kwargs`` are those of :class:`Join`."""
 
     @property
     @abstractmethod
     def join_device(self) -> tensor.device:
-        """Where the operations between ranks have their tensors."""
+        """The device on which the operations between ranks have their tensors."""
 
     @property
     @abstractmethod
     def join_process_group(self) -> ProcessGroup:
-        """The ranks that take part."""
+        """The :class:`parallel.ProcessGroup` of the ranks that take part."""
 
 
 class Join:
@@ -73,10 +76,10 @@ class Join:
 
     At its end a rank takes part in the operations of the others until no rank has inputs left.
 
-    >>> with parallel.Join([ddp_model]):  # doctest: +SKIP
-    ...     for batch in batches:
-    ...         ddp_model(batch).sum().backward()
-    ...         optimizer.step()
+    >>> model = parallel.DistributedDataParallel(nn.Linear(3, 1))
+    >>> with parallel.Join([model]):
+    ...     for batch in tensor.randn(4 + parallel.get_rank(), 8, 3):
+    ...         model(batch).sum().backward()
 
     Parameters
     ----------
@@ -168,6 +171,11 @@ class Join:
     def notify_join_context(joinable: Joinable) -> Work | None:
         """Tell ranks without inputs that this one begins an iteration; a joinable calls it before anything else.
 
+        Parameters
+        ----------
+        joinable : Joinable
+            The object that calls it.
+
         Returns
         -------
         Work or None
@@ -178,6 +186,8 @@ class Join:
         ------
         RuntimeError
             With ``throw_on_early_termination``, if a rank has no inputs left.
+        AssertionError
+            If the constructor of ``joinable`` did not call that of :class:`Joinable`.
         """
         if not hasattr(joinable, "_join_config"):
             raise AssertionError(

@@ -32,8 +32,11 @@ class SyncBatchNorm(_BatchNorm):
     evaluation, and without a process group of several ranks, it is what ``nn.BatchNorm1d`` and its like are. Ranks may
     have batches of different sizes, and empty ones. It has no second derivatives.
 
-    >>> model = parallel.SyncBatchNorm.convert_sync_batchnorm(model)  # doctest: +SKIP
-    >>> model = parallel.DistributedDataParallel(model)  # doctest: +SKIP
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8))
+    >>> model = parallel.SyncBatchNorm.convert_sync_batchnorm(model)
+    >>> type(model[1]).__name__
+    'SyncBatchNorm'
+    >>> model = parallel.DistributedDataParallel(model)  # in a process group
 
     Parameters
     ----------
@@ -80,7 +83,15 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
 
     def forward(self, input: Tensor) -> Tensor:
-        """The normalised input."""
+        """The normalised input, of its shape ``(N, C, ...)`` and dtype.
+
+        Raises
+        ------
+        ValueError
+            If the input has less than two dimensions, or another number of channels than ``num_features``.
+        DistBackendError
+            If a rank died or did not come in time.
+        """
         self._check_input_dim(input)
         if input.size(1) != self.num_features:
             raise ValueError(

@@ -3,8 +3,8 @@
 - ``default_hooks`` averages them as they are, or in half precision.
 - ``powerSGD_hook`` sends matrices of low rank instead.
 
->>> hooks = parallel.ddp_comm_hooks.default_hooks  # doctest: +SKIP
->>> model.register_comm_hook(None, hooks.fp16_compress_hook)  # doctest: +SKIP
+>>> model = parallel.DistributedDataParallel(nn.Linear(3, 1))
+>>> model.register_comm_hook(None, parallel.ddp_comm_hooks.default_hooks.fp16_compress_hook)
 """
 
 from . import default_hooks, powerSGD_hook

@@ -27,35 +27,57 @@ __all__ = [
 
 
 def allreduce_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Future[tensor.Tensor]:
-    """Average the bucket over ``process_group`` (None: all ranks), as DistributedDataParallel does without a hook."""
+    """Average the bucket over ``process_group`` (None: all ranks), as DistributedDataParallel does without a hook.
+
+    Returns a :class:`parallel.Future` of the averaged buffer, ``(N,)``, in the gradients' dtype. It raises
+    DistBackendError from :meth:`Future.wait` if a rank died or did not come in time.
+    """
     buffer = bucket.buffer()
     buffer.div_(get_world_size(process_group))
     return _summed(buffer, process_group).then(lambda future: future.value()[0])
 
 
 def fp16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Future[tensor.Tensor]:
-    """Average the bucket in float16, which halves the bytes of float32 gradients that are sent.
+    """Average the bucket over ``process_group`` (None: all ranks) in float16.
 
-    It is divided by the number of ranks before it is rounded, so that sums stay in the range of float16.
+    That halves the bytes of float32 gradients that are sent. They are divided by the number of ranks before they are
+    rounded, so that sums stay in the range of float16. Returns a :class:`parallel.Future` of the averaged buffer,
+    ``(N,)``, in the gradients' dtype.
+
+    >>> model = parallel.DistributedDataParallel(nn.Linear(3, 1))
+    >>> model.register_comm_hook(None, parallel.ddp_comm_hooks.default_hooks.fp16_compress_hook)
     """
     return _compressed(process_group, bucket, tensor.float16)
 
 
 def bf16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Future[tensor.Tensor]:
-    """Average the bucket in bfloat16, which halves the bytes of float32 gradients and has the same range."""
+    """Average the bucket over ``process_group`` (None: all ranks) in bfloat16.
+
+    That halves the bytes of float32 gradients that are sent, and keeps their range. Returns a
+    :class:`parallel.Future` of the averaged buffer, ``(N,)``, in the gradients' dtype.
+    """
     return _compressed(process_group, bucket, tensor.bfloat16)
 
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:
-    """A hook that gives ``hook`` buckets in float16 and converts its results back.
+    """A hook that gives ``hook`` buckets in float16 and converts its results back to the gradients' dtype.
 
-    >>> model.register_comm_hook(state, fp16_compress_wrapper(powerSGD_hook))  # doctest: +SKIP
+    >>> hooks = parallel.ddp_comm_hooks
+    >>> hook = hooks.default_hooks.fp16_compress_wrapper(hooks.powerSGD_hook.powerSGD_hook)
+    >>> model = parallel.DistributedDataParallel(nn.Linear(3, 1))
+    >>> model.register_comm_hook(hooks.powerSGD_hook.PowerSGDState(None), hook)
     """
     return _wrapped(hook, tensor.float16)
 
 
 def bf16_compress_wrapper(hook: Hook) -> Hook:
-    """A hook that gives ``hook`` buckets in bfloat16 and converts its results back."""
+    """A hook that gives ``hook`` buckets in bfloat16 and converts its results back to the gradients' dtype.
+
+    >>> hooks = parallel.ddp_comm_hooks
+    >>> hook = hooks.default_hooks.bf16_compress_wrapper(hooks.powerSGD_hook.powerSGD_hook)
+    >>> model = parallel.DistributedDataParallel(nn.Linear(3, 1))
+    >>> model.register_comm_hook(hooks.powerSGD_hook.PowerSGDState(None), hook)
+    """
     return _wrapped(hook, tensor.bfloat16)
 
 

@@ -106,19 +106,26 @@ class PowerSGDState:
         self.total_numel_after_compression = 0
 
     def maybe_increase_iter(self, bucket: GradBucket) -> None:
-        """Count an iteration at its last bucket."""
+        """Add 1 to ``iter`` if ``bucket`` is the last one of its backward pass."""
         if bucket.is_last():
             self.iter += 1
             if self.iter == self.start_powerSGD_iter:
                 _log.info("PowerSGD compresses gradients from iteration %d on", self.iter)
 
     def compression_stats(self) -> tuple[float, int, int]:
-        """How many times fewer elements were sent, and how many there were before and after."""
+        """How many times fewer elements were sent, and how many there were before and after compression.
+
+        All three are 0 before the first bucket.
+
+        >>> state = parallel.ddp_comm_hooks.powerSGD_hook.PowerSGDState(None)
+        >>> state.compression_stats()
+        (0.0, 0, 0)
+        """
         before, after = self.total_numel_before_compression, self.total_numel_after_compression
         return before / after if after else 0.0, before, after
 
     def count(self, bucket: GradBucket, before: int, after: int) -> None:
-        """Note how much a bucket was compressed."""
+        """Note that ``bucket`` was compressed from ``before`` elements to ``after``. The hooks call it."""
         self.total_numel_before_compression += before
         self.total_numel_after_compression += after
         if bucket.is_last() and self.iter % self.compression_stats_logging_frequency == 0:
@@ -130,7 +137,21 @@ class PowerSGDState:
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:  # noqa: N802 - PyTorch's name
     """Average the bucket approximately: each gradient of two dimensions and more as a matrix.
 
-    Those with one dimension, and those that would hardly shrink, are averaged as they are.
+    A gradient of shape ``(n, ...)`` counts as a matrix of n rows. Those with one dimension, and those that would hardly
+    shrink, are averaged as they are.
+
+    Parameters
+    ----------
+    state : PowerSGDState
+        The options, and what is remembered from one iteration to the next; one for each model.
+    bucket : GradBucket
+        The gradients.
+
+    Returns
+    -------
+    Future of Tensor
+        The averaged buffer, ``(N,)``; its :meth:`Future.wait` raises DistBackendError if a rank died or did not come
+        in time.
     """
     if state.iter < state.start_powerSGD_iter:
         state.maybe_increase_iter(bucket)
@@ -183,9 +204,16 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:  
 
 
 def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:  # noqa: N802 - PyTorch's name
-    """Average the bucket approximately: all of it as one square matrix.
+    """Average the bucket approximately: all of it as one square matrix, padded with zeros.
 
-    Faster than :func:`powerSGD_hook`, and less exact.
+    Faster than :func:`powerSGD_hook`, and less exact. Its parameters and result are those of :func:`powerSGD_hook`.
+
+    Parameters
+    ----------
+    state : PowerSGDState
+        The options, and what is remembered from one iteration to the next; one for each model.
+    bucket : GradBucket
+        The gradients.
     """
     if state.iter < state.start_powerSGD_iter:
         state.maybe_increase_iter(bucket)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class DistError(RuntimeError):
-    """A distributed operation failed. Base class of the other errors; a RuntimeError."""
+    """A distributed operation failed. Base class of the other errors here, and a ``RuntimeError``."""
 
 
 class DistBackendError(DistError):
@@ -15,7 +15,7 @@ class DistBackendError(DistError):
 
 
 class DistNetworkError(DistError):
-    """A connection between ranks, or to a store, cannot be established or has broken."""
+    """A connection between ranks, or to a store, cannot be established or has broken. The message names the address."""
 
 
 class DistStoreError(DistError):

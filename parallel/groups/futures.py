@@ -25,10 +25,10 @@ class Future(Generic[T]):
     Work on a value's CUDA tensors may still be queued on streams: :meth:`wait` has the caller's current streams wait
     for it.
 
-    >>> future = parallel.Future()  # doctest: +SKIP
-    >>> doubled = future.then(lambda done: 2 * done.value())  # doctest: +SKIP
-    >>> future.set_result(21)  # doctest: +SKIP
-    >>> doubled.wait()  # doctest: +SKIP
+    >>> future = parallel.Future()
+    >>> doubled = future.then(lambda done: 2 * done.value())
+    >>> future.set_result(21)
+    >>> doubled.wait()
     42
 
     Parameters
@@ -50,7 +50,13 @@ class Future(Generic[T]):
         return self._settled.is_set()
 
     def wait(self) -> T:
-        """Wait for the value and return it; raises the error that was set instead."""
+        """Wait for the value and return it; the current streams wait for work on its CUDA tensors.
+
+        Raises
+        ------
+        Exception
+            The error that was set with :meth:`set_exception`, or raised by the callback of :meth:`then`.
+        """
         self._settled.wait()
         if self._error is not None:
             raise self._error
@@ -77,7 +83,9 @@ class Future(Generic[T]):
         return self.wait()
 
     def set_result(self, result: T) -> None:
-        """Set the value, with its CUDA tensors as the current streams leave them.
+        """Set the value to ``result``, with its CUDA tensors as the current streams leave them.
+
+        Tensors are found in tuples, lists and dicts, to any depth.
 
         Raises
         ------
@@ -87,7 +95,7 @@ class Future(Generic[T]):
         self._settle(result, None)
 
     def set_exception(self, result: BaseException) -> None:
-        """Set the error that :meth:`wait` raises.
+        """Set the error that :meth:`wait` raises to ``result``, an exception.
 
         Raises
         ------
@@ -110,7 +118,10 @@ class Future(Generic[T]):
         return _Then(self, callback)
 
     def add_done_callback(self, callback: Callable[[Future[T]], Any]) -> None:
-        """Have ``callback(self)`` called once the value is there, by the thread that sets it, or at once."""
+        """Have ``callback(self)`` called once the value or error is there: by the thread that sets it, or at once.
+
+        What the callback raises goes to that thread.
+        """
         with self._lock:
             if not self._settled.is_set():
                 self._callbacks.append(callback)
@@ -238,12 +249,27 @@ class _OfAll(Future[list[Future[Any]]]):
 
 
 def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
-    """A future whose value is the list of ``futures``, done when each of them is."""
+    """A future whose value is the list of ``futures``, done when each of them is.
+
+    Its :meth:`Future.wait` raises the error of the first future in the list that failed.
+    """
     return _OfAll(futures)
 
 
 def wait_all(futures: Iterable[Future[Any]]) -> list[Any]:
-    """Wait for all ``futures``, and return their values as a list; raises the first error among them."""
+    """Wait for all ``futures`` in order, and return their values as a list.
+
+    >>> futures = [parallel.Future(), parallel.Future()]
+    >>> futures[1].set_result("b")
+    >>> futures[0].set_result("a")
+    >>> parallel.wait_all(futures)
+    ['a', 'b']
+
+    Raises
+    ------
+    Exception
+        The error of the first future in the list that failed; those after it are not waited for.
+    """
     return [each.wait() for each in futures]
 
 

@@ -24,6 +24,9 @@ _NOT_INITIALIZED = (
 class ProcessGroup:
     """Ranks that run collectives together, as :func:`parallel.new_group` returns them; ``group=`` arguments take it.
 
+    :func:`parallel.init_process_group` and :func:`parallel.new_group` construct them: programs do not. It cannot be
+    copied or pickled: that raises TypeError.
+
     Attributes
     ----------
     group_name : str
@@ -38,6 +41,17 @@ class ProcessGroup:
         How long an operation may take.
     bound_device_id : device or None
         This rank's device, if ``device_id`` was passed.
+    backend_names : dict of str to str
+        Names of the backends, by types of devices: ``{"cpu": "gloo", "cuda": "nccl"}``.
+
+    Parameters
+    ----------
+    name, description, ranks, store, timeout, device
+        The attributes ``group_name``, ``group_desc``, ..., ``bound_device_id``.
+    rank : int
+        This process's rank in the group.
+    backends, names : dict
+        The backends, and their names, by types of devices.
     """
 
     def __init__(
@@ -70,11 +84,11 @@ class ProcessGroup:
         return f"<parallel.ProcessGroup {self.group_name!r}, {self.name()}, rank {self._rank} of {len(self.ranks)}>"
 
     def rank(self) -> int:
-        """Rank of this process in the group."""
+        """Rank of this process in the group, from 0."""
         return self._rank
 
     def size(self) -> int:
-        """Number of ranks."""
+        """Number of ranks in the group."""
         return len(self.ranks)
 
     def name(self) -> str:
@@ -82,7 +96,7 @@ class ProcessGroup:
         return text_of(self.backend_names)
 
     def backend_of(self, device_type: str) -> Backend:
-        """What carries tensors of a type of device.
+        """The backend that carries tensors of a type of device: ``device_type`` is ``"cpu"`` or ``"cuda"``.
 
         Raises
         ------
@@ -102,11 +116,11 @@ class ProcessGroup:
         return backend
 
     def backends(self) -> list[Backend]:
-        """All backends, each once."""
+        """The group's backends, each once, also where one carries several types of devices."""
         return list({id(each): each for each in self._backends.values()}.values())
 
     def group_rank(self, global_rank: int) -> int:
-        """A rank's number in the group.
+        """The rank in the group of the rank with number ``global_rank`` in the job.
 
         Raises
         ------
@@ -121,12 +135,12 @@ class ProcessGroup:
         return rank
 
     def global_rank(self, group_rank: int) -> int:
-        """Number in the job of a rank of the group.
+        """The number in the job of the rank ``group_rank`` of the group.
 
         Raises
         ------
         ValueError
-            If there is none.
+            If ``group_rank`` is negative, or not less than :meth:`size`.
         """
         if not 0 <= group_rank < len(self.ranks):
             raise ValueError(
@@ -135,13 +149,19 @@ class ProcessGroup:
         return self.ranks[group_rank]
 
     def shutdown(self) -> None:
-        """Finish what is queued and release everything, as :func:`destroy_process_group` does. Idempotent."""
+        """Finish what is queued and release threads and connections. Idempotent.
+
+        :func:`parallel.destroy_process_group` calls it, and also takes the group off the list of groups that exist.
+        """
         self._destroyed = True
         for each in self.backends():
             each.close()
 
     def abort(self) -> None:
-        """Give up what is queued, here and, once they hear of it, on the other ranks. Never blocks."""
+        """Give up what is queued, here and, once they hear of it, on the other ranks. Never blocks.
+
+        Operations that are given up raise DistBackendError from :meth:`Work.wait`.
+        """
         self._destroyed = True
         for each in self.backends():
             each.abort()
@@ -218,7 +238,7 @@ class _WorldMeta(type):
 
 
 class group(metaclass=_WorldMeta):  # noqa: N801 - PyTorch's name
-    """``group.WORLD`` is the group of all ranks."""
+    """``group.WORLD`` is the :class:`ProcessGroup` of all ranks; None before :func:`parallel.init_process_group`."""
 
 
 class GroupMember(metaclass=_WorldMeta):
@@ -266,7 +286,7 @@ def checked_group(group: Group) -> ProcessGroup:
 
 
 def is_available() -> bool:
-    """Whether process groups can be used: always."""
+    """Whether process groups can be used in this installation: always True."""
     return True
 
 
@@ -276,7 +296,7 @@ def is_initialized() -> bool:
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether a launcher started this process, as ``python -m parallel.launch`` does."""
+    """Whether a launcher started this process: ``python -m parallel.launch`` or ``torchrun``, by TORCHELASTIC_RUN_ID."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
@@ -316,7 +336,13 @@ def get_backend(group: Group = None) -> str:
 
 
 def get_backend_config(group: Group = None) -> str:
-    """The group's backends by types of devices: ``"cpu:gloo,cuda:gloo"``; raises as :func:`parallel.get_backend`."""
+    """The group's backends by types of devices, as text: ``"cpu:gloo,cuda:gloo"``.
+
+    Raises
+    ------
+    ValueError
+        As :func:`parallel.get_backend`.
+    """
     names = checked_group(group).backend_names
     return ",".join(f"{device_type}:{name}" for device_type, name in sorted(names.items()))
 
@@ -344,12 +370,18 @@ def get_group_rank(group: Group, global_rank: int) -> int:
 
 
 def get_process_group_ranks(group: Group) -> list[int]:
-    """Numbers in the job of the group's ranks, in their order in the group; raises as :func:`parallel.get_backend`."""
+    """Numbers in the job of the group's ranks, in their order in the group. The default group's for ``group=None``.
+
+    Raises
+    ------
+    ValueError
+        As :func:`parallel.get_backend`.
+    """
     return list(checked_group(group).ranks)
 
 
 def get_pg_count() -> int:
-    """Number of groups that have this rank; 0 before :func:`parallel.init_process_group`."""
+    """Number of groups that have this rank, the default one included; 0 before :func:`parallel.init_process_group`."""
     return 0 if job.world is None else len(job.world.groups)
 
 

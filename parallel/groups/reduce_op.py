@@ -13,6 +13,8 @@ class ReduceOp(enum.Enum):
     - ``AVG`` is the sum divided by the number of ranks, for floating point and complex dtypes.
     - ``BAND``, ``BOR`` and ``BXOR`` are bitwise, for integers and bools. NCCL has ``BAND`` and ``BOR`` alone, for
       bools.
+
+    Collectives raise ValueError before anything is sent if the reduction is not for the tensor's dtype.
     """
 
     SUM = "sum"

@@ -31,9 +31,10 @@ class Work:
     current streams wait for those. Backends make one for each operation, and settle it with :meth:`succeed` or
     :meth:`fail`, from any thread.
 
-    >>> work = parallel.all_reduce(x, async_op=True)  # doctest: +SKIP
-    >>> y = compute()  # meanwhile  # doctest: +SKIP
-    >>> work.wait()  # x may be used now  # doctest: +SKIP
+    >>> x = tensor.ones(3)
+    >>> work = parallel.all_reduce(x, async_op=True)
+    >>> y = tensor.randn(3).exp()  # meanwhile
+    >>> work.wait()  # x may be used now
     True
 
     Parameters
@@ -108,7 +109,7 @@ class Work:
         return True
 
     def synchronize(self) -> None:
-        """As :meth:`wait` without a timeout."""
+        """As :meth:`wait` without a timeout, and raises as it does."""
         self.wait()
 
     def is_settled(self) -> bool:
@@ -126,11 +127,11 @@ class Work:
         return self.is_completed() and self._error is None
 
     def exception(self) -> BaseException | None:
-        """Why the operation failed; None when it did not, or is under way."""
+        """Why the operation failed, an exception; None if it did not fail, or is under way."""
         return self._error
 
     def result(self) -> list[tensor.Tensor]:
-        """The tensors that the operation fills; waits as :meth:`wait` does."""
+        """The tensors that the operation fills, a list; waits as :meth:`wait` does, and raises as it does."""
         self.wait()
         return self.outputs
 
@@ -154,13 +155,21 @@ class Work:
     _source_rank = source_rank
 
     def get_future(self) -> Future[list[tensor.Tensor]]:
-        """A future of :meth:`result`, for ``then``."""
+        """A :class:`parallel.Future` of :meth:`result`, to which callbacks can be added with ``then``."""
         return future_of_work(self)
 
     # What backends and collectives call
 
     def succeed(self, source: int | None = None) -> None:
-        """Note that all results are in place or on the streams; for a ``recv``, also the rank that they came from."""
+        """Settle the operation: all results are in place or queued on the streams. Backends call this.
+
+        Steps that :meth:`add_step` registered run now; what one of them raises makes the operation fail.
+
+        Parameters
+        ----------
+        source : int, optional
+            Of a ``recv``, the rank in the group that the tensor came from.
+        """
         try:
             with self._lock:
                 self._source = source
@@ -173,7 +182,7 @@ class Work:
         self._call_back()
 
     def fail(self, error: BaseException) -> None:
-        """Note that the operation failed; a no-op once it is settled."""
+        """Settle the operation: it failed with ``error``, which :meth:`wait` raises. A no-op once it is settled."""
         with self._lock:
             if self._settled.is_set():
                 return
@@ -195,7 +204,10 @@ class Work:
                 self._record_events()
 
     def add_callback(self, callback: Callable[[], None]) -> None:
-        """Have ``callback()`` called once this is settled: by the thread that settles it, or at once."""
+        """Have ``callback()`` called once this is settled: by the thread that settles it, or at once.
+
+        What it raises on the thread that settles is reported by ``threading.excepthook``, and the thread goes on.
+        """
         with self._lock:
             if not self._settled.is_set():
                 self._callbacks.append(callback)
@@ -211,7 +223,7 @@ class Work:
 
     @contextlib.contextmanager
     def current_streams(self) -> Iterator[None]:
-        """A block in which the operation's streams are the thread's current ones."""
+        """A block (``with``) in which the operation's streams are this thread's current ones."""
         with contextlib.ExitStack() as stack:
             for stream in self._streams:
                 stack.enter_context(StreamContext(stream))

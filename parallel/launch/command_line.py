@@ -26,7 +26,23 @@ _STREAMS = {"0": frozenset[str](), "1": frozenset(("stdout",)), "2": frozenset((
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status is 0, or that of the first rank that failed."""
+    """Run the command line ``python -m parallel.launch``, and return its exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        What stands behind the name of the program; that of this process by default. ``--help`` lists the options.
+
+    Returns
+    -------
+    int
+        0, or the status of the rank that failed first: of one that a signal ended, 128 plus its number.
+
+    Raises
+    ------
+    SystemExit
+        With status 2, if an option is wrong or the script does not exist; the message is on stderr.
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     nproc = _process_count(parser, options.nproc_per_node)

@@ -55,7 +55,10 @@ class ProcessException(Exception):  # noqa: N818 - PyTorch's name
 
 
 class ProcessRaisedException(ProcessException):
-    """The function raised in a process; the message holds the traceback from there."""
+    """The function raised in a process; the message holds the traceback from there.
+
+    Attributes are those of :class:`ProcessException`.
+    """
 
 
 class ProcessExitedException(ProcessException):
@@ -63,6 +66,8 @@ class ProcessExitedException(ProcessException):
 
     Attributes
     ----------
+    msg, error_index, error_pid
+        See :class:`ProcessException`.
     exit_code : int
         The exit code; minus the signal's number if one ended it.
     signal_name : str or None
@@ -90,7 +95,7 @@ class _Progress:
 
 
 class ProcessContext:
-    """The processes that :func:`parallel.spawn` with ``join=False`` has started.
+    """The processes that :func:`parallel.spawn` with ``join=False`` has started, which constructs it.
 
     >>> context = parallel.spawn(work, nprocs=2, join=False)  # doctest: +SKIP
     >>> while not context.join(timeout=5):  # doctest: +SKIP
@@ -100,6 +105,15 @@ class ProcessContext:
     ----------
     processes : list
         One ``multiprocessing`` process per index.
+    sentinels : dict of int to int
+        The index of each process that still runs, by the handle that ``multiprocessing.connection.wait`` takes.
+
+    Parameters
+    ----------
+    processes : sequence of multiprocessing.Process
+        The processes, by index.
+    reports : sequence of multiprocessing.connection.Connection
+        For each, the end of a pipe on which it tells how it failed.
     """
 
     def __init__(self, processes: Sequence[BaseProcess], reports: Sequence[Connection]) -> None:
@@ -110,7 +124,7 @@ class ProcessContext:
         self._failure: ProcessException | None = None
 
     def pids(self) -> list[int]:
-        """Process ids, by index."""
+        """Process ids, by index; 0 for one that was not started."""
         return [process.pid or 0 for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:

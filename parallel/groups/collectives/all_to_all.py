@@ -77,8 +77,9 @@ def all_to_all_single(
 ) -> Work | None:
     """Send each rank a slice of ``input`` along dimension 0, and receive a slice of ``output`` from each.
 
-    >>> output = tensor.empty_like(x)  # doctest: +SKIP
-    >>> parallel.all_to_all_single(output, x)  # equal slices  # doctest: +SKIP
+    >>> x = tensor.arange(4.0 * parallel.get_world_size())
+    >>> output = tensor.empty_like(x)
+    >>> parallel.all_to_all_single(output, x)  # equal slices
     >>> parallel.all_to_all_single(output, x, [1, 3], [2, 2])  # on rank 0 of two  # doctest: +SKIP
 
     Parameters

@@ -83,7 +83,7 @@ def group_rank(
 
 
 def supports_complex(op: ReduceOp) -> bool:
-    """Whether complex tensors can be reduced with ``op``: with SUM and AVG."""
+    """Whether complex tensors can be reduced with ``op``, a :class:`parallel.ReduceOp`: True for SUM and AVG."""
     return op in (ReduceOp.SUM, ReduceOp.AVG)
 
 

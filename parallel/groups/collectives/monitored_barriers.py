@@ -27,7 +27,7 @@ def monitored_barrier(
 
     It goes through the group's store and not through its backend, so that it works even where the backend hangs.
 
-    >>> parallel.monitored_barrier(timeout=timedelta(seconds=30), wait_all_ranks=True)  # doctest: +SKIP
+    >>> parallel.monitored_barrier(timeout=timedelta(seconds=30), wait_all_ranks=True)
 
     Parameters
     ----------

@@ -32,8 +32,10 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Group = None) -> 
     Objects travel as pickles, and reading a pickle can run any code that its sender chose: use this and the other
     object collectives only among ranks that trust each other. The objects that come back are copies.
 
-    >>> results = [None] * parallel.get_world_size()  # doctest: +SKIP
-    >>> parallel.all_gather_object(results, {"rank": parallel.get_rank()})  # doctest: +SKIP
+    >>> results = [None] * parallel.get_world_size()
+    >>> parallel.all_gather_object(results, {"rank": parallel.get_rank()})
+    >>> results[0]
+    {'rank': 0}
 
     Parameters
     ----------
@@ -122,8 +124,10 @@ def broadcast_object_list(
 ) -> None:
     """Replace the objects of ``object_list`` on every rank by those of rank ``src``.
 
-    >>> config = [options] if parallel.get_rank() == 0 else [None]  # doctest: +SKIP
-    >>> parallel.broadcast_object_list(config)  # doctest: +SKIP
+    >>> config = [{"depth": 12}] if parallel.get_rank() == 0 else [None]
+    >>> parallel.broadcast_object_list(config, src=0)
+    >>> config  # on every rank
+    [{'depth': 12}]
 
     Parameters
     ----------

@@ -44,10 +44,10 @@ def all_reduce(
     The result is bitwise equal on all ranks. With backends on host memory, sums and products of half precision
     accumulate in float32.
 
-    >>> x = tensor.tensor([1.0, 2.0]) * (parallel.get_rank() + 1)  # doctest: +SKIP
-    >>> parallel.all_reduce(x)  # on two ranks, x is now tensor([3., 6.]) on both  # doctest: +SKIP
-    >>> work = parallel.all_reduce(x, op=parallel.ReduceOp.MAX, async_op=True)  # doctest: +SKIP
-    >>> work.wait()  # doctest: +SKIP
+    >>> x = tensor.tensor([1.0, 2.0]) * (parallel.get_rank() + 1)
+    >>> parallel.all_reduce(x)  # on two ranks, x is now tensor([3., 6.]) on both
+    >>> work = parallel.all_reduce(x, op=parallel.ReduceOp.MAX, async_op=True)
+    >>> work.wait()
     True
 
     Parameters
@@ -101,7 +101,8 @@ def reduce(
 ) -> Work | None:
     """Replace ``tensor`` on rank ``dst`` by the reduction of all ranks' tensors; those of other ranks are unchanged.
 
-    >>> parallel.reduce(loss, dst=0)  # doctest: +SKIP
+    >>> loss = tensor.tensor(0.5)
+    >>> parallel.reduce(loss, dst=0)  # the sum on rank 0
 
     Parameters
     ----------
@@ -145,8 +146,8 @@ def broadcast(
 ) -> Work | None:
     """Replace ``tensor`` on every rank by that of rank ``src``.
 
-    >>> weights = tensor.randn(10) if parallel.get_rank() == 0 else tensor.empty(10)  # doctest: +SKIP
-    >>> parallel.broadcast(weights, src=0)  # doctest: +SKIP
+    >>> weights = tensor.randn(10) if parallel.get_rank() == 0 else tensor.empty(10)
+    >>> parallel.broadcast(weights, src=0)
 
     Parameters
     ----------
@@ -184,8 +185,9 @@ def all_gather(
 ) -> Work | None:
     """Fill ``tensor_list`` on every rank with the tensors of all ranks.
 
-    >>> outputs = [tensor.empty_like(x) for _ in range(parallel.get_world_size())]  # doctest: +SKIP
-    >>> parallel.all_gather(outputs, x)  # outputs[r] is the x of rank r  # doctest: +SKIP
+    >>> x = tensor.full((2,), float(parallel.get_rank()))
+    >>> outputs = [tensor.empty_like(x) for _ in range(parallel.get_world_size())]
+    >>> parallel.all_gather(outputs, x)  # outputs[r] is the x of rank r
 
     Parameters
     ----------
@@ -224,8 +226,8 @@ def all_gather_into_tensor(
 ) -> Work | None:
     """Fill one tensor on every rank with the tensors of all ranks, concatenated or stacked along dimension 0.
 
-    >>> output = tensor.empty(parallel.get_world_size() * 4)  # doctest: +SKIP
-    >>> parallel.all_gather_into_tensor(output, tensor.arange(4.0))  # doctest: +SKIP
+    >>> output = tensor.empty(parallel.get_world_size() * 4)
+    >>> parallel.all_gather_into_tensor(output, tensor.arange(4.0))
 
     Parameters
     ----------
@@ -277,7 +279,8 @@ def reduce_scatter(
 ) -> Work | None:
     """Reduce lists of tensors over all ranks, and leave each rank the tensor at its own index.
 
-    >>> parallel.reduce_scatter(output, [grad_for_rank_0, grad_for_rank_1])  # on two ranks  # doctest: +SKIP
+    >>> output = tensor.empty(3)
+    >>> parallel.reduce_scatter(output, [tensor.ones(3)] * parallel.get_world_size())
 
     Parameters
     ----------
@@ -322,7 +325,9 @@ def reduce_scatter_tensor(
 ) -> Work | None:
     """Reduce ``input`` over all ranks, and leave each rank its own chunk along dimension 0.
 
-    >>> parallel.reduce_scatter_tensor(shard, flat_gradients, op=parallel.ReduceOp.AVG)  # doctest: +SKIP
+    >>> gradients = tensor.arange(4.0 * parallel.get_world_size())
+    >>> shard = tensor.empty(4)
+    >>> parallel.reduce_scatter_tensor(shard, gradients, op=parallel.ReduceOp.AVG)
 
     Parameters
     ----------
@@ -373,9 +378,10 @@ def gather(
 ) -> Work | None:
     """Fill ``gather_list`` on rank ``dst`` with the tensors of all ranks.
 
-    >>> size, on_root = parallel.get_world_size(), parallel.get_rank() == 0  # doctest: +SKIP
-    >>> outputs = [tensor.empty_like(x) for _ in range(size)] if on_root else None  # doctest: +SKIP
-    >>> parallel.gather(x, outputs, dst=0)  # doctest: +SKIP
+    >>> x = tensor.full((2,), float(parallel.get_rank()))
+    >>> size, on_root = parallel.get_world_size(), parallel.get_rank() == 0
+    >>> outputs = [tensor.empty_like(x) for _ in range(size)] if on_root else None
+    >>> parallel.gather(x, outputs, dst=0)
 
     Parameters
     ----------

@@ -64,17 +64,29 @@ class FileStore(Store):
 
     @property
     def path(self) -> str:
-        """The file."""
+        """The file's name, as it was passed."""
         return str(self._path)
 
     def clone(self) -> Store:
-        """Another object for the same file, which is no user of its own."""
+        """Another object for the same file, with the same timeout. It does not count among the ``world_size`` users.
+
+        Raises
+        ------
+        DistStoreError
+            If the file cannot be opened.
+        """
         twin = FileStore(str(self._path))
         twin._timeout = self._timeout
         return twin
 
     def close(self) -> None:
-        """Give the file back; the last of ``world_size`` users removes it. Idempotent."""
+        """Close the file; the last of ``world_size`` users removes it. Idempotent.
+
+        Raises
+        ------
+        DistStoreError
+            If the file is damaged; it is closed all the same.
+        """
         with self._thread_lock:
             if not self._open:
                 return

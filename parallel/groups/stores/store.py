@@ -27,8 +27,23 @@ class Store(ABC):
     """A key-value store that the processes of a job share. Base class of the stores, with all of their operations.
 
     Keys are strings; values are strings or bytes, and come back as bytes. An operation that waits does so for
-    :attr:`timeout` at most (300 seconds unless set), and then raises :class:`parallel.DistStoreError` with the keys
-    that were not set. A store may be used from several threads at once.
+    :attr:`timeout` at most (300 seconds unless set). A store may be used from several threads at once.
+
+    >>> store = parallel.HashStore()
+    >>> store.set("ready", "yes")
+    >>> store.get("ready"), store.add("count", 2), store.add("count", 3)
+    (b'yes', 2, 5)
+
+    Raises
+    ------
+    TypeError
+        From every operation: if a key is not a string, a value neither a string nor bytes, or one string was passed
+        where a sequence of keys is expected.
+    DistStoreError
+        From every operation: if keys were not set within the timeout (the message names them), if the store was closed,
+        and of a :class:`parallel.FileStore`, if its file is damaged.
+    DistNetworkError
+        From every operation of a :class:`parallel.TCPStore`: if the process that serves it ended or does not answer.
     """
 
     def __init__(self) -> None:
@@ -36,89 +51,145 @@ class Store(ABC):
 
     @property
     def timeout(self) -> timedelta:
-        """How long operations that wait do so."""
+        """How long operations that wait do so at most, a ``datetime.timedelta``; 300 seconds unless set."""
         return self._timeout
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Wait for ``timeout`` at most from now on."""
+        """Wait for ``timeout`` at most from now on; clones that exist already keep theirs.
+
+        Raises
+        ------
+        TypeError
+            If ``timeout`` is not a ``datetime.timedelta``.
+        ValueError
+            If it is negative.
+        """
         self._timeout = checked_timeout(timeout)
 
     def set(self, key: str, value: str | bytes) -> None:
-        """Set ``key`` to ``value``."""
+        """Set ``key`` to ``value``, in place of a value that it has. Raises as :class:`Store` says."""
         self._ask(Operation.SET, [key], [value])
 
     def get(self, key: str) -> bytes:
-        """The value of ``key``; waits until it is set."""
+        """The value of ``key`` as bytes; waits until it is set.
+
+        Raises as :class:`Store` says: DistStoreError if the key was not set within :attr:`timeout`.
+        """
         return self._ask(Operation.GET, [key])[0]
 
     def add(self, key: str, amount: int) -> int:
         """Add ``amount`` to the integer at ``key`` (0 when absent) atomically, and return the sum.
 
+        The value is kept as decimal digits, so that :meth:`get` of a sum of 5 is ``b"5"``.
+
         Raises
         ------
         ValueError
-            If the value of ``key`` is not an integer.
+            If the value of ``key`` is not an integer; it is unchanged then.
+        TypeError, DistStoreError, DistNetworkError
+            As :class:`Store` says.
         """
         return int(self._ask(Operation.ADD, [key], [b"%d" % amount])[0])
 
     def append(self, key: str, value: str | bytes) -> None:
-        """Append ``value`` to the value of ``key``, which may be absent."""
+        """Append ``value`` to the value of ``key``, which may be absent. Raises as :class:`Store` says.
+
+        >>> store = parallel.HashStore()
+        >>> store.append("log", "one,")
+        >>> store.append("log", "two")
+        >>> store.get("log")
+        b'one,two'
+        """
         self._ask(Operation.APPEND, [key], [value])
 
     def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
-        """Set ``key`` to ``desired`` if its value is ``expected``, atomically; returns the value afterwards.
+        """Set ``key`` to ``desired`` if its value is ``expected``, atomically; returns the value after that as bytes.
 
-        An absent key is set if ``expected`` is empty; otherwise ``expected`` is returned.
+        An absent key is set if ``expected`` is empty; otherwise ``expected`` is returned. Raises as :class:`Store` says.
+
+        >>> store = parallel.HashStore()
+        >>> store.compare_set("leader", "", "rank 3")  # the first one is the leader
+        b'rank 3'
+        >>> store.compare_set("leader", "", "rank 5")
+        b'rank 3'
         """
         return self._ask(Operation.COMPARE_SET, [key], [expected, desired])[0]
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all ``keys`` are set, without waiting."""
+        """Whether all ``keys`` are set, without waiting for them. Raises as :class:`Store` says."""
         return self._ask(Operation.CHECK, _checked_keys(keys)) == (b"1",)
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """Wait until all ``keys`` are set, for ``timeout`` or :attr:`timeout` at most."""
+        """Wait until all ``keys`` are set, for ``timeout`` (by default :attr:`timeout`) at most.
+
+        Raises
+        ------
+        TypeError
+            If ``keys`` is one string, or ``timeout`` not a ``datetime.timedelta``.
+        ValueError
+            If ``timeout`` is negative.
+        DistStoreError, DistNetworkError
+            As :class:`Store` says: DistStoreError names the keys that were not set.
+        """
         self._ask(Operation.WAIT, _checked_keys(keys), timeout=timeout)
 
     def delete_key(self, key: str) -> bool:
-        """Delete ``key``; returns whether it was set."""
+        """Delete ``key``; returns whether it was set. Raises as :class:`Store` says."""
         return self._ask(Operation.DELETE, [key]) == (b"1",)
 
     def num_keys(self) -> int:
-        """Number of keys."""
+        """Number of keys that are set. Queues do not count. Raises as :class:`Store` says."""
         return int(self._ask(Operation.COUNT)[0])
 
     def list_keys(self) -> list[str]:
-        """All keys, in no particular order."""
+        """All keys that are set, in no particular order. Queues are not among them. Raises as :class:`Store` says."""
         return [key.decode() for key in self._ask(Operation.LIST)]
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """The values of ``keys``; waits until all are set."""
+        """The values of ``keys`` as bytes, in their order; waits until all are set.
+
+        Raises as :class:`Store` says: TypeError if ``keys`` is one string, DistStoreError if one was not set in time.
+        """
         return list(self._ask(Operation.GET, _checked_keys(keys)))
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
-        """Set several keys atomically.
+        """Set ``keys[i]`` to ``values[i]``, all atomically.
 
         Raises
         ------
         ValueError
             If there are not as many values as keys.
+        TypeError, DistStoreError, DistNetworkError
+            As :class:`Store` says.
         """
         if len(keys) != len(values):
             raise ValueError(f"multi_set() takes a value for each key, not {len(values)} for {len(keys)}")
         self._ask(Operation.SET, _checked_keys(keys), values)
 
     def queue_push(self, key: str, value: str | bytes) -> None:
-        """Append ``value`` to the queue ``key``."""
+        """Append ``value`` to the queue ``key``, which need not exist. Queues and values have separate keys.
+
+        Raises as :class:`Store` says.
+        """
         self._ask(Operation.PUSH, [key], [value])
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
-        """Remove and return the oldest value of the queue ``key``, waiting for one if ``block``.
+        """Remove and return the oldest value of the queue ``key`` as bytes, waiting for one if ``block``.
+
+        >>> store = parallel.HashStore()
+        >>> store.queue_push("jobs", "first")
+        >>> store.queue_push("jobs", "second")
+        >>> store.queue_pop("jobs"), store.queue_len("jobs")
+        (b'first', 1)
 
         Raises
         ------
         QueueEmptyError
             If the queue is empty and ``block`` is False.
+        DistStoreError
+            If ``block`` and no value came within :attr:`timeout`.
+        TypeError, DistNetworkError
+            As :class:`Store` says.
         """
         if block:
             return self._ask(Operation.POP, [key])[0]
@@ -128,11 +199,21 @@ class Store(ABC):
             raise QueueEmptyError(f"the queue {key!r} is empty") from None
 
     def queue_len(self, key: str) -> int:
-        """Number of values in the queue ``key``."""
+        """Number of values in the queue ``key``; 0 if there is no such queue. Raises as :class:`Store` says."""
         return int(self._ask(Operation.LENGTH, [key])[0])
 
     def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
-        """Wait until ``world_size`` callers have called this with ``key``; for :attr:`timeout` by default."""
+        """Wait until ``world_size`` callers have called this with ``key``.
+
+        A key serves one barrier. The wait ends after ``timeout``, by default :attr:`timeout`.
+
+        Raises
+        ------
+        DistStoreError
+            If not all callers came in time; the message says how many did.
+        TypeError, ValueError
+            If ``timeout`` is not a ``datetime.timedelta``, or negative.
+        """
         members, last = f"{key}/num_members", f"{key}/last_member"
         if self.add(members, 1) == world_size:
             self.set(last, "1")
@@ -149,7 +230,7 @@ class Store(ABC):
 
     @abstractmethod
     def clone(self) -> Store:
-        """Another object for the same table."""
+        """Another object for the same keys, with a connection or file of its own and the same timeout."""
 
     def close(self) -> None:  # noqa: B027 (a store in memory has nothing to give back)
         """Release connections, threads and files. Idempotent."""
@@ -180,7 +261,13 @@ class Store(ABC):
 
 
 class HashStore(Store):
-    """A store in the memory of one process, for its threads. See :class:`parallel.Store` for the operations."""
+    """A store in the memory of one process, for its threads. See :class:`parallel.Store` for the operations.
+
+    >>> store = parallel.HashStore()
+    >>> store.set("key", "value")
+    >>> store.clone().get("key")
+    b'value'
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +287,7 @@ class HashStore(Store):
         return answer
 
     def clone(self) -> Store:
-        """Another object for the same table."""
+        """Another object for the same keys, with the same timeout."""
         twin = HashStore()
         twin._table, twin._changed, twin._timeout = self._table, self._changed, self._timeout
         return twin
@@ -212,8 +299,11 @@ class HashStore(Store):
 class PrefixStore(Store):
     """A view of ``store`` in which every key has ``prefix/`` before it, so that several users of a store share no keys.
 
-    >>> mine = parallel.PrefixStore("job7", store)  # doctest: +SKIP
-    >>> mine.set("ready", "1")  # sets "job7/ready"  # doctest: +SKIP
+    >>> store = parallel.HashStore()
+    >>> mine = parallel.PrefixStore("job7", store)
+    >>> mine.set("ready", "1")
+    >>> store.list_keys(), mine.list_keys()
+    (['job7/ready'], ['ready'])
 
     Parameters
     ----------
@@ -230,24 +320,24 @@ class PrefixStore(Store):
 
     @property
     def underlying_store(self) -> Store:
-        """The store that holds the keys."""
+        """The store that holds the keys, as it was passed."""
         return self._store
 
     @property
     def timeout(self) -> timedelta:
-        """How long operations that wait do so."""
+        """How long operations that wait do so at most, a ``datetime.timedelta``: that of the underlying store."""
         return self._store.timeout
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Wait for ``timeout`` at most from now on, in the underlying store too."""
+        """Wait for ``timeout`` at most from now on, in the underlying store too. Raises as :meth:`Store.set_timeout`."""
         self._store.set_timeout(timeout)
 
     def num_keys(self) -> int:
-        """How many keys the underlying store has."""
+        """Number of keys of the underlying store, those with other prefixes too. Raises as :class:`Store` says."""
         return self._store.num_keys()
 
     def list_keys(self) -> list[str]:
-        """The keys with the prefix, without it."""
+        """The keys that have the prefix, without it, in no particular order. Raises as :class:`Store` says."""
         start = f"{self._prefix}/"
         return [key.removeprefix(start) for key in self._store.list_keys() if key.startswith(start)]
 
@@ -266,11 +356,11 @@ class PrefixStore(Store):
         return self._store._call(request, timeout)
 
     def clone(self) -> Store:
-        """The prefix before a clone of the store."""
+        """The same prefix before a clone of the underlying store."""
         return PrefixStore(self._prefix, self._store.clone())
 
     def local_address(self) -> str | None:
-        """The underlying store's."""
+        """The underlying store's answer: see :meth:`Store.local_address`."""
         return self._store.local_address()
 
     def __repr__(self) -> str:

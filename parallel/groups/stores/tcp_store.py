@@ -113,17 +113,17 @@ class TCPStore(Store):
 
     @property
     def port(self) -> int:
-        """The port at which the store is served."""
+        """The port at which the store is served: the one that was found, if the master was given port 0."""
         return self._connections.port
 
     @property
     def is_master(self) -> bool:
-        """Whether this object serves the store."""
+        """Whether this object serves the store; False after :meth:`close`."""
         return self._server is not None
 
     @property
     def world_size(self) -> int | None:
-        """How many processes use the store."""
+        """How many processes use the store, the master included; None if that was left open."""
         return self._world_size
 
     @property
@@ -132,17 +132,35 @@ class TCPStore(Store):
         return False
 
     def clone(self) -> Store:
-        """Another client of the same server."""
+        """Another client of the same server, with the same timeout.
+
+        Raises
+        ------
+        DistNetworkError
+            If the server does not answer within the timeout.
+        """
         twin = TCPStore(self.host, self.port, timeout=self._timeout)
         twin._world_size = self._world_size
         return twin
 
     def local_address(self) -> str | None:
-        """The address from which this process reaches the server."""
+        """The IP address, as text, of this machine on the network that reaches the server.
+
+        Raises
+        ------
+        DistNetworkError
+            If the server cannot be reached.
+        DistStoreError
+            If the store is closed.
+        """
         return self._connections.local_address(time.monotonic() + self._timeout.total_seconds())
 
     def close(self) -> None:
-        """Close the connections, and end the server in the process that serves. Idempotent."""
+        """Close the connections, and end the server in the process that serves it. Idempotent.
+
+        Operations of this object raise DistStoreError from then on; those of clients of the server that is gone raise
+        DistNetworkError.
+        """
         self._connections.close()
         server, self._server = self._server, None
         if server is not None:
