@@ -40,7 +40,7 @@ def _check_device_type(device_type: Any) -> None:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there is autocast for a type of device."""
+    """Whether there is autocast for ``device_type``: True for ``"cuda"`` and ``"cpu"``, with or without a GPU."""
     return device_type in DEVICE_TYPES
 
 
@@ -48,9 +48,14 @@ class autocast:  # noqa: N801 - PyTorch's name
     """Inside ``with``, and in functions that this decorates, operations on a type of device choose their precision.
 
     Products of matrices and convolutions compute in ``dtype``; sums, exponentials, norms and losses in float32; some
-    operations of several operands in the widest type among them; others as always. The lists are in
+    operations of several operands in the widest dtype among them; others as always. The lists are in
     :mod:`tensor.operations.autocast`. Parameters that are cast are cast once in the outermost block. It holds for one
-    thread, and not for backward passes, which compute in the types of the forward pass.
+    thread, and not for backward passes, which compute in the dtypes of the forward pass.
+
+    >>> x = tensor.randn(2, 2)
+    >>> with tensor.autocast("cpu"):
+    ...     print((x @ x).dtype, x.sum().dtype)
+    tensor.bfloat16 tensor.float32
 
     Parameters
     ----------
@@ -66,9 +71,11 @@ class autocast:  # noqa: N801 - PyTorch's name
     Raises
     ------
     ValueError
-        If ``device_type`` is no str.
+        If ``device_type`` is not a str.
     RuntimeError
-        If there is no such type of device.
+        If there is no autocast for such a device.
+    TypeError
+        If ``dtype`` is not a dtype.
 
     Warns
     -----
@@ -162,12 +169,14 @@ def _cast(value: Any, cuda: bool, dtype: dtype) -> Any:
 def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: dtype | None = None
 ) -> Callable[..., Any]:
-    """Decorator of the ``forward`` of an :class:`tensor.autograd.Function` that is called inside of blocks.
+    """Decorator of the ``forward`` of an :class:`tensor.autograd.Function` that is called inside of autocast's blocks.
 
     Parameters
     ----------
+    fwd : callable, optional
+        The ``forward``; without it the result is a decorator.
     device_type : str
-        The type of device that it works on.
+        The type of device that it works on: ``"cuda"`` or ``"cpu"``.
     cast_inputs : dtype, optional
         What tensors of floating point among the arguments are cast to inside of a block, where ``forward`` runs
         with autocast off then. Without, it runs in the block as it is.
@@ -175,9 +184,9 @@ def custom_fwd(
     Raises
     ------
     ValueError
-        If ``device_type`` is no str.
+        If ``device_type`` is not a str.
     RuntimeError
-        If there is no such type of device.
+        If there is no autocast for such a device.
     """
     _check_device_type(device_type)
     if fwd is None:
@@ -197,7 +206,22 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """Decorator of a ``backward`` that runs with autocast as its ``forward`` did, see :func:`custom_fwd`."""
+    """Decorator of a ``backward`` that runs with autocast as its ``forward`` did, which :func:`custom_fwd` decorates.
+
+    Parameters
+    ----------
+    bwd : callable, optional
+        The ``backward``; without it the result is a decorator.
+    device_type : str
+        The type of device that it works on: ``"cuda"`` or ``"cpu"``.
+
+    Raises
+    ------
+    ValueError
+        If ``device_type`` is not a str.
+    RuntimeError
+        If there is no autocast for such a device.
+    """
     _check_device_type(device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
@@ -214,15 +238,32 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether this thread's operations on a type of device choose their precision."""
+    """Whether autocast is on in this thread for ``device_type``, ``"cuda"`` or ``"cpu"``.
+
+    Raises
+    ------
+    ValueError
+        If ``device_type`` is not a str.
+    RuntimeError
+        If there is no autocast for such a device.
+    """
     _check_device_type(device_type)
     return enabled(device_type)
 
 
 def set_autocast_enabled(device_type: str | bool = "cuda", enabled: bool | None = None) -> None:
-    """Let this thread's operations on a type of device choose their precision, or not.
+    """Turn autocast on or off in this thread for ``device_type``, until it is set again or a block ends.
 
     ``set_autocast_enabled(enabled)`` is about ``"cuda"``.
+
+    Raises
+    ------
+    ValueError
+        If ``device_type`` is not a str.
+    RuntimeError
+        If there is no autocast for such a device.
+    TypeError
+        If ``enabled`` is not a bool.
     """
     if enabled is None:
         device_type, enabled = "cuda", device_type  # type: ignore[assignment]
@@ -231,71 +272,116 @@ def set_autocast_enabled(device_type: str | bool = "cuda", enabled: bool | None 
 
 
 def get_autocast_dtype(device_type: str) -> dtype:
-    """What operands on a type of device are cast to where autocast is enabled."""
+    """The dtype that operands on ``device_type`` are cast to where autocast is on: float16 or bfloat16.
+
+    Raises
+    ------
+    ValueError
+        If ``device_type`` is not a str.
+    RuntimeError
+        If there is no autocast for such a device.
+    """
     _check_device_type(device_type)
     return settings.dtypes[device_type]
 
 
 def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
-    """Set what operands on a type of device are cast to where autocast is enabled."""
+    """Set the ``dtype`` that operands on ``device_type`` are cast to where autocast is on, in this thread.
+
+    Raises
+    ------
+    ValueError
+        If ``device_type`` is not a str.
+    RuntimeError
+        If there is no autocast for such a device.
+    TypeError
+        If ``dtype`` is not a dtype.
+    """
     _check_device_type(device_type)
     update(device_type, dtype=_checked_dtype("set_autocast_dtype", dtype))
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether casts of parameters are kept until the outermost block ends."""
+    """Whether casts of parameters are kept until the outermost block ends; True unless set."""
     return settings.keeps
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Say whether casts of parameters are kept until the outermost block ends."""
+    """Set whether casts of parameters are kept until the outermost block ends: ``enabled`` is a bool.
+
+    Raises
+    ------
+    TypeError
+        If ``enabled`` is not a bool.
+    """
     update("cpu", keeps=_flag("set_autocast_cache_enabled", enabled))
 
 
 def clear_autocast_cache() -> None:
-    """Forget the casts of parameters that this thread has kept."""
+    """Drop the casts of parameters that this thread has kept, as the end of the outermost block does."""
     settings.kept.clear()
 
 
 def autocast_increment_nesting() -> int:
-    """Count one more block around this thread, for blocks of one's own. Returns how many there are."""
+    """Count one more block around this thread, for blocks of one's own. Returns how many there are now."""
     enter()
     return settings.depth
 
 
 def autocast_decrement_nesting() -> int:
-    """Count one block less; kept casts are the caller's to clear. Returns how many there are."""
+    """Count one block less around this thread; returns how many there are now.
+
+    At 0 the caller calls :func:`clear_autocast_cache`.
+    """
     settings.depth -= 1
     return settings.depth
 
 
 def get_autocast_gpu_dtype() -> dtype:
-    """``get_autocast_dtype("cuda")``."""
+    """The dtype of autocast on CUDA devices: ``get_autocast_dtype("cuda")``."""
     return settings.dtypes["cuda"]
 
 
 def set_autocast_gpu_dtype(dtype: dtype) -> None:
-    """``set_autocast_dtype("cuda", dtype)``."""
+    """Set the dtype of autocast on CUDA devices: ``set_autocast_dtype("cuda", dtype)``.
+
+    Raises
+    ------
+    TypeError
+        If ``dtype`` is not a dtype.
+    """
     update("cuda", dtype=_checked_dtype("set_autocast_gpu_dtype", dtype))
 
 
 def get_autocast_cpu_dtype() -> dtype:
-    """``get_autocast_dtype("cpu")``."""
+    """The dtype of autocast on the CPU: ``get_autocast_dtype("cpu")``."""
     return settings.dtypes["cpu"]
 
 
 def set_autocast_cpu_dtype(dtype: dtype) -> None:
-    """``set_autocast_dtype("cpu", dtype)``."""
+    """Set the dtype of autocast on the CPU: ``set_autocast_dtype("cpu", dtype)``.
+
+    Raises
+    ------
+    TypeError
+        If ``dtype`` is not a dtype.
+    """
     update("cpu", dtype=_checked_dtype("set_autocast_cpu_dtype", dtype))
 
 
 def is_autocast_cpu_enabled() -> bool:
-    """``is_autocast_enabled("cpu")``."""
+    """Whether autocast is on for the CPU in this thread: ``is_autocast_enabled("cpu")``."""
     return enabled("cpu")
 
 
 def set_autocast_cpu_enabled(enabled: bool) -> None:
-    """``set_autocast_enabled("cpu", enabled)``."""
+    """Turn autocast on or off for the CPU in this thread: ``set_autocast_enabled("cpu", enabled)``.
+
+    Raises
+    ------
+    TypeError
+        If ``enabled`` is not a bool.
+    """
     update("cpu", _flag("set_autocast_cpu_enabled", enabled))
 
 

@@ -27,6 +27,15 @@ class GradScaler:
 
     It is a number of the host: a step reads back, once, whether gradients were finite, and nothing else waits.
 
+    >>> model = nn.Linear(2, 1)
+    >>> optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
+    >>> scaler = tensor.amp.GradScaler("cpu", init_scale=1024.0)
+    >>> scaler.scale(model(tensor.ones(3, 2)).sum()).backward()
+    >>> _ = scaler.step(optimizer)
+    >>> scaler.update()
+    >>> scaler.get_scale()
+    1024.0
+
     Parameters
     ----------
     device : str
@@ -43,7 +52,14 @@ class GradScaler:
     Raises
     ------
     ValueError
-        If a factor does not let the scale grow, or fall.
+        If ``growth_factor`` is not more than 1, or ``backoff_factor`` not less.
+    RuntimeError
+        When it is pickled between a step and the next :meth:`update`.
+
+    Warns
+    -----
+    UserWarning
+        If ``device`` is ``"cuda"`` and there is none; nothing is done then.
     """
 
     def __init__(
@@ -91,7 +107,13 @@ class GradScaler:
     def scale(self, outputs: Iterable[Tensor]) -> Iterable[Tensor]: ...
 
     def scale(self, outputs: Any) -> Any:
-        """``outputs``, a tensor or tensors, times the scale."""
+        """``outputs``, a tensor or an iterable of tensors, times the scale. Lists and tuples stay what they are.
+
+        Raises
+        ------
+        ValueError
+            If ``outputs`` is neither a tensor nor an iterable of them.
+        """
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -109,12 +131,12 @@ class GradScaler:
         return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divide the gradients of an optimizer's parameters by the scale, to clip them for example.
+        """Divide the gradients of the parameters of ``optimizer`` by the scale in place, to clip them for example.
 
         Raises
         ------
         RuntimeError
-            If this was done, or a step, since the last ``update``.
+            If this was done, or a step, since the last :meth:`update`.
         ValueError
             If a gradient is float16: it would be rounded to 0. Parameters of mixed precision are float32.
         """
@@ -173,12 +195,19 @@ class GradScaler:
         return result
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Let the scale fall or grow, at the end of an iteration; or set it.
+        """Let the scale fall or grow at the end of an iteration.
+
+        Parameters
+        ----------
+        new_scale : float or Tensor, optional
+            A number, or a tensor of one element, to set the scale to instead.
 
         Raises
         ------
         RuntimeError
-            If no gradients were unscaled since the last one.
+            If no gradients were unscaled since the last one and ``new_scale`` is not passed.
+        ValueError
+            If ``new_scale`` is a tensor with another number of elements, or one that requires grad.
         """
         if not self._enabled:
             return
@@ -206,7 +235,7 @@ class GradScaler:
         self._forget()
 
     def get_scale(self) -> float:
-        """The scale, 1 if not enabled."""
+        """The scale, a float; 1.0 if the scaler is not enabled."""
         return self._scale if self._enabled else 1.0
 
     def get_growth_factor(self) -> float:
@@ -214,7 +243,7 @@ class GradScaler:
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Set what the scale is multiplied by to grow."""
+        """Set what the scale is multiplied by to grow to ``new_factor``, which is not checked."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
@@ -222,7 +251,7 @@ class GradScaler:
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Set what the scale is multiplied by to fall."""
+        """Set what the scale is multiplied by to fall to ``new_factor``, which is not checked."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
@@ -230,15 +259,15 @@ class GradScaler:
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Set how many steps without overflow there are before the scale grows."""
+        """Set to ``new_interval`` how many steps without overflow there are before the scale grows."""
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
-        """Whether anything is done."""
+        """Whether the scaler does anything: what was passed as ``enabled``, and False on CUDA where there is no device."""
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes: numbers; nothing if not enabled."""
+        """The scale, factors and counter as numbers, which :meth:`load_state_dict` takes; empty if not enabled."""
         if not self._enabled:
             return {}
         return {
@@ -250,12 +279,14 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a state dict.
+        """Go on from ``state_dict``, which :meth:`state_dict` returned; does nothing if this scaler is not enabled.
 
         Raises
         ------
         RuntimeError
             If it is that of a scaler that was not enabled.
+        KeyError
+            If one of its numbers is missing.
         """
         if not self._enabled:
             return

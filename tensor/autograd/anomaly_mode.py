@@ -36,7 +36,19 @@ class set_detect_anomaly:  # noqa: N801 - PyTorch's name
 
 
 class detect_anomaly:  # noqa: N801 - PyTorch's name
-    """Look for anomalies inside ``with``, as :class:`set_detect_anomaly` does; slow, for debugging only."""
+    """Look for anomalies inside ``with``, as :class:`set_detect_anomaly` does; slow, for debugging only.
+
+    Parameters
+    ----------
+    check_nan : bool
+        Whether gradients are looked through for NaN, for which the host waits: a backward pass that computes one
+        raises RuntimeError.
+
+    Warns
+    -----
+    UserWarning
+        That the mode is slow.
+    """
 
     def __init__(self, check_nan: bool = True) -> None:
         self.check_nan = bool(check_nan)
@@ -56,10 +68,10 @@ class detect_anomaly:  # noqa: N801 - PyTorch's name
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomalies are looked for."""
+    """Whether anomalies are looked for: :class:`set_detect_anomaly` or :class:`detect_anomaly` is on."""
     return anomaly.mode.enabled
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether gradients are looked through for NaN while anomalies are looked for."""
+    """Whether gradients are looked through for NaN while anomalies are looked for; True unless set."""
     return anomaly.mode.check_nan

@@ -33,22 +33,28 @@ def backward(
 
     Parameters
     ----------
-    tensors
-        A tensor or several.
-    grad_tensors
-        The gradient of each; ``None`` stands for 1 where a tensor has one element.
+    tensors : Tensor, GradientEdge or sequence of them
+        What to differentiate.
+    grad_tensors : Tensor, None or sequence of them, optional
+        The gradient of each, of its shape; ``None`` stands for 1 where a tensor has one element.
     retain_graph : bool, optional
         Whether to keep what a further pass needs; by default as ``create_graph``.
     create_graph : bool
         Whether the pass is recorded, for higher derivatives.
-    inputs : optional
+    grad_variables
+        An older name of ``grad_tensors``, which goes before it.
+    inputs : Tensor, GradientEdge or sequence of them, optional
         The leaves (or other tensors) to add gradients to; all leaves by default.
 
     Raises
     ------
     RuntimeError
-        If a tensor needs no gradient, has more than one element and no gradient is given, or a gradient has
-        the wrong shape, dtype or device; or if the graph was freed by an earlier pass.
+        If a tensor does not require grad, has more than one element or a complex dtype and its gradient is missing,
+        or a gradient differs from its tensor in shape, device, or in being complex; if ``inputs`` is empty; if the
+        graph was freed by an earlier pass; or if a saved tensor was written in place since.
+    TypeError
+        If an element of ``tensors`` or ``inputs`` is not a tensor or an edge, or a gradient is neither a tensor nor
+        None.
 
     Examples
     --------
@@ -89,24 +95,41 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of ``outputs`` with respect to ``inputs``, added to nothing.
+    """Gradients of ``outputs`` with respect to ``inputs``, which are added to no ``grad``.
 
     Parameters
     ----------
+    outputs, inputs : Tensor, GradientEdge or sequence of them
+        What to differentiate, and with respect to what.
+    grad_outputs : Tensor, None or sequence of them, optional
+        The gradient of each output, of its shape; ``None`` stands for 1 where an output has one element.
+    retain_graph : bool, optional
+        Whether to keep what a further pass needs; by default as ``create_graph``.
+    create_graph : bool
+        Whether the pass is recorded, for higher derivatives.
+    only_inputs : bool
+        True; accepted for compatibility.
     allow_unused : bool, optional
         Whether an input that no output depends on gets ``None`` instead of an error.
+    is_grads_batched : bool
+        False; accepted for compatibility.
     materialize_grads : bool
         Whether such an input gets zeros instead.
 
     Returns
     -------
     tuple
-        One gradient for each input. The other parameters are as in :func:`backward`.
+        One gradient for each input, of its shape.
 
     Raises
     ------
     RuntimeError
-        As :func:`backward`, or if an input needs no gradient or is unused.
+        As :func:`backward`, or if an input does not require grad, or is unused and ``allow_unused`` is not set.
+    TypeError
+        As :func:`backward`.
+    ValueError
+        If ``only_inputs`` is False, ``is_grads_batched`` True, or ``allow_unused=False`` comes with
+        ``materialize_grads=True``.
 
     Examples
     --------

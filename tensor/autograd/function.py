@@ -71,7 +71,7 @@ class FunctionCtx:
         Raises
         ------
         TypeError
-            If something else than a tensor is given.
+            If an argument is neither a tensor nor ``None``.
         """
         for position, tensor in enumerate(tensors):
             if tensor is not None and not isinstance(tensor, TensorBase):
@@ -82,15 +82,21 @@ class FunctionCtx:
         self.to_save = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
-        """Say which inputs ``forward`` has written in place. All of them must be outputs too."""
+        """Say which inputs ``forward`` has written in place. All of them must be outputs too.
+
+        :meth:`Function.apply` checks that, and raises RuntimeError otherwise.
+        """
         self.dirty_tensors = args
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
-        """Say which outputs have no derivative; ``backward`` still takes a gradient for each."""
+        """Say which outputs have no derivative; ``backward`` still takes a gradient for each of them."""
         self.non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Say whether ``backward`` gets zeros (the default) or ``None`` for outputs that no gradient reached."""
+        """Set whether ``backward`` gets zeros or ``None`` for outputs that no gradient has reached.
+
+        Zeros (``value=True``) are the default.
+        """
         self.materialize_grads = bool(value)
 
 
@@ -197,9 +203,10 @@ def _derivative_of(function: type[Function]) -> Callable[..., Any]:
 class Function:
     """An operation with a derivative of one's own.
 
-    Derive a class with the static methods ``forward(ctx, *args)`` and ``backward(ctx, *grad_outputs)``, or
-    with ``forward(*args)``, ``setup_context(ctx, inputs, output)`` and ``backward``, and call it by
-    ``apply``. ``backward`` gives a gradient, or ``None``, for each argument of ``forward``.
+    Derive a class with the static methods ``forward(ctx, *args)`` and ``backward(ctx, *grad_outputs)``, or with
+    ``forward(*args)``, ``setup_context(ctx, inputs, output)`` and ``backward``, and call it by ``apply``.
+    ``backward`` gives a gradient, or ``None``, for each argument of ``forward``. To construct an object of the class
+    raises RuntimeError.
 
     Examples
     --------
@@ -234,17 +241,30 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs: tensors and anything else, one or a tuple."""
+        """Compute the outputs: tensors and anything else, one or a tuple.
+
+        Its first argument is the context ``ctx``, a :class:`FunctionCtx`, unless the class defines
+        :meth:`setup_context`. Nothing that it calls is recorded. Subclasses define it; here NotImplementedError is
+        raised.
+        """
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Keep what ``backward`` needs, where ``forward`` takes no ``ctx``."""
+        """Keep on ``ctx`` what ``backward`` needs, for a ``forward`` that takes no ``ctx``.
+
+        ``inputs`` is the tuple of its arguments, ``output`` what it returned. Subclasses may define it; here
+        NotImplementedError is raised.
+        """
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        """Compute the gradients of the arguments of ``forward`` from those of its outputs."""
+        """Compute the gradients of the arguments of ``forward`` from ``grad_outputs``, those of its outputs.
+
+        ``ctx`` is what ``forward`` got. A gradient has the shape of its argument; ``None`` stands for none.
+        Subclasses define it; here NotImplementedError is raised.
+        """
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
             "backward mode AD."
@@ -252,17 +272,28 @@ class Function:
 
     @staticmethod
     def vjp(ctx: Any, *grad_outputs: Any) -> Any:
-        """Another name for :meth:`backward`."""
+        """Another name for :meth:`backward`, of which a class defines one. Here NotImplementedError is raised.
+
+        ``ctx`` and ``grad_outputs`` are as for :meth:`backward`.
+        """
         raise NotImplementedError("vjp is not implemented.")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Call ``forward``, and record it where an argument requires grad.
+        """Call ``forward`` with the arguments, and record it where one of them requires grad.
+
+        Returns
+        -------
+        Tensor or tuple
+            What ``forward`` returned. An input that it returned unchanged becomes a view.
 
         Raises
         ------
         RuntimeError
-            If what ``forward`` said about its inputs and outputs cannot be.
+            If a tensor was marked dirty that is not both an input and an output of ``forward``; if a leaf that
+            requires grad, or a view of one, was; or if a view was and there are several outputs.
+        TypeError
+            If ``forward`` has keyword-only parameters that are passed.
         """
         ctx = cls._ctx_class()
         separate = cls.setup_context is not Function.setup_context
@@ -404,9 +435,10 @@ def _save(node: FunctionNode, outputs: Sequence[Any], results: Sequence[Any], sh
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a ``backward`` that uses more than differentiable operations: what it gives has no derivative.
+    """Decorator of a ``backward``, ``fn``, that uses more than differentiable operations.
 
-    A second derivative through it is an error, where without the decorator it might be silently wrong.
+    Its results have no derivative: a second derivative through it raises RuntimeError, where without the decorator it
+    might be silently wrong.
     """
 
     @functools.wraps(fn)

@@ -64,9 +64,10 @@ def vjp(
     Raises
     ------
     TypeError
-        If something is no tensor.
+        If an input or output is not a tensor.
     RuntimeError
-        If ``v`` is missing or misshapen, or in strict mode something is independent.
+        If ``v`` is missing, or differs from the outputs in number or shape; in strict mode, if an output does not
+        depend on an input.
 
     Examples
     --------
@@ -92,8 +93,22 @@ def jvp(
 ) -> tuple[Any, Any]:
     """Product of the Jacobian of ``func`` with a vector.
 
-    ``v`` is shaped as the inputs, and may be left out where there is one input of one element. All else is as
-    for :func:`vjp`; the product is shaped as the outputs.
+    Parameters
+    ----------
+    func, inputs, create_graph, strict
+        See :func:`vjp`.
+    v : Tensor or tuple of Tensor, optional
+        The vector, shaped as the inputs; may be left out where there is one input of one element.
+
+    Returns
+    -------
+    outputs, product
+        What ``func`` gave, and the product, shaped as the outputs.
+
+    Raises
+    ------
+    TypeError, RuntimeError
+        As :func:`vjp`, with ``v`` compared with the inputs.
 
     Examples
     --------
@@ -134,8 +149,22 @@ def vhp(
 ) -> tuple[Any, Any]:
     """Product of a vector with the Hessian of ``func``, which gives a tensor with one element.
 
-    ``v`` is shaped as the inputs, and may be left out where there is one input of one element. All else is as
-    for :func:`vjp`.
+    Parameters
+    ----------
+    func, inputs, create_graph, strict
+        See :func:`vjp`.
+    v : Tensor or tuple of Tensor, optional
+        The vector, shaped as the inputs; may be left out where there is one input of one element.
+
+    Returns
+    -------
+    output, product
+        What ``func`` gave, and the product, shaped as the inputs.
+
+    Raises
+    ------
+    TypeError, RuntimeError
+        As :func:`vjp`, with ``v`` compared with the inputs; RuntimeError also if ``func`` gives more than one element.
 
     Examples
     --------
@@ -166,8 +195,22 @@ def hvp(
 ) -> tuple[Any, Any]:
     """Product of the Hessian of ``func``, which gives a tensor with one element, with a vector.
 
-    As :func:`vhp`, which is the same and takes one backward pass less where second derivatives are
-    continuous.
+    It is what :func:`vhp` gives, which takes one backward pass less, where second derivatives are continuous.
+
+    Parameters
+    ----------
+    func, inputs, v, create_graph, strict
+        See :func:`vhp`.
+
+    Returns
+    -------
+    output, product
+        What ``func`` gave, and the product, shaped as the inputs.
+
+    Raises
+    ------
+    TypeError, RuntimeError
+        As :func:`vhp`.
 
     Examples
     --------
@@ -213,6 +256,8 @@ def jacobian(
 
     Parameters
     ----------
+    func, inputs, create_graph, strict
+        See :func:`vjp`.
     vectorize : bool
         Has no effect: there is one backward pass for each row (or column) either way.
     strategy : {"reverse-mode", "forward-mode"}
@@ -223,8 +268,17 @@ def jacobian(
     -------
     Tensor, or tuple of them
         For each output and each input (a level of tuples for those that are tuples) the derivatives, with the
-        shape of the output followed by that of the input. The other parameters, and what is raised, are as for
-        :func:`vjp`.
+        shape of the output followed by that of the input.
+
+    Raises
+    ------
+    TypeError
+        If an input or output is not a tensor.
+    RuntimeError
+        In strict mode, if an output does not depend on an input; if ``strict`` comes with ``"forward-mode"``; if an
+        output, or with ``"forward-mode"`` an input, is complex.
+    AssertionError
+        For another ``strategy``.
 
     Examples
     --------
@@ -269,14 +323,20 @@ def hessian(
 
     Parameters
     ----------
+    func, inputs, create_graph, strict, vectorize
+        See :func:`jacobian`.
     outer_jacobian_strategy : {"reverse-mode", "forward-mode"}
         How the Jacobian of the gradient is computed.
 
     Returns
     -------
     Tensor, or tuple of tuples of them
-        For each two inputs the derivatives, with the shape of the first followed by that of the second. The other
-        parameters, and what is raised, are as for :func:`jacobian`.
+        For each two inputs the derivatives, with the shape of the first followed by that of the second.
+
+    Raises
+    ------
+    TypeError, RuntimeError, AssertionError
+        As :func:`jacobian`; RuntimeError also if ``func`` gives more than one element.
 
     Examples
     --------

@@ -27,7 +27,7 @@ __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 
 class GradcheckError(RuntimeError):
-    """A derivative is wrong."""
+    """A derivative is wrong: it differs from differences, from run to run, or has the wrong dtype. A ``RuntimeError``."""
 
 
 def gradcheck(
@@ -50,6 +50,10 @@ def gradcheck(
 ) -> bool:
     """Compare the gradients of ``func`` with central differences.
 
+    >>> x = tensor.tensor([0.5, 1.0], dtype=tensor.float64, requires_grad=True)
+    >>> tensor.autograd.gradcheck(tensor.sin, x)
+    True
+
     Parameters
     ----------
     func : callable
@@ -70,6 +74,10 @@ def gradcheck(
         Whether to check that outputs without a gradient count as those with a gradient of zeros.
     check_grad_dtypes : bool
         Whether to check that each ``autograd.Function`` gives gradients of the dtypes of its inputs.
+    check_batched_grad, check_batched_forward_grad, check_forward_ad : bool
+        False: there are no batched or forward derivatives.
+    check_backward_ad : bool
+        True: there are no others to check.
     fast_mode : bool
         Whether to compare one random combination of the elements of each Jacobian instead of all.
     masked : bool, optional
@@ -133,17 +141,34 @@ def gradgradcheck(
 ) -> bool:
     """Compare the gradients of gradients of ``func`` with central differences.
 
+    >>> x = tensor.tensor([0.5, 1.0], dtype=tensor.float64, requires_grad=True)
+    >>> tensor.autograd.gradgradcheck(tensor.sin, x)
+    True
+
     Parameters
     ----------
+    func, inputs, eps, atol, rtol, raise_exception, fast_mode, masked
+        See :func:`gradcheck`.
+    nondet_tol, check_undefined_grad, check_grad_dtypes
+        See :func:`gradcheck`.
     grad_outputs : optional
         A gradient for each output; by default random ones.
     gen_non_contig_grad_outputs : bool
         Whether those have gaps between their elements.
+    check_batched_grad, check_fwd_over_rev : bool
+        False: there are no batched or forward derivatives.
+    check_rev_over_rev : bool
+        True: there are no others to check.
 
     Returns
     -------
     bool
-        Whether the derivatives are right. The other parameters, and what is raised, are as of :func:`gradcheck`.
+        Whether the derivatives are right.
+
+    Raises
+    ------
+    GradcheckError, ValueError, RuntimeError
+        As :func:`gradcheck`.
     """
     _refuse(check_fwd_over_rev=check_fwd_over_rev)
     if not check_rev_over_rev:

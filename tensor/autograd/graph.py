@@ -50,12 +50,12 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """The edge of a tensor; unlike the tensor it keeps no memory.
+    """The edge of ``tensor``; unlike the tensor it keeps no memory.
 
     Raises
     ------
     RuntimeError
-        If the tensor requires no gradient.
+        If ``tensor`` is not a tensor that requires grad.
     """
     edge = edge_of(tensor) if isinstance(tensor, TensorBase) else None
     if edge is None:
@@ -67,12 +67,12 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-    """Have :class:`saved_tensors_hooks` fail with a message inside ``with``, in this thread.
+    """Inside ``with``, have :class:`saved_tensors_hooks` raise RuntimeError with ``error_message``, in this thread.
 
     Raises
     ------
     RuntimeError
-        If such hooks are in use already.
+        If such hooks are in use already; with the same text.
     """
     if saved.hooks.stack:
         raise RuntimeError(error_message)
@@ -84,7 +84,18 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Count a write in place that was done behind autograd's back, so that saved tensors are found modified."""
+    """Count a write in place that was done behind autograd's back, so that saved tensors are found modified.
+
+    Parameters
+    ----------
+    tensor : Tensor or iterable of Tensor
+        What was written. A backward pass that needs an earlier version raises RuntimeError.
+
+    Raises
+    ------
+    TypeError
+        If one is not a tensor; those before it have been counted.
+    """
     for each in (tensor,) if isinstance(tensor, TensorBase) else tensor:
         if not isinstance(each, TensorBase):
             raise TypeError(f"increment_version() expects a Tensor or several, got {type(each).__name__}")
@@ -116,8 +127,17 @@ def register_multi_grad_hook(
 ) -> _Handles:
     """Call ``fn`` when the gradients of several tensors have been computed.
 
+    >>> x, y = tensor.ones(1, requires_grad=True), tensor.ones(1, requires_grad=True)
+    >>> handle = tensor.autograd.graph.register_multi_grad_hook([x, y], print)
+    >>> (2 * x + 3 * y).sum().backward()
+    [tensor([2.]), tensor([3.])]
+
     Parameters
     ----------
+    tensors : sequence of Tensor
+        The tensors, which require grad.
+    fn : callable
+        What is called.
     mode : str
         ``"all"``: ``fn(grads)`` is called in each backward pass once all of them are there, with ``None`` for
         those that the pass does not compute. ``"any"``: ``fn(grad)`` is called with the first one.
@@ -132,7 +152,9 @@ def register_multi_grad_hook(
     ValueError
         For another mode.
     RuntimeError
-        If a tensor requires no gradient.
+        If a tensor does not require grad.
+    TypeError
+        If ``fn`` is not callable.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")

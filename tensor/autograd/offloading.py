@@ -17,13 +17,29 @@ if TYPE_CHECKING:
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name
     """Keep what operations save in host memory, and bring it back for the backward pass.
 
+    Tensors on the CPU stay where they are.
+
+    >>> x = tensor.tensor([3.0], requires_grad=True)
+    >>> with tensor.autograd.graph.save_on_cpu(pin_memory=False):
+    ...     y = x * x
+    >>> y.backward()
+    >>> x.grad
+    tensor([6.])
+
     Parameters
     ----------
     pin_memory : bool
         Whether to use pinned memory. The copies there and back are then queued on the streams of the
         operations, and the host waits for neither.
+    device_type : str
+        ``"cuda"``, whose tensors are moved.
 
-    Tensors on the CPU stay where they are.
+    Raises
+    ------
+    ValueError
+        If ``device_type`` is another one.
+    RuntimeError
+        In the backward pass, if a tensor on the CPU was written in place since it was saved.
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:

@@ -13,7 +13,10 @@ __all__ = ["cuda", "cudnn"]
 class _Settings(ModuleType):
     @property
     def fp32_precision(self) -> str:
-        """``"tf32"`` or ``"ieee"`` for products and convolutions alike; ``"none"`` where they differ."""
+        """``"tf32"`` or ``"ieee"`` for products and convolutions alike; ``"none"`` where they differ.
+
+        Assigning sets both; ``"none"`` goes back to TF32, and anything else raises RuntimeError.
+        """
         if settings.matmul_tf32 is not settings.convolution_tf32:
             return "none"
         return fp32_name(settings.matmul_tf32)

@@ -16,7 +16,10 @@ class _Matmul:
 
     @property
     def allow_tf32(self) -> bool:
-        """Whether float32 factors are rounded to TF32 (10 mantissa bits); True at first, unlike PyTorch's."""
+        """Whether float32 factors are rounded to TF32 (10 mantissa bits); True at first, unlike PyTorch's.
+
+        Assigning anything but a bool raises RuntimeError.
+        """
         return settings.matmul_tf32
 
     @allow_tf32.setter
@@ -25,7 +28,10 @@ class _Matmul:
 
     @property
     def fp32_precision(self) -> str:
-        """``"tf32"`` or ``"ieee"``: the same as :attr:`allow_tf32`; ``"none"`` may be assigned to go back."""
+        """``"tf32"`` or ``"ieee"``: the same as :attr:`allow_tf32`; ``"none"`` may be assigned to go back.
+
+        Assigning anything else raises RuntimeError.
+        """
         return fp32_name(settings.matmul_tf32)
 
     @fp32_precision.setter
@@ -34,7 +40,10 @@ class _Matmul:
 
     @property
     def allow_fp16_reduced_precision_reduction(self) -> bool:
-        """Whether partial sums of float16 products may be kept in float16."""
+        """Whether partial sums of float16 products may be kept in float16; True at first.
+
+        Assigning anything but a bool raises RuntimeError.
+        """
         return settings.fp16_reduced_reduction
 
     @allow_fp16_reduced_precision_reduction.setter
@@ -43,7 +52,10 @@ class _Matmul:
 
     @property
     def allow_bf16_reduced_precision_reduction(self) -> bool:
-        """Whether partial sums of bfloat16 products may be kept in bfloat16."""
+        """Whether partial sums of bfloat16 products may be kept in bfloat16; True at first.
+
+        Assigning anything but a bool raises RuntimeError.
+        """
         return settings.bf16_reduced_reduction
 
     @allow_bf16_reduced_precision_reduction.setter
@@ -52,7 +64,10 @@ class _Matmul:
 
     @property
     def allow_fp16_accumulation(self) -> bool:
-        """Whether float16 products are added up in float16."""
+        """Whether float16 products are accumulated in float16; False at first.
+
+        Assigning anything but a bool raises RuntimeError.
+        """
         return settings.fp16_accumulation
 
     @allow_fp16_accumulation.setter
@@ -65,5 +80,5 @@ matmul = _Matmul()
 
 
 def is_built() -> bool:
-    """True: nothing needs to be built."""
+    """Whether this installation can use CUDA at all: always True, as nothing needs to be built."""
     return True

@@ -19,12 +19,12 @@ deterministic = False
 
 
 def is_available() -> bool:
-    """False: convolutions are this project's own."""
+    """False: there is no cuDNN, convolutions are this project's own kernels."""
     return False
 
 
 def version() -> None:
-    """None: there is no cuDNN."""
+    """None, where PyTorch returns a number: there is no cuDNN."""
     return
 
 
@@ -35,7 +35,10 @@ class _Convolutions:
 
     @property
     def fp32_precision(self) -> str:
-        """``"tf32"`` or ``"ieee"``: the same as ``allow_tf32``; ``"none"`` may be assigned to go back."""
+        """``"tf32"`` or ``"ieee"``: the same as ``allow_tf32``; ``"none"`` may be assigned to go back.
+
+        Assigning anything else raises RuntimeError.
+        """
         return fp32_name(settings.convolution_tf32)
 
     @fp32_precision.setter
@@ -51,7 +54,16 @@ conv = _Convolutions()
 def flags(
     enabled: bool = True, benchmark: bool = False, deterministic: bool = False, allow_tf32: bool = True
 ) -> Iterator[None]:
-    """Settings for as long as the context lasts."""
+    """Settings of this module inside ``with tensor.backends.cudnn.flags(allow_tf32=False):``.
+
+    ``allow_tf32`` decides whether convolutions round float32 to TF32; ``enabled``, ``benchmark`` and
+    ``deterministic`` are kept for scripts that read them, and change nothing.
+
+    Raises
+    ------
+    RuntimeError
+        If ``allow_tf32`` is not a bool.
+    """
     here = sys.modules[__name__].__dict__
     before = {name: here[name] for name in ("enabled", "benchmark", "deterministic")}
     tf32 = settings.convolution_tf32
@@ -67,7 +79,10 @@ def flags(
 class _Settings(ModuleType):
     @property
     def allow_tf32(self) -> bool:
-        """Whether convolutions round float32 to TF32 (10 mantissa bits); True at first."""
+        """Whether convolutions round float32 to TF32 (10 mantissa bits); True at first.
+
+        Assigning anything but a bool raises RuntimeError.
+        """
         return settings.convolution_tf32
 
     @allow_tf32.setter
@@ -76,7 +91,10 @@ class _Settings(ModuleType):
 
     @property
     def fp32_precision(self) -> str:
-        """``"tf32"`` or ``"ieee"``: the same as ``allow_tf32``; ``"none"`` may be assigned to go back."""
+        """``"tf32"`` or ``"ieee"``: the same as ``allow_tf32``; ``"none"`` may be assigned to go back.
+
+        Assigning anything else raises RuntimeError.
+        """
         return conv.fp32_precision
 
     @fp32_precision.setter

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 class memory_format:  # noqa: N801 - PyTorch's name
     """An order of dimensions in memory.
 
+    There are ``tensor.contiguous_format``, ``tensor.preserve_format``, ``tensor.channels_last`` and
+    ``tensor.channels_last_3d``.
+
+    >>> tensor.zeros(1, 3, 4, 4).contiguous(memory_format=tensor.channels_last).stride()
+    (48, 1, 12, 3)
+
     Attributes
     ----------
     name : str
@@ -31,7 +37,7 @@ class memory_format:  # noqa: N801 - PyTorch's name
         return f"tensor.{self.name}"
 
     def layout(self, like: Layout) -> Layout:
-        """Layout of ``like``'s shape, dtype and device in this format.
+        """The layout in this format with the shape, dtype and device of ``like``.
 
         Raises
         ------
@@ -55,7 +61,7 @@ class memory_format:  # noqa: N801 - PyTorch's name
         return like.with_strides(like.shape, tuple(strides))
 
     def describes(self, layout: Layout) -> bool:
-        """Whether elements lie in this format."""
+        """Whether elements that lie as ``layout`` says are in this format, without gaps."""
         if self.order is None:
             return layout.contiguous
         if len(layout.shape) != len(self.order):
@@ -71,7 +77,7 @@ channels_last_3d = memory_format("channels_last_3d", (1, 4, 3, 2, 0))
 
 
 def format_of(argument: Any, function: str) -> memory_format:
-    """``given``, which must be a memory format.
+    """``argument``, which must be a memory format.
 
     Raises
     ------

@@ -14,10 +14,18 @@ class Size(tuple[int, ...]):
 
     Slices, sums and products of sizes are sizes too, as in PyTorch.
 
+    >>> tensor.Size([2, 3]) + (4,)
+    tensor.Size([2, 3, 4])
+
+    Parameters
+    ----------
+    sizes : iterable of int
+        The sizes.
+
     Raises
     ------
     TypeError
-        When an element is not an integer.
+        If an element is not an integer.
     """
 
     __slots__ = ()
@@ -34,11 +42,15 @@ class Size(tuple[int, ...]):
 
     @classmethod
     def trusted(cls, sizes: Iterable[int]) -> Size:
-        """A size of numbers that are known to be ints: nothing is checked."""
+        """A size of ``sizes``, numbers that are known to be ints: nothing is checked."""
         return tuple.__new__(cls, sizes)
 
     def numel(self) -> int:
-        """Number of elements of a tensor of this shape."""
+        """Number of elements of a tensor of this shape: the product; 1 for no dimensions.
+
+        >>> tensor.Size([2, 3]).numel()
+        6
+        """
         return prod(self)
 
     def __repr__(self) -> str:

@@ -17,14 +17,26 @@ __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 
 class autocast(amp.autocast):  # noqa: N801 - PyTorch's name
-    """:class:`tensor.amp.autocast` for ``"cuda"``."""
+    """:class:`tensor.amp.autocast` for ``"cuda"``.
+
+    Parameters
+    ----------
+    enabled, dtype, cache_enabled
+        See that class, as for the errors.
+    """
 
     def __init__(self, enabled: bool = True, dtype: dtype = float16, cache_enabled: bool = True) -> None:
         super().__init__("cuda", dtype, enabled, cache_enabled)
 
 
 class GradScaler(amp.GradScaler):
-    """:class:`tensor.amp.GradScaler` for ``"cuda"``."""
+    """:class:`tensor.amp.GradScaler` for ``"cuda"``.
+
+    Parameters
+    ----------
+    init_scale, growth_factor, backoff_factor, growth_interval, enabled
+        See that class, as for the errors.
+    """
 
     def __init__(
         self,
@@ -40,7 +52,15 @@ class GradScaler(amp.GradScaler):
 def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, cast_inputs: dtype | None = None
 ) -> Callable[..., Any]:
-    """:func:`tensor.amp.custom_fwd` for ``"cuda"``."""
+    """:func:`tensor.amp.custom_fwd` for ``"cuda"``.
+
+    Parameters
+    ----------
+    fwd : callable, optional
+        The ``forward``; without it the result is a decorator.
+    cast_inputs : dtype, optional
+        What tensors of floating point among the arguments are cast to inside of an autocast block.
+    """
     return amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 

@@ -67,12 +67,12 @@ class device_of(device):  # noqa: N801 - PyTorch's name
 
 
 def is_available() -> bool:
-    """Whether there is a CUDA driver and at least one device. Creates no context."""
+    """Whether there is a CUDA driver and at least one device. Creates no context, and never raises."""
     return drv.is_available()
 
 
 def device_count() -> int:
-    """Number of visible CUDA devices, 0 without a driver. Creates no context."""
+    """Number of visible CUDA devices, 0 without a driver. Creates no context, and never raises."""
     return drv.device_count()
 
 
@@ -205,15 +205,17 @@ def enable_peer_access(peer: DeviceArgument, device: DeviceArgument = None) -> N
 
     Parameters
     ----------
-    peer
+    peer : device, int or str
         Whose memory.
-    device
+    device : device, int or str, optional
         Whose kernels; the current device by default.
 
     Raises
     ------
     RuntimeError
         If the hardware cannot, or both are the same device.
+    ValueError
+        For the CPU, or a device that does not exist.
     """
     user, owner = existing_device(device), existing_device(peer)
     user.enable_peer_access(owner)
@@ -221,12 +223,14 @@ def enable_peer_access(peer: DeviceArgument, device: DeviceArgument = None) -> N
 
 
 def disable_peer_access(peer: DeviceArgument, device: DeviceArgument = None) -> None:
-    """Undo :func:`enable_peer_access`.
+    """Undo :func:`enable_peer_access`: kernels on ``device`` no longer use memory of ``peer``.
 
     Raises
     ------
     RuntimeError
         If access was not enabled.
+    ValueError
+        For the CPU, or a device that does not exist.
     """
     existing_device(device).disable_peer_access(existing_device(peer))
 

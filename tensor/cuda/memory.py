@@ -55,7 +55,7 @@ _HOST_STATS = ("allocated_bytes", "allocation", "reserved_bytes", "segment")
 
 
 def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
-    """All counters of the device's allocator, sorted by name.
+    """All counters of the allocator of ``device``, by default the current one: bytes or numbers of blocks by name.
 
     ``allocation``, ``allocated_bytes``, ``active``, ``active_bytes``, ``requested_bytes``, ``inactive_split``,
     ``inactive_split_bytes``, ``segment`` and ``reserved_bytes`` are each counted for the pools ``all``,
@@ -63,26 +63,57 @@ def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
     ``"allocated_bytes.all.current"``. Beside them are ``oversize_allocations`` and ``oversize_segments`` (the
     same figures, no pools), ``num_alloc_retries``, ``num_ooms``, ``num_sync_all_streams``,
     ``num_device_alloc``, ``num_device_free`` and ``max_split_size``.
+
+    >>> _ = drv.simulator.install()
+    >>> x = tensor.zeros(1000, device="cuda")
+    >>> stats = tensor.cuda.memory_stats()
+    >>> stats["allocation.all.current"], stats["requested_bytes.all.current"]
+    (1, 4000)
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist. All functions of this module that take a device do so.
     """
     device_state = _state_in_use(device)
     return Statistics().report(None) if device_state is None else dict(device_state.allocator.statistics())
 
 
 def memory_stats_as_nested_dict(device: DeviceArgument = None) -> dict[str, Any]:
-    """:func:`memory_stats` with a dictionary for each part of the names.
+    """:func:`memory_stats` of ``device`` with a dictionary for each part of the names.
 
-    ``stats["allocated_bytes.all.peak"]`` becomes ``stats["allocated_bytes"]["all"]["peak"]``.
+    ``stats["allocated_bytes.all.peak"]`` becomes ``stats["allocated_bytes"]["all"]["peak"]``. Raises ValueError as that
+    function does.
     """
     return _nested(memory_stats(device))
 
 
 def memory_allocated(device: DeviceArgument = None) -> int:
-    """Bytes of the memory of ``device``, by default the current one, that tensors occupy; 0 before its first use."""
+    """Bytes of the memory of ``device``, by default the current one, that tensors occupy; 0 before its first use.
+
+    >>> _ = drv.simulator.install()
+    >>> x = tensor.zeros(1000, device="cuda")
+    >>> tensor.cuda.memory_allocated()  # 4000 bytes, in units of 512
+    4096
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
     return memory_stats(device)["allocated_bytes.all.current"]
 
 
 def max_memory_allocated(device: DeviceArgument = None) -> int:
-    """The most bytes that tensors have occupied at once since the start, or since :func:`reset_peak_memory_stats`."""
+    """The most bytes of ``device``, by default the current one, that tensors have occupied at once.
+
+    Counted since the start, or since :func:`reset_peak_memory_stats`.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
     return memory_stats(device)["allocated_bytes.all.peak"]
 
 
@@ -90,36 +121,68 @@ def memory_reserved(device: DeviceArgument = None) -> int:
     """Bytes that the caching allocator of ``device`` holds: those of tensors, and those kept for reuse.
 
     :func:`empty_cache` returns the latter to the driver.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
     """
     return memory_stats(device)["reserved_bytes.all.current"]
 
 
 def max_memory_reserved(device: DeviceArgument = None) -> int:
-    """The most bytes that the allocator has held at once since the start, or since :func:`reset_peak_memory_stats`."""
+    """The most bytes that the allocator of ``device``, by default the current one, has held at once.
+
+    Counted since the start, or since :func:`reset_peak_memory_stats`.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
     return memory_stats(device)["reserved_bytes.all.peak"]
 
 
 def reset_peak_memory_stats(device: DeviceArgument = None) -> None:
-    """Reset all peaks of ``device``, by default the current one, to the current values."""
+    """Reset all ``peak`` counters of ``device``, by default the current one, to the current values.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
     device_state = _state_in_use(device)
     if device_state is not None:
         device_state.allocator.reset_peaks()
 
 
 def reset_accumulated_memory_stats(device: DeviceArgument = None) -> None:
-    """Reset the counters ``allocated`` and ``freed``, and those of events, of ``device`` to 0."""
+    """Reset the counters ``allocated`` and ``freed``, and those of events (``num_...``), of ``device`` to 0.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
     device_state = _state_in_use(device)
     if device_state is not None:
         device_state.allocator.reset_accumulated()
 
 
 def memory_summary(device: DeviceArgument = None, abbreviated: bool = False) -> str:
-    """The statistics of the allocator of ``device``, by default the current one, as a table.
+    """The statistics of the allocator of ``device``, by default the current one, as a table of text.
 
     Parameters
     ----------
+    device : device, int or str, optional
+        The device.
     abbreviated : bool
         Whether to leave out the small and the large pool.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
     """
     device_state = _state_in_use(device)
     ordinal = (index_of(device) or 0) if device_state is None else device_state.ordinal
@@ -141,7 +204,10 @@ def host_memory_stats() -> dict[str, int]:
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """:func:`host_memory_stats` with a dictionary for each part of the names."""
+    """:func:`host_memory_stats` with a dictionary for each part of the names.
+
+    ``stats["allocated_bytes.current"]`` becomes ``stats["allocated_bytes"]["current"]``.
+    """
     return _nested(host_memory_stats())
 
 
@@ -155,14 +221,17 @@ def empty_cache() -> None:
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceArgument = None) -> None:
-    """Refuse to hold more than ``fraction`` of the device's memory, with :class:`OutOfMemoryError`.
+    """Limit what the allocator of ``device`` holds to ``fraction`` of the device's memory.
+
+    What would go beyond raises :class:`OutOfMemoryError`; blocks that are kept for reuse are returned to the driver
+    first.
 
     Raises
     ------
     TypeError
-        If ``fraction`` is no float.
+        If ``fraction`` is not a float.
     ValueError
-        If it is not between 0 and 1.
+        If it is not between 0 and 1; for the CPU, or a device that does not exist.
     """
     if not isinstance(fraction, float):
         raise TypeError(f"Invalid type for fraction argument, must be `float`, got {type(fraction).__name__}")
@@ -172,7 +241,15 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceArgument = No
 
 
 def get_per_process_memory_fraction(device: DeviceArgument = None) -> float:
-    """The fraction of the memory of ``device`` set by :func:`set_per_process_memory_fraction`; 1.0 at first."""
+    """The fraction of the memory of ``device`` that its allocator may hold, from 0 to 1; 1.0 at first.
+
+    :func:`set_per_process_memory_fraction` sets it.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
     device_state = _state_in_use(device)
     return 1.0 if device_state is None else _fractions(device_state).get(device_state.ordinal, 1.0)
 
@@ -186,6 +263,8 @@ def caching_allocator_alloc(
     ----------
     size : int
         Bytes; 0 gives address 0.
+    device : device, int or str, optional
+        Whose memory; the current device's by default.
     stream : Stream or int, optional
         Stream of the device, or its handle's value, whose work uses the bytes; the current one by default.
 
@@ -193,6 +272,10 @@ def caching_allocator_alloc(
     ------
     OutOfMemoryError
         If there is no such range.
+    TypeError
+        If ``stream`` is neither a stream nor an int.
+    ValueError
+        If the stream belongs to another device; for the CPU, or a device that does not exist.
     """
     device_state = cuda_state(existing_device(device).ordinal)
     if stream is None:
@@ -218,12 +301,12 @@ def caching_allocator_alloc(
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
-    """Free what :func:`caching_allocator_alloc` gave; address 0 is nothing.
+    """Free the bytes at ``mem_ptr``, an address that :func:`caching_allocator_alloc` returned; address 0 is ignored.
 
     Raises
     ------
     ValueError
-        If it gave no such address, or it was freed.
+        If it returned no such address, or the address was freed before.
     """
     if not mem_ptr:
         return

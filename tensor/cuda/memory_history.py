@@ -160,7 +160,13 @@ def _snapshot(device: Any = None) -> dict[str, Any]:
 
 
 def _dump_snapshot(filename: str = "dump_snapshot.json") -> None:
-    """Write :func:`_snapshot` to a file, as JSON: reading it runs no code, as a pickle might."""
+    """Write :func:`_snapshot` to the file ``filename``, as JSON: reading it runs no code, as a pickle might.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
     Path(filename).write_text(json.dumps(_snapshot()), encoding="utf-8")
 
 

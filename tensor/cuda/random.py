@@ -25,15 +25,27 @@ __all__ = [
 
 
 def seed() -> None:
-    """Seed the current device's generator from the operating system; before a driver is in use, all."""
+    """Seed the current device's default generator from the operating system.
+
+    Before a driver is in use, those of all devices are seeded, and no driver is chosen.
+    """
     manual_seed(random_seed())
 
 
 def seed_all() -> None:
-    """Seed the generators of all devices from the operating system, all with the same seed."""
+    """Seed the default generators of all CUDA devices from the operating system, all with the same seed.
+
+    Creates no context and chooses no driver: generators that do not exist yet take the seed when they are created.
+    """
     manual_seed_all(random_seed())
 
 
 def initial_seed() -> int:
-    """Seed of the current device's generator."""
+    """Seed of the current device's default generator, in ``[0, 2**64)``.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no driver or no device.
+    """
     return default_generator(drv.current_device().ordinal).initial_seed()

@@ -96,7 +96,15 @@ class RawKernel(nvrtc_kernels.RawKernel):
             storage.record_use(stream)
 
     def function(self, device: drv.Device | DeviceArgument = None) -> drv.Function:
-        """The loaded kernel on ``device``, the current one by default: attributes, occupancy."""
+        """The loaded kernel on ``device``, by default the current one: a :class:`drv.Function`, with its attributes.
+
+        Raises
+        ------
+        CompileError
+            If the source does not compile.
+        ValueError
+            For the CPU, or a device that does not exist.
+        """
         return super().function(device if isinstance(device, drv.Device) else native_device(device))
 
     def _check_reach(self, tensor: TensorBase, position: int, stream: Stream) -> None:

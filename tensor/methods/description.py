@@ -76,7 +76,11 @@ class Description(TensorFields):
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the elements are on a CUDA device."""
+        """Whether the elements are on a CUDA device.
+
+        >>> tensor.zeros(1).is_cuda
+        False
+        """
         return self._layout.device_state.is_cuda
 
     @property

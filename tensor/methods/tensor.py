@@ -52,6 +52,8 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
     def as_subclass(self, cls: builtins.type[Any]) -> Any:
         """The elements as an object of ``cls``, a class derived from :class:`Tensor`; ``__init__`` is not called.
 
+        Memory, graph and :attr:`grad` are shared with this tensor.
+
         Examples
         --------
         >>> class Weight(tensor.Tensor):
@@ -250,18 +252,35 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
 
     @property
     def retains_grad(self) -> builtins.bool:
-        """Whether :meth:`retain_grad` was called on a tensor that is no leaf."""
+        """Whether :meth:`retain_grad` was called on a tensor that is not a leaf.
+
+        >>> x = tensor.ones(2, requires_grad=True) * 2
+        >>> x.retain_grad()
+        >>> x.retains_grad
+        True
+        """
         state = self._autograd
         return state is not None and state.retains
 
     @property
     def output_nr(self) -> builtins.int:
-        """Which output of its node the tensor is."""
+        """Which output of its node (:attr:`grad_fn`) the tensor is, from 0; 0 for a leaf.
+
+        >>> x = tensor.ones(2, 2, requires_grad=True)
+        >>> [each.output_nr for each in tensor.linalg.qr(x)]
+        [0, 1]
+        """
         edge = edge_of(self)
         return 0 if edge is None or self.is_leaf else edge[1]
 
     def is_inference(self) -> builtins.bool:
-        """Whether the tensor's memory was allocated in :class:`~tensor.inference_mode`."""
+        """Whether the tensor's memory was allocated in :class:`~tensor.inference_mode`.
+
+        >>> with tensor.inference_mode():
+        ...     x = tensor.ones(2)
+        >>> x.is_inference()
+        True
+        """
         return self._storage.version < 0
 
     def detach(self) -> Tensor:
@@ -369,7 +388,16 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
         return copies.copy_into_new(self, memory_format.layout(self._layout), name="CloneBackward0")
 
     def new(self, *data: Any, device: Any = None) -> Tensor:
-        """``Tensor(...)`` of this tensor's dtype, on its device, for old scripts."""
+        """``Tensor(...)`` of this tensor's dtype, on its device: of sizes, or of a sequence of numbers.
+
+        >>> tensor.zeros(1, dtype=tensor.int32).new([1, 2])
+        tensor([1, 2], dtype=tensor.int32)
+
+        Raises
+        ------
+        TypeError
+            For other arguments.
+        """
         return of_old_class(data, self.device if device is None else device, self.dtype)
 
     def new_tensor(
@@ -541,7 +569,13 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
     swapdims_ = transpose_
 
     def swapaxes_(self, axis0: builtins.int, axis1: builtins.int) -> Tensor:
-        """:meth:`transpose` in place."""
+        """:meth:`transpose` in place: ``axis0`` and ``axis1`` are exchanged, the elements stay. Returns the tensor.
+
+        Raises
+        ------
+        IndexError
+            If a dimension is out of range.
+        """
         return self._in_place(views.transpose(self, axis0, axis1))
 
     def squeeze_(self, dim: Any = None) -> Tensor:
@@ -575,7 +609,14 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
         return self._in_place(views.unsqueeze(self, dim))
 
     def as_strided_(self, size: Any, stride: Any, storage_offset: builtins.int | None = None) -> Tensor:
-        """:meth:`as_strided` in place."""
+        """:meth:`as_strided` in place: the tensor shows its storage with other sizes and strides. Returns the tensor.
+
+        Its parameters and errors are those of that method.
+
+        >>> tensor.arange(6).as_strided_((2, 2), (3, 1))
+        tensor([[0, 1],
+                [3, 4]])
+        """
         return self._in_place(storage_views.as_strided(self, size, stride, storage_offset))
 
     # Conversions

@@ -17,7 +17,7 @@ def keep_class(cls: _Class) -> _Class:
     """Let tensors of class ``cls`` come back as such from a checkpoint, under the class's own name.
 
     The class has to be one that :meth:`Tensor.as_subclass` gives without further arguments; attributes are kept
-    beside it. May be used as a decorator.
+    beside it. May be used as a decorator: it returns the class.
 
     Raises
     ------

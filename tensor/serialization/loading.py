@@ -59,9 +59,21 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
     Raises
     ------
     RuntimeError
-        If the file is damaged, or no safetensors file, or a device is not here.
+        If the file is damaged or not a safetensors file, if a device is not here, or for ``mmap=True`` with a file
+        object.
+    TypeError
+        If ``f`` is neither a path nor a file opened for reading, or ``map_location`` none of the above.
     OSError
         If it cannot be read.
+
+    Examples
+    --------
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> tensor.save({"weight": tensor.ones(2), "step": 3}, file)
+    >>> _ = file.seek(0)
+    >>> tensor.load(file)
+    {'weight': tensor([1., 1.]), 'step': 3}
     """
     locations = Locations(map_location)
     if hasattr(f, "read"):

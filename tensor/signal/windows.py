@@ -1,7 +1,7 @@
 """Window functions, symmetric unless ``sym=False`` asks for one period of them.
 
 All take the number of elements, ``M``, and the keywords ``sym``, ``dtype`` (float32 or float64), ``layout``,
-``device`` and ``requires_grad``; they raise a ValueError for a negative ``M`` or another dtype. The largest value
+``device`` and ``requires_grad``, as :func:`bartlett` explains; the result has shape ``(M,)``. The largest value
 is 1 where an element lies there.
 """
 
@@ -65,7 +65,34 @@ def bartlett(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Triangle: ``1 - |2 n / (M - 1) - 1|``."""
+    """Triangle: ``1 - |2 n / (M - 1) - 1|``, a tensor of shape ``(M,)``.
+
+    >>> tensor.signal.windows.bartlett(5)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+
+    Parameters
+    ----------
+    M : int
+        Number of elements; not negative.
+    sym : bool
+        Whether the window is symmetric; else it is one period of a periodic one, as for a Fourier transform: the first
+        ``M`` elements of the symmetric window of ``M + 1``.
+    dtype : dtype, optional
+        float32 or float64; the default dtype if not given.
+    layout
+        ``tensor.strided``, the only one there is.
+    device : device, optional
+        Where the result is; the CPU if not given.
+    requires_grad : bool
+        Whether operations on the result are recorded.
+
+    Raises
+    ------
+    TypeError
+        If ``M`` is not an int.
+    ValueError
+        If it is negative, or for another dtype or layout.
+    """
     element_dtype = _checked("bartlett", M, dtype, layout)
     shape = shapes.TRIANGLE if M > 1 else None
     return shapes.window("bartlett", shape, M, (_step(M, sym),), element_dtype, layout, device, requires_grad)
@@ -80,7 +107,11 @@ def cosine(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Half a sine wave: ``sin(pi (n + 0.5) / M)``."""
+    """Half a sine wave: ``sin(pi (n + 0.5) / M)``, a tensor of shape ``(M,)``.
+
+    The parameters are those of :func:`bartlett`, and so are the errors: TypeError and ValueError for ``M``, ``dtype`` and
+    ``layout``.
+    """
     element_dtype = _checked("cosine", M, dtype, layout)
     numbers = (1 / max(M + 1 if not sym and M > 1 else M, 1),)
     return shapes.window("cosine", shapes.SINE, M, numbers, element_dtype, layout, device, requires_grad)
@@ -97,19 +128,23 @@ def exponential(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """``exp(-|n - center| / tau)``.
+    """``exp(-|n - center| / tau)``, a tensor of shape ``(M,)``.
 
     Parameters
     ----------
-    center
+    M, sym, dtype, layout, device, requires_grad
+        See :func:`bartlett`.
+    center : float, optional
         By default ``(M - 1) / 2``, or ``M / 2`` if not ``sym``; only the latter may have another.
-    tau
+    tau : float
         Elements in which it falls to ``1 / e``.
 
     Raises
     ------
+    TypeError
+        If ``M`` is not an int.
     ValueError
-        If ``tau`` is not positive, or a symmetric window is to have its center elsewhere.
+        If ``tau`` is not positive, or a symmetric window is to have its center elsewhere; and as :func:`bartlett`.
     """
     element_dtype = _checked("exponential", M, dtype, layout)
     if tau <= 0:
@@ -132,12 +167,21 @@ def gaussian(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """``exp(-(n / std) ** 2 / 2)``, with ``n`` counted from the middle.
+    """``exp(-(n / std) ** 2 / 2)``, with ``n`` counted from the middle: a tensor of shape ``(M,)``.
+
+    Parameters
+    ----------
+    M, sym, dtype, layout, device, requires_grad
+        See :func:`bartlett`.
+    std : float
+        Standard deviation, in elements.
 
     Raises
     ------
+    TypeError
+        If ``M`` is not an int.
     ValueError
-        If ``std``, in elements, is not positive.
+        If ``std`` is not positive; and as :func:`bartlett`.
     """
     element_dtype = _checked("gaussian", M, dtype, layout)
     if std <= 0:
@@ -160,10 +204,19 @@ def kaiser(
 ) -> Tensor:
     """``I0(beta sqrt(1 - (2 n / (M - 1) - 1) ** 2)) / I0(beta)``, of the modified Bessel function of order 0.
 
+    Parameters
+    ----------
+    M, sym, dtype, layout, device, requires_grad
+        See :func:`bartlett`.
+    beta : float
+        Shape: 0 for a rectangle, more for a narrower window.
+
     Raises
     ------
+    TypeError
+        If ``M`` is not an int.
     ValueError
-        If ``beta`` is negative.
+        If ``beta`` is negative; and as :func:`bartlett`.
     """
     element_dtype = _checked("kaiser", M, dtype, layout)
     if beta < 0:
@@ -183,14 +236,21 @@ def general_cosine(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """``a[0] - a[1] cos(z) + a[2] cos(2 z) - ...`` with ``z = 2 pi n / (M - 1)``.
+    """``a[0] - a[1] cos(z) + a[2] cos(2 z) - ...`` with ``z = 2 pi n / (M - 1)``: shape ``(M,)``.
+
+    Parameters
+    ----------
+    M, sym, dtype, layout, device, requires_grad
+        See :func:`bartlett`.
+    a : iterable of float
+        The weights of the cosines.
 
     Raises
     ------
     TypeError
-        If ``a`` is no sequence of numbers.
+        If ``a`` is not an iterable, or ``M`` not an int.
     ValueError
-        If it is empty.
+        If ``a`` is empty; and as :func:`bartlett`.
     """
     element_dtype = _checked("general_cosine", M, dtype, layout)
     if not isinstance(a, Iterable):
@@ -213,7 +273,11 @@ def general_hamming(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """``alpha - (1 - alpha) cos(2 pi n / (M - 1))``."""
+    """``alpha - (1 - alpha) cos(2 pi n / (M - 1))``, a tensor of shape ``(M,)``.
+
+    The other parameters are those of :func:`bartlett`, and so are the errors: TypeError and ValueError for ``M``, ``dtype`` and
+    ``layout``.
+    """
     return general_cosine(
         M,
         a=[alpha, 1 - alpha],
@@ -248,7 +312,11 @@ def _cosines(name: str, weights: tuple[float, ...], formula: str) -> Any:
         )
 
     compute.__name__ = compute.__qualname__ = name
-    compute.__doc__ = f"{formula}, with ``z = 2 pi n / (M - 1)``; see :func:`general_cosine`."
+    compute.__doc__ = (
+        f"{formula}, with ``z = 2 pi n / (M - 1)``: a tensor of shape ``(M,)``.\n\n"
+        "    The parameters are those of :func:`bartlett`, and so are the errors: TypeError and ValueError for ``M``,\n"
+        "    ``dtype`` and ``layout``.\n    "
+    )
     return compute
 
 

@@ -35,7 +35,7 @@ __all__ = [
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """Two contexts that do nothing."""
+    """Two context managers that do nothing: the default of ``context_fn`` of :func:`checkpoint`."""
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
@@ -52,15 +52,21 @@ def checkpoint(
 ) -> Any:
     """``function(*args, **kwargs)``, which keeps no activations and runs again in the backward pass.
 
+    >>> x = tensor.ones(3, requires_grad=True)
+    >>> y = tensor.utils.checkpoint.checkpoint(lambda x: x.exp().sin(), x)
+    >>> y.sum().backward()
+
     Parameters
     ----------
-    function
+    function : callable
         Must do the same when it runs again.
+    *args, **kwargs
+        Its arguments.
     use_reentrant : bool
         Whether the backward pass of ``function`` is one of its own inside the outer one. Then only the
         gradients of tensors among ``args``, and of leaves, are found, and only by ``backward()`` without
         ``inputs``.
-    context_fn
+    context_fn : callable
         Gives two context managers: for the first run and for the others.
     determinism_check : str
         ``"default"`` compares shapes, dtypes and devices of what both runs save; ``"none"`` does not.
@@ -73,10 +79,15 @@ def checkpoint(
 
     Raises
     ------
+    TypeError
+        If ``function`` is not callable.
     ValueError
-        For arguments that do not go together.
+        For another ``determinism_check``; for ``kwargs``, ``context_fn`` or ``debug`` with ``use_reentrant=True``.
     CheckpointError
-        In the backward pass, if the function did something else when it ran again.
+        In the backward pass, if the function saved other tensors when it ran again.
+    RuntimeError
+        In the backward pass, with ``use_reentrant=True``: if it is one of ``grad()`` or has ``inputs``, or no output
+        requires grad.
     """
     if not callable(function):
         raise TypeError(f"checkpoint() expects a function to run, got {type(function).__name__}")
@@ -125,19 +136,25 @@ def checkpoint_sequential(
 ) -> Any:
     """Call functions one after the other, in segments of which all but the last are checkpoints.
 
+    >>> model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    >>> tensor.utils.checkpoint.checkpoint_sequential(model, 2, tensor.ones(2, 4)).shape
+    tensor.Size([2, 1])
+
     Parameters
     ----------
-    functions
-        An ``nn.Sequential``, or an iterable of modules or functions.
+    functions : nn.Sequential or iterable of callables
+        Each takes what the one before it returned.
     segments : int
         How many.
     input
         Argument of the first function.
+    use_reentrant, preserve_rng_state : bool
+        See :func:`checkpoint`.
 
     Raises
     ------
     ValueError
-        If there are fewer functions than segments, or for an unknown argument.
+        If there are fewer functions than segments, or for an unknown keyword argument.
     """
     if kwargs:
         raise ValueError(f"Unexpected keyword arguments: {','.join(kwargs)}")
@@ -166,11 +183,14 @@ def _all_of(steps: Iterable[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 
 class CheckpointFunction(Function):
-    """A function as one node, which runs it again and starts a backward pass of its own."""
+    """A function as one node, which runs it again and starts a backward pass of its own: ``use_reentrant=True``."""
 
     @staticmethod
     def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
-        """Run the function, unrecorded."""
+        """Run ``run_function(*args)``, unrecorded, and keep on ``ctx`` what it takes to do so again.
+
+        With ``preserve_rng_state`` that includes the states of the default generators.
+        """
         ctx.run_function = run_function
         ctx.state = forward_state.note(random=preserve_rng_state)
         ctx.others = tuple([None if isinstance(x, TensorBase) else x for x in args])
@@ -181,7 +201,13 @@ class CheckpointFunction(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Any) -> Any:
-        """Run the function again, recorded, and backward."""
+        """Run the function that ``ctx`` has kept again, recorded, and backward from ``grads``.
+
+        Raises
+        ------
+        RuntimeError
+            In a backward pass of ``grad()`` or with ``inputs``, or if no output requires grad.
+        """
         if current.task is not None and current.task.needed is not None:
             raise RuntimeError(
                 "When use_reentrant=True, checkpoint is incompatible with .grad() or passing an `inputs` parameter to "

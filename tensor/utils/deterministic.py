@@ -13,7 +13,7 @@ class _Settings(ModuleType):
     def fill_uninitialized_memory(self) -> bool:
         """Whether ``empty`` and its like, and ``resize_``, fill new memory in deterministic mode; True at first.
 
-        With NaN, the largest integer or True.
+        With NaN, the largest integer or True. Assigning anything but a bool raises RuntimeError.
         """
         return determinism.fill_memory
 

@@ -17,5 +17,19 @@ def to_dlpack(tensor: Tensor) -> Any:
     """A ``"dltensor"`` capsule over the tensor's memory, without any wait between streams.
 
     A capsule can be consumed once. ``from_dlpack(tensor)`` needs none.
+
+    >>> x = tensor.ones(2)
+    >>> tensor.utils.dlpack.from_dlpack(tensor.utils.dlpack.to_dlpack(x))
+    tensor([1., 1.])
+
+    Parameters
+    ----------
+    tensor : Tensor
+        On any device; not one that requires grad.
+
+    Raises
+    ------
+    BufferError
+        If it requires grad.
     """
     return tensor.__dlpack__(stream=-1)

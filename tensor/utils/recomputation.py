@@ -32,7 +32,10 @@ _outside = itertools.count(-2, -1)
 
 
 class CheckpointError(RuntimeError):
-    """A function did something else when it ran again."""
+    """The function of a checkpoint saved other tensors when it ran again.
+
+    There were more or fewer, or they had other shapes, dtypes or devices. A ``RuntimeError``.
+    """
 
 
 class StopRunning(BaseException):
@@ -49,7 +52,13 @@ _early_stop = _EarlyStop()
 
 
 class set_checkpoint_early_stop:  # noqa: N801 - PyTorch's name
-    """Inside ``with``, decide for all functions whether they are left as soon as nothing more is needed."""
+    """Inside ``with``, have checkpoints leave their function as soon as all that it saved is there again, or not.
+
+    Parameters
+    ----------
+    enable : bool
+        Whether they do; it goes before ``early_stop`` of :func:`checkpoint`.
+    """
 
     def __init__(self, enable: bool) -> None:
         self.enable = bool(enable)

@@ -19,14 +19,18 @@ __all__ = ["RemovableHandle", "register_hook", "register_post_accumulate_grad_ho
 
 
 def register_hook(tensor: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHandle:
-    """Call ``hook(gradient)`` whenever a gradient with respect to the tensor has been computed.
+    """Call ``hook(gradient)`` whenever a gradient with respect to ``tensor`` has been computed.
 
-    What it returns, if not ``None``, replaces the gradient.
+    What it returns, if not ``None``, replaces the gradient. The result is a handle, whose ``remove()`` takes the hook
+    away.
 
     Raises
     ------
     RuntimeError
-        If the tensor requires no gradient.
+        If the tensor does not require grad; in a backward pass, if the hook returns a tensor of another shape, dtype
+        or device.
+    TypeError
+        If ``hook`` is not callable; in a backward pass, if it returns neither a tensor nor ``None``.
     """
     state = _state(tensor, "cannot register a hook on a tensor that doesn't require gradient")
     if state.edge is None:
@@ -39,12 +43,16 @@ def register_hook(tensor: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHan
 
 
 def register_post_accumulate_grad_hook(tensor: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHandle:
-    """Call ``hook(tensor)`` whenever a gradient has been added to the ``grad`` of a leaf.
+    """Call ``hook(tensor)`` whenever a gradient has been added to ``grad`` of ``tensor``, a leaf.
+
+    The result is a handle, whose ``remove()`` takes the hook away.
 
     Raises
     ------
     RuntimeError
-        If the tensor is no leaf that requires a gradient.
+        If the tensor does not require grad, or is not a leaf.
+    TypeError
+        If ``hook`` is not callable.
     """
     state = _state(tensor, "cannot register a hook on a tensor that doesn't require gradient")
     if state.edge is not None:
@@ -55,12 +63,12 @@ def register_post_accumulate_grad_hook(tensor: Tensor, hook: Callable[[Tensor], 
 
 
 def retain_grad(tensor: Tensor) -> None:
-    """Keep the gradient of a tensor that is no leaf in its ``grad`` too.
+    """Keep the gradient of ``tensor``, which is not a leaf, in its ``grad`` too. On a leaf it does nothing.
 
     Raises
     ------
     RuntimeError
-        If the tensor requires no gradient.
+        If the tensor does not require grad.
     """
     state = _state(tensor, "can't retain_grad on Tensor that has requires_grad=False")
     if state.edge is None or state.retains:

@@ -31,12 +31,12 @@ _making = threading.Lock()
 
 
 class Node:
-    """A recorded operation, to be run backward.
+    """A recorded operation, to be run backward: ``grad_fn`` of its results.
 
     Attributes
     ----------
     next : tuple
-        For each input of the operation the edge that its gradient goes to; ``None`` where none is wanted.
+        For each input of the operation the edge that its gradient goes to; ``None`` where none is asked for.
     layouts : tuple of Layout
         What the gradients of the operation's outputs look like.
     sequence : int
@@ -62,14 +62,14 @@ class Node:
     takes_none = False
 
     def streams(self) -> tuple[Stream, ...]:
-        """Streams that are current while the node runs, one for each device that it works on."""
+        """The streams that are current while the node runs, one for each device that it works on; none on the CPU."""
         return () if self.stream is None else (self.stream,)
 
     def backward(self, *grads: Tensor | None) -> Any:
         """Gradients of the inputs from those of the outputs: one, or a tuple with one for each input.
 
         A gradient that is broadcast, or of another dtype of the same category, is reduced or converted by the
-        engine.
+        engine. Subclasses define it; here NotImplementedError is raised.
         """
         raise NotImplementedError
 
@@ -78,33 +78,53 @@ class Node:
         return type(self).__name__
 
     def release(self) -> None:
-        """Free what was saved. A node that needs nothing can run again."""
+        """Free what was saved: a further pass through the node raises RuntimeError, unless nothing was."""
         if self.saved:
             self.saved = None
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        """Nodes that the gradients go to, with the number of their output."""
+        """For each input the node that its gradient goes to, and which of its outputs; ``(None, 0)`` for none.
+
+        >>> x = tensor.ones(2, requires_grad=True)
+        >>> [(node.name(), number) for node, number in (2 * x).grad_fn.next_functions if node is not None]
+        [('AccumulateGrad', 0)]
+        """
         return tuple((None, 0) if edge is None else edge for edge in self.next)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Anything that is to be kept with the node; in anomaly mode the stack of the forward operation."""
+        """A dict for anything to be kept with the node; in anomaly mode it has the stack of the forward operation."""
         return self.own_hooks().metadata
 
     def own_hooks(self) -> NodeHooks:
-        """The node's hooks, made where there are none."""
+        """The node's table of hooks, created at the first call."""
         result = self.hooks
         if result is None:
             result = self.hooks = NodeHooks()
         return result
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Call ``fn(grad_inputs, grad_outputs)`` after the node ran; what it returns replaces the former."""
+        """Call ``fn(grad_inputs, grad_outputs)`` after the node ran; what it returns replaces ``grad_inputs``.
+
+        Both are tuples, with ``None`` for gradients that there are not; ``None`` as a result replaces nothing.
+        Returns a handle, whose ``remove()`` takes the hook away.
+
+        Raises
+        ------
+        TypeError
+            If ``fn`` is not callable; in a backward pass, if it returns anything but gradients.
+        RuntimeError
+            In a backward pass, if it returns another number of gradients, or one of another shape, dtype or device.
+        """
         return RemovableHandle.of(self.own_hooks().after, fn)
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Call ``fn(grad_outputs)`` before the node runs; what it returns replaces them."""
+        """Call ``fn(grad_outputs)`` before the node runs; what it returns replaces ``grad_outputs``.
+
+        It is a tuple, with ``None`` for gradients that there are not; ``None`` as a result replaces nothing. Returns
+        a handle, whose ``remove()`` takes the hook away. Raises as :meth:`register_hook` does.
+        """
         return RemovableHandle.of(self.own_hooks().before, fn)
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ _numbers = itertools.count()
 
 
 class HookTable(dict[int, Any]):
-    """Hooks by the number of their handle, in the order of registration."""
+    """Hooks by the number of their handle, in the order of registration: a dict."""
 
     __slots__ = ("__weakref__",)
 
@@ -72,7 +72,19 @@ class NodeHooks:
 
 
 class RemovableHandle:
-    """What registering a hook gives; ``remove()`` takes the hook away. Also a context manager."""
+    """What registering a hook gives; ``remove()`` takes the hook away. As a context manager it does so at the end.
+
+    >>> x = tensor.ones(1, requires_grad=True)
+    >>> with x.register_hook(lambda gradient: 10 * gradient):
+    ...     (2 * x).sum().backward()
+    >>> x.grad
+    tensor([20.])
+
+    Parameters
+    ----------
+    hooks : HookTable
+        The table that the hook is in. The handle does not keep it alive.
+    """
 
     __slots__ = ("__weakref__", "_hooks", "id")
 
@@ -83,7 +95,13 @@ class RemovableHandle:
 
     @classmethod
     def of(cls, hooks: HookTable, hook: Any) -> Self:
-        """Register ``hook``."""
+        """Register ``hook`` in the table ``hooks``, and return its handle.
+
+        Raises
+        ------
+        TypeError
+            If ``hook`` is not callable.
+        """
         if not callable(hook):
             raise TypeError(f"a hook must be callable, got {type(hook).__name__}")
         self = cls(hooks)
@@ -91,7 +109,7 @@ class RemovableHandle:
         return self
 
     def remove(self) -> None:
-        """Take the hook away. A second call does nothing."""
+        """Take the hook away. A second call does nothing, nor one after the end of what has the hook."""
         hooks = self._hooks()
         if hooks is not None:
             hooks.pop(self.id, None)

@@ -18,6 +18,18 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
     Holds inside ``with``, in this thread; the innermost pair counts. ``pack_hook`` runs while the operation
     is recorded, ``unpack_hook`` when the saved tensor is used.
 
+    >>> x = tensor.tensor([3.0], requires_grad=True)
+    >>> with tensor.autograd.graph.saved_tensors_hooks(lambda x: x.numpy(), tensor.from_numpy):
+    ...     y = x.exp()
+    >>> y.backward()
+
+    Parameters
+    ----------
+    pack_hook : callable
+        Takes the tensor, and returns anything.
+    unpack_hook : callable
+        Takes what ``pack_hook`` returned, and returns a tensor of the same shape, dtype and device.
+
     Raises
     ------
     RuntimeError

@@ -23,8 +23,15 @@ _making = threading.Lock()
 class Event:
     """A mark in a stream: other streams can wait for it, and the time between two can be asked.
 
-    The driver's event is made when the event is first recorded, on that stream's device. From then on only
-    streams of that device can record it; streams of all devices can wait for it.
+    The driver's event is created when the event is first recorded, on that stream's device. From then on only
+    streams of that device can record it; streams of all devices can wait for it. It cannot be copied or pickled: that
+    raises TypeError.
+
+    >>> _ = drv.simulator.install()
+    >>> side, done = tensor.cuda.Stream(), tensor.cuda.Event()
+    >>> x = tensor.zeros(4, device="cuda")
+    >>> done.record()  # on the current stream
+    >>> done.wait(side)  # what side gets from now on comes after zeros()
 
     Parameters
     ----------
@@ -57,7 +64,15 @@ class Event:
 
     @classmethod
     def from_ipc_handle(cls, device: DeviceArgument, handle: bytes) -> Event:
-        """Open an event that another process exported with :meth:`ipc_handle`, for ``device``."""
+        """Open the event of another process, for ``device``: ``handle`` is what its :meth:`ipc_handle` returned.
+
+        Raises
+        ------
+        RuntimeError
+            If the handle is not that of an event that is there.
+        ValueError
+            For the CPU, or a device that does not exist.
+        """
         self = cls(interprocess=True)
         self._native = drv.Event.from_ipc_handle(cuda_state(index_or_current(device)).native, handle)
         return self
@@ -69,7 +84,7 @@ class Event:
 
     @property
     def cuda_event(self) -> int:
-        """Value of the driver's handle, 0 before the event was recorded."""
+        """Value of the driver's handle, an int; 0 before the event was recorded."""
         return 0 if self._native is None else int(self._native.handle)
 
     def record(self, stream: Stream | None = None) -> None:
@@ -77,8 +92,10 @@ class Event:
 
         Raises
         ------
+        TypeError
+            If ``stream`` is not a :class:`tensor.cuda.Stream`.
         RuntimeError
-            If the event was recorded on another device.
+            If the event was recorded on another device before.
         """
         target = _given(stream)
         native = self._native
@@ -92,6 +109,11 @@ class Event:
         """Have later work of ``stream``, by default the current one, wait for the mark; the host goes on.
 
         Does nothing if the event was never recorded.
+
+        Raises
+        ------
+        TypeError
+            If ``stream`` is not a :class:`tensor.cuda.Stream`.
         """
         if self._native is not None:
             _given(stream).native.wait_event(self._native)
@@ -107,7 +129,13 @@ class Event:
         return self._native is None or self._native.query()
 
     def synchronize(self) -> None:
-        """Wait until the marked work is done; raises as :meth:`query` does."""
+        """Wait until the marked work is done. The host waits.
+
+        Raises
+        ------
+        RuntimeError
+            One of drv's classes, if that work, or earlier work, failed.
+        """
         if self._native is not None:
             self._native.synchronize()
 
@@ -116,6 +144,8 @@ class Event:
 
         Raises
         ------
+        TypeError
+            If ``end_event`` is not an event.
         ValueError
             If either event does not keep time or was never recorded.
         RuntimeError

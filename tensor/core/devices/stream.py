@@ -28,9 +28,17 @@ class Stream:
     """A queue of work on a CUDA device. Work of one stream runs in order; different streams are unordered.
 
     The driver's streams come from a pool of 32 per device and priority, in turn. They live as long as the
-    runtime: memory that was allocated for a stream is handed out again for it.
+    runtime: memory that was allocated for a stream is handed out again for it. A stream cannot be copied or pickled:
+    that raises TypeError.
 
     ``with stream:`` makes it the current one, as ``with cuda.stream(stream):`` does.
+
+    >>> _ = drv.simulator.install()
+    >>> side = tensor.cuda.Stream()
+    >>> side.wait_stream(tensor.cuda.current_stream())
+    >>> with side:
+    ...     y = tensor.ones(3, device="cuda") * 2
+    >>> side.synchronize()
 
     Parameters
     ----------
@@ -49,6 +57,13 @@ class Stream:
         The driver's stream.
     device_state : CudaState
         The device's memory, with what serves it.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    RuntimeError
+        If there is no driver or no device.
     """
 
     __slots__ = ("__weakref__", "_contexts", "cuda_stream", "device_state", "handle", "native")
@@ -65,7 +80,7 @@ class Stream:
 
     @classmethod
     def of(cls, device_state: CudaState, native: drv.Stream) -> Stream:
-        """The stream of ``place`` that ``native`` is."""
+        """The stream of the device that ``device_state`` serves whose driver stream is ``native``."""
         self = object.__new__(cls)
         self._set(device_state, native)
         return self
@@ -79,12 +94,12 @@ class Stream:
 
     @property
     def device(self) -> devices.device:
-        """Device that runs the work."""
+        """The :class:`tensor.device` that runs the work."""
         return self.device_state.device
 
     @property
     def device_index(self) -> int:
-        """Index of the device."""
+        """Index of the device that runs the work, from 0."""
         return self.device_state.ordinal
 
     @property
@@ -99,18 +114,24 @@ class Stream:
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """Least and greatest priority on the current device; the greatest is the lowest number."""
+        """Least and greatest priority on the current device, such as ``(0, -5)``: the greatest is the lowest number."""
         return drv.current_device().stream_priority_range()
 
     def wait_event(self, event: Event | drv.Event) -> None:
-        """Have later work of this stream wait for ``event``; does nothing if it was never recorded."""
+        """Have later work of this stream wait for ``event``; does nothing if it was never recorded. The host goes on."""
         if isinstance(event, drv.Event):
             self.native.wait_event(event)
         else:
             event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Have later work of this stream wait for all that ``stream``, of any device, holds now."""
+        """Have later work of this stream wait for all that ``stream``, of any device, holds now. The host goes on.
+
+        Raises
+        ------
+        TypeError
+            If ``stream`` is not a :class:`tensor.cuda.Stream`.
+        """
         if not isinstance(stream, Stream):
             raise TypeError(f"wait_stream() expects a tensor.cuda.Stream, got {type(stream).__name__}")
         if stream == self:
@@ -125,7 +146,13 @@ class Stream:
         self.native.wait_event(mark)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Record ``event``, or a new one without timing, and return it."""
+        """Record ``event``, or a new one that keeps no time, in this stream, and return it.
+
+        Raises
+        ------
+        RuntimeError
+            If the event was recorded on another device before.
+        """
         if event is None:
             event = Event()
         event.record(self)
@@ -142,7 +169,13 @@ class Stream:
         return self.native.query()
 
     def synchronize(self) -> None:
-        """Wait until all work queued so far is done; raises as :meth:`query` does."""
+        """Wait until all work queued so far is done. The host waits.
+
+        Raises
+        ------
+        RuntimeError
+            One of drv's classes, if that work, or earlier work, failed.
+        """
         self.native.synchronize()
 
     def __enter__(self) -> Self:
@@ -198,7 +231,9 @@ class ExternalStream(Stream):
     Raises
     ------
     TypeError
-        If ``stream_ptr`` is no integer.
+        If ``stream_ptr`` is not an integer.
+    ValueError
+        If it is negative; for the CPU, or a device that does not exist.
     """
 
     __slots__ = ()
@@ -269,7 +304,22 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """Context manager that makes ``stream``, and its device, current in this thread; ``None`` changes nothing."""
+    """Context manager that makes ``stream``, and its device, current in this thread; ``None`` changes nothing.
+
+    At the end of the block both are what they were before, also after an error. Nothing waits: order the streams with
+    :meth:`Stream.wait_stream` or events.
+
+    >>> _ = drv.simulator.install()
+    >>> side = tensor.cuda.Stream()
+    >>> with tensor.cuda.stream(side):
+    ...     tensor.cuda.current_stream() == side
+    True
+
+    Raises
+    ------
+    TypeError
+        If ``stream`` is neither a :class:`tensor.cuda.Stream` nor ``None``.
+    """
     return StreamContext(stream)
 
 
@@ -277,6 +327,11 @@ def set_stream(stream: Stream | None) -> None:
     """Make ``stream``, and its device, current in this thread; ``None`` changes nothing.
 
     ``with cuda.stream(stream):`` restores what was, and is nearly always the better choice.
+
+    Raises
+    ------
+    TypeError
+        If ``stream`` is neither a :class:`tensor.cuda.Stream` nor ``None``.
     """
     if stream is not None:
         _check(stream, "set_stream")
@@ -285,17 +340,36 @@ def set_stream(stream: Stream | None) -> None:
 
 
 def current_stream(device: DeviceArgument = None) -> Stream:
-    """The current stream of this thread on ``device``, by default the current device."""
+    """The current :class:`Stream` of this thread on ``device``, by default the current device.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    RuntimeError
+        If there is no driver or no device.
+    """
     return cuda_state(index_or_current(device)).local.stream
 
 
 def default_stream(device: DeviceArgument = None) -> Stream:
-    """The default stream of ``device``, by default the current device."""
+    """The default :class:`Stream` of ``device``, by default the current device: CUDA's legacy stream, handle 0.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    RuntimeError
+        If there is no driver or no device.
+    """
     return cuda_state(index_or_current(device)).default_stream
 
 
 def get_stream_from_external(data_ptr: int, device: DeviceArgument = None) -> Stream:
-    """The stream whose ``cudaStream_t`` has that value. See :class:`ExternalStream`."""
+    """The stream of ``device`` (by default the current one) whose ``cudaStream_t`` has the value ``data_ptr``.
+
+    It is an :class:`ExternalStream`, and raises TypeError and ValueError as that class does.
+    """
     return ExternalStream(data_ptr, device)
 
 

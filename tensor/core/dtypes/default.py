@@ -14,17 +14,17 @@ _default_dtype = dtypes.float32
 
 
 def get_default_dtype() -> dtype:
-    """Type of tensors made from Python floats, and of new tensors."""
+    """The dtype of tensors made from Python floats, and of new tensors that name none: float32 unless set."""
     return _default_dtype
 
 
 def set_default_dtype(d: dtype) -> None:
-    """Make ``d`` the type of tensors made from Python floats, and of new tensors; float32 at first.
+    """Make ``d`` the dtype of tensors made from Python floats, and of new tensors that name none; float32 at first.
 
     Raises
     ------
     TypeError
-        If it is no floating point type.
+        If it is not a floating point dtype.
     """
     global _default_dtype
     if not isinstance(d, dtype) or not d.is_floating_point:

@@ -33,30 +33,31 @@ _DEBUG_MODES = ("default", "warn", "error")
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Let sums at indices be the same in every run, at the price of sorting the indices.
 
-    Without it the few operations that add floating-point numbers with atomics on CUDA
-    (``scatter_add``, ``index_add``, ``scatter_reduce``, ``put_``, ``bincount`` with weights and the derivatives of reads by
-    indices and of ``grid_sample``) may round differently from run to run. Everything else is the same in every run
-    anyway: matrix products too, each stream having a cuBLAS workspace of its own, whatever ``CUBLAS_WORKSPACE_CONFIG``
-    says.
+    Without it the few operations that add floating-point numbers with atomics on CUDA (``scatter_add``,
+    ``index_add``, ``scatter_reduce``, ``put_``, ``bincount`` with weights and the derivatives of reads by indices and
+    of ``grid_sample``) may round differently from run to run. Everything else is the same in every run anyway: matrix
+    products too, each stream having a cuBLAS workspace of its own, whatever ``CUBLAS_WORKSPACE_CONFIG`` says.
 
     New memory is filled with NaN, or the largest integer, by functions that leave it undefined otherwise; see
     :mod:`tensor.utils.deterministic`.
 
     Parameters
     ----------
-    warn_only
-        Taken for PyTorch's sake: there is no operation without a deterministic form to warn of.
+    mode : bool
+        Whether results must be the same in every run; it holds for the whole process.
+    warn_only : bool
+        Accepted for compatibility: there is no operation without a deterministic form to warn of.
     """
     determinism.set(bool(mode), bool(warn_only))
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether :func:`use_deterministic_algorithms` is on."""
+    """Whether :func:`use_deterministic_algorithms` is on; False unless set."""
     return determinism.required
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether it was switched on with ``warn_only``."""
+    """Whether :func:`use_deterministic_algorithms` is on with ``warn_only``."""
     return determinism.warn_only
 
 
@@ -90,7 +91,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """0, 1 or 2; see :func:`set_deterministic_debug_mode`."""
+    """0 (off), 1 (on with ``warn_only``) or 2 (on); see :func:`set_deterministic_debug_mode`."""
     return 0 if not determinism.required else 1 if determinism.warn_only else 2
 
 

@@ -140,7 +140,16 @@ class _Mode:
 
 
 class set_grad_enabled(_Mode):  # noqa: N801 - PyTorch's name
-    """Record operations, or do not, from now on in this thread; used with ``with``, until its end."""
+    """Record operations (``mode=True``), or do not, from now on in this thread; used with ``with``, until its end.
+
+    Inside :class:`inference_mode` nothing is recorded either way.
+
+    >>> x = tensor.ones(1, requires_grad=True)
+    >>> with tensor.set_grad_enabled(False):
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
 
     def __init__(self, mode: bool) -> None:
         self.mode = bool(mode)
@@ -162,7 +171,14 @@ class set_grad_enabled(_Mode):  # noqa: N801 - PyTorch's name
 
 
 class no_grad(_Mode):  # noqa: N801 - PyTorch's name
-    """Record nothing: results need no gradient."""
+    """Record nothing inside ``with``, or in functions that this decorates: results do not require grad. Per thread.
+
+    >>> x = tensor.ones(1, requires_grad=True)
+    >>> with tensor.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
 
     def __new__(cls, function: Any = None) -> Any:
         self = object.__new__(cls)
@@ -178,7 +194,16 @@ class no_grad(_Mode):  # noqa: N801 - PyTorch's name
 
 
 class enable_grad(_Mode):  # noqa: N801 - PyTorch's name
-    """Record again, inside :class:`no_grad`."""
+    """Record again, inside :class:`no_grad`: with ``with``, or as a decorator. Per thread.
+
+    Inside :class:`inference_mode` nothing is recorded all the same.
+
+    >>> x = tensor.ones(1, requires_grad=True)
+    >>> with tensor.no_grad(), tensor.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
 
     def __new__(cls, function: Any = None) -> Any:
         self = object.__new__(cls)
@@ -194,10 +219,20 @@ class enable_grad(_Mode):  # noqa: N801 - PyTorch's name
 
 
 class inference_mode(_Mode):  # noqa: N801 - PyTorch's name
-    """Record nothing, and let nothing inside turn recording on again.
+    """Record nothing, and let nothing inside turn recording on again; with ``with``, or as a decorator. Per thread.
 
     Tensors whose memory is allocated inside are not saved for a backward pass later, nor written in place by
     operations that are recorded; clones of them are.
+
+    >>> with tensor.inference_mode():
+    ...     x = tensor.ones(1)
+    >>> x.is_inference(), x.clone().is_inference()
+    (True, False)
+
+    Parameters
+    ----------
+    mode : bool
+        Whether the mode is on inside; with ``False`` operations are recorded.
     """
 
     def __new__(cls, mode: Any = True) -> Any:
@@ -225,10 +260,10 @@ class inference_mode(_Mode):  # noqa: N801 - PyTorch's name
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations are recorded in this thread."""
+    """Whether operations of this thread are recorded; True unless a mode such as :class:`no_grad` is on."""
     return modes.recording
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is inside :class:`inference_mode`."""
+    """Whether this thread is inside :class:`inference_mode`; nothing is recorded then."""
     return modes.inference

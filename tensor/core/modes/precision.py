@@ -49,7 +49,13 @@ _FP32 = {"ieee": False, "tf32": True, "none": True}
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Let float32 products be exact (``"highest"``) or rounded to TF32 (``"high"``, ``"medium"``).
+    """Set ``precision`` of float32 products: ``"highest"`` for float32, ``"high"`` or ``"medium"`` for TF32.
+
+    TF32 rounds factors to 10 mantissa bits, and accumulates in float32. It is the default on CUDA devices.
+
+    >>> tensor.set_float32_matmul_precision("high")
+    >>> tensor.get_float32_matmul_precision()
+    'high'
 
     Raises
     ------
@@ -63,7 +69,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """``"highest"``, ``"high"`` or ``"medium"``; see :func:`set_float32_matmul_precision`."""
+    """``"highest"``, ``"high"`` or ``"medium"``; ``"high"`` at first. See :func:`set_float32_matmul_precision`."""
     if not settings.matmul_tf32:
         return "highest"
     return "medium" if settings.medium else "high"

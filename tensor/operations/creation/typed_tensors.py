@@ -41,7 +41,12 @@ class _TypedTensor(type):
 def typed(name: str, dtype: dtype, *, is_cuda: bool = False) -> Any:
     """The class ``name`` of tensors of one dtype on one type of device."""
     members = {
-        "__doc__": f"Tensors of {dtype.name}, made of sizes or a sequence; tensor.tensor(..., dtype=) says more.",
+        "__doc__": (
+            f"Tensors of {dtype.name} on {'the current CUDA device' if is_cuda else 'the CPU'}, for old scripts.\n\n"
+            "Called with sizes it gives a tensor with undefined elements, with a sequence one that holds it; anything\n"
+            "else raises TypeError. ``isinstance(x, ...)`` is true of tensors of that dtype and type of device.\n"
+            "``tensor.tensor(..., dtype=, device=)`` says more."
+        ),
         "__module__": "tensor.cuda" if is_cuda else "tensor",
         "dtype": dtype,
         "is_cuda": is_cuda,

@@ -58,6 +58,10 @@ class Generator:
 
         ``seed`` lies in ``[-2**63, 2**64)``; a negative one counts from ``2**64`` down.
 
+        >>> generator = tensor.Generator().manual_seed(-1)
+        >>> generator.initial_seed() == 2**64 - 1
+        True
+
         Raises
         ------
         ValueError
@@ -68,17 +72,17 @@ class Generator:
         return self
 
     def initial_seed(self) -> int:
-        """The seed."""
+        """The seed that the generator started from, in ``[0, 2**64)``."""
         return self._seed
 
     def seed(self) -> int:
-        """Start anew from a seed of the operating system's randomness, and return it."""
+        """Start anew from a seed of the operating system's randomness, in ``[0, 2**53)``, and return it."""
         fresh = random_seed()
         self.manual_seed(fresh)
         return fresh
 
     def next_call(self) -> tuple[int, int]:
-        """Seed and counter value of a call, which no other call gets."""
+        """Seed and counter value of a call that draws numbers; no other call gets the same. The counter goes up by 1."""
         with self._lock:
             call = self._calls
             self._calls = (call + 1) & 0xFFFFFFFFFFFFFFFF
@@ -106,18 +110,18 @@ class Generator:
             self._seed, self._calls = _state.unpack(state)
 
     def get_state(self) -> Tensor:
-        """The state as a uint8 tensor on the CPU."""
+        """The state as a uint8 tensor of shape ``(16,)`` on the CPU: seed and number of calls served, little-endian."""
         return wrap(np.frombuffer(bytearray(self.state_bytes()), np.uint8))
 
     def set_state(self, new_state: Tensor) -> Generator:
-        """Go on as the generator did that had this state, of whatever device, and return the generator.
+        """Go on as the generator did whose state ``new_state`` is, of whatever device, and return this generator.
 
         Raises
         ------
         TypeError
-            If it is no uint8 tensor on the CPU.
+            If ``new_state`` is not a uint8 tensor on the CPU.
         RuntimeError
-            If it has not the size of a state; nothing changes then.
+            If it does not have 16 elements; nothing changes then.
         """
         layout = getattr(new_state, "_layout", None)
         if layout is None:
@@ -130,7 +134,7 @@ class Generator:
         return self
 
     def clone_state(self) -> Generator:
-        """A generator of the same device in the same state."""
+        """A new generator of the same device, which starts from this one's state."""
         other = Generator(self.device)
         other.set_state_bytes(self.state_bytes())
         return other
@@ -198,25 +202,43 @@ def default_generator(ordinal: int | None = None) -> Generator:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generators of all devices, and return the CPU's. Chooses no driver."""
+    """Seed the default generators of all devices with ``seed``, and return the CPU's. Chooses no driver.
+
+    >>> generator = tensor.manual_seed(0)
+    >>> x = tensor.rand(2)
+    >>> generator = tensor.manual_seed(0)
+    >>> tensor.equal(tensor.rand(2), x)
+    True
+
+    Raises
+    ------
+    ValueError
+        If ``seed`` is not in ``[-2**63, 2**64)``.
+    """
     cuda_manual_seed_all(seed)
     return _defaults.cpu.manual_seed(seed)
 
 
 def seed() -> int:
-    """Seed the default generators of all devices from the operating system; returns the seed."""
+    """Seed the default generators of all devices from the operating system; returns the seed, in ``[0, 2**53)``."""
     fresh = random_seed()
     manual_seed(fresh)
     return fresh
 
 
 def initial_seed() -> int:
-    """Seed of the CPU's default generator."""
+    """Seed of the CPU's default generator, in ``[0, 2**64)``."""
     return _defaults.cpu.initial_seed()
 
 
 def cuda_manual_seed(seed: int) -> None:
-    """Seed the default generator of the current CUDA device; before a driver is in use, of all."""
+    """Seed the current device's default generator with ``seed``; before a driver is in use, those of all devices.
+
+    Raises
+    ------
+    ValueError
+        If ``seed`` is not in ``[-2**63, 2**64)``.
+    """
     number = unsigned_seed(seed)
     if drv.is_initialized():
         default_generator(drv.current_device().ordinal).manual_seed(number)
@@ -225,7 +247,13 @@ def cuda_manual_seed(seed: int) -> None:
 
 
 def cuda_manual_seed_all(seed: int) -> None:
-    """Seed the default generators of all CUDA devices, also of those made later. Chooses no driver."""
+    """Seed the default generators of all CUDA devices with ``seed``, also of those created later. Chooses no driver.
+
+    Raises
+    ------
+    ValueError
+        If ``seed`` is not in ``[-2**63, 2**64)``.
+    """
     _defaults.cuda_seed = unsigned_seed(seed)
     if drv.is_initialized():
         for ordinal in range(drv.device_count()):

@@ -24,40 +24,73 @@ if TYPE_CHECKING:
 
 
 def get_rng_state() -> Tensor:
-    """State of the CPU's default generator, a uint8 tensor."""
+    """State of the CPU's default generator: a uint8 tensor of shape ``(16,)`` on the CPU.
+
+    >>> state = tensor.get_rng_state()
+    >>> x = tensor.rand(3)
+    >>> tensor.set_rng_state(state)
+    >>> tensor.equal(tensor.rand(3), x)
+    True
+    """
     return default_generator().get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Have the CPU's default generator go on from a state.
+    """Have the CPU's default generator go on from ``new_state``, which :func:`get_rng_state` returned.
 
     Raises
     ------
     TypeError
-        If it is no uint8 tensor on the CPU.
+        If ``new_state`` is not a uint8 tensor on the CPU.
     RuntimeError
-        If it has not the size of a state.
+        If it does not have 16 elements.
     """
     default_generator().set_state(new_state)
 
 
 def cuda_get_rng_state(device: DeviceArgument = "cuda") -> Tensor:
-    """State of a CUDA device's default generator, a uint8 tensor on the CPU; by default the current device's."""
+    """State of the default generator of ``device``, by default the current one: uint8, ``(16,)``, on the CPU.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    RuntimeError
+        If there is no driver or no device.
+    """
     return _of_device(device).get_state()
 
 
 def cuda_get_rng_state_all() -> list[Tensor]:
-    """States of all CUDA devices' default generators."""
+    """States of all CUDA devices' default generators, one uint8 tensor of shape ``(16,)`` on the CPU for each device."""
     return [default_generator(ordinal).get_state() for ordinal in range(drv.device_count())]
 
 
 def cuda_set_rng_state(new_state: Tensor, device: DeviceArgument = "cuda") -> None:
-    """Have a CUDA device's default generator go on from a state; raises as :func:`set_rng_state` does."""
+    """Have the default generator of ``device``, by default the current one, go on from ``new_state``.
+
+    Raises
+    ------
+    TypeError
+        If ``new_state`` is not a uint8 tensor on the CPU.
+    ValueError
+        For the CPU, or a device that does not exist.
+    RuntimeError
+        If the state does not have 16 elements, or there is no driver or no device.
+    """
     _of_device(device).set_state(new_state)
 
 
 def cuda_set_rng_state_all(new_states: Iterable[Tensor]) -> None:
-    """Have the default generators of the first CUDA devices go on from states, one each."""
+    """Have the default generators of CUDA devices 0, 1, ... go on from ``new_states``, one of each.
+
+    Raises
+    ------
+    TypeError, RuntimeError
+        As :func:`tensor.cuda.set_rng_state`; generators of the devices before are set by then.
+    ValueError
+        If there are more states than devices.
+    """
     for ordinal, state in enumerate(new_states):
         default_generator(ordinal).set_state(state)
 

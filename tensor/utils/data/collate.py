@@ -20,9 +20,13 @@ CollateMap = dict[type | tuple[type, ...], Callable[..., Any]]
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy arrays and numbers as tensors, also within mappings and sequences; all else as it is.
+    """NumPy arrays and numbers in ``data`` as tensors, also within mappings and sequences; all else as it is.
 
     Arrays share their memory with the tensors. Tuples become lists, named tuples stay.
+
+    >>> import numpy
+    >>> tensor.utils.data.default_convert({"x": numpy.ones(2)})
+    {'x': tensor([1., 1.], dtype=tensor.float64)}
     """
     if isinstance(data, TensorBase):
         return data
@@ -41,6 +45,10 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
     Mappings, tuples and sequences are collated part by part, strings and bytes stay a list. A tuple of samples
     becomes a list of batches, a named tuple stays one.
+
+    >>> tensor.utils.data.default_collate([(tensor.zeros(2), 3), (tensor.ones(2), 4)])
+    [tensor([[0., 0.],
+            [1., 1.]]), tensor([3, 4])]
 
     Raises
     ------

@@ -52,6 +52,10 @@ class IterableDataset(Dataset[T_co]):
 class TensorDataset(Dataset[tuple[Any, ...]]):
     """Sample ``i`` is the tuple of ``tensor[i]`` of each tensor.
 
+    >>> data = tensor.utils.data.TensorDataset(tensor.arange(3), tensor.zeros(3))
+    >>> len(data), data[1]
+    (3, (tensor(1), tensor(0.)))
+
     Raises
     ------
     AssertionError
@@ -166,7 +170,16 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """The samples of several iterable datasets, one after the other; others are refused when their turn comes."""
+    """The samples of several iterable datasets, one after the other.
+
+    >>> class Letters(tensor.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter("ab")
+    >>> list(Letters() + Letters())
+    ['a', 'b', 'a', 'b']
+
+    Iterating, or asking for the length, raises AssertionError if one of them is not an :class:`IterableDataset`.
+    """
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         self.datasets = datasets
@@ -187,7 +200,12 @@ class ChainDataset(IterableDataset[Any]):
 
 
 class Subset(Dataset[T_co]):
-    """The samples of ``dataset`` at ``indices``."""
+    """The samples of ``dataset`` at ``indices``, in that order.
+
+    >>> subset = tensor.utils.data.Subset("abcde", [4, 0])
+    >>> len(subset), subset[0]
+    (2, 'e')
+    """
 
     def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]) -> None:
         self.dataset = dataset

@@ -143,7 +143,15 @@ class DataLoader(Generic[T_co]):
 
     @property
     def multiprocessing_context(self) -> BaseContext | None:
-        """How workers start."""
+        """How workers start: a context of ``multiprocessing``, or ``None`` for the default.
+
+        Raises
+        ------
+        ValueError
+            On assigning, if there are no workers, or for the name of an unknown start method.
+        TypeError
+            On assigning what is neither a name nor a context.
+        """
         return self._context
 
     @multiprocessing_context.setter

@@ -22,6 +22,11 @@ def pin_memory(data: Any) -> Any:
 
     Mappings, tuples, named tuples and sequences are rebuilt with pinned parts, objects with a method
     ``pin_memory`` become what that returns, and all else stays what it is.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no CUDA driver, or no pinned memory left.
     """
     if isinstance(data, TensorBase) or hasattr(data, "pin_memory"):
         return data.pin_memory()

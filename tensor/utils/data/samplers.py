@@ -22,14 +22,23 @@ _DRAWN_AT_ONCE = 1024
 
 
 class Sampler(Generic[T_co]):
-    """Indices, or lists of indices, one after another. Subclasses define ``__iter__``, and mostly ``__len__``."""
+    """Indices, or lists of indices, one after another. Subclasses define ``__iter__``, and mostly ``__len__``.
+
+    >>> class Even(tensor.utils.data.Sampler):
+    ...     def __iter__(self):
+    ...         return iter([0, 2, 4])
+    >>> list(tensor.utils.data.DataLoader("abcde", sampler=Even()))
+    [['a'], ['c'], ['e']]
+
+    Iterating over one that does not define ``__iter__`` raises NotImplementedError.
+    """
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__}, a subclass of Sampler, should implement __iter__.")
 
 
 class SequentialSampler(Sampler[int]):
-    """All indices in order."""
+    """All indices of ``data_source`` in order: 0, 1, ..., ``len(data_source) - 1``."""
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -42,10 +51,16 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """Indices in random order.
+    """Indices of a dataset in random order.
+
+    >>> sampler = tensor.utils.data.RandomSampler(range(4))
+    >>> sorted(sampler)
+    [0, 1, 2, 3]
 
     Parameters
     ----------
+    data_source : Sized
+        The dataset, of which only the length is used.
     replacement : bool
         Whether an index may come again before all others came.
     num_samples : int, optional
@@ -56,8 +71,10 @@ class RandomSampler(Sampler[int]):
 
     Raises
     ------
-    TypeError, ValueError
-        For arguments of wrong types or values.
+    TypeError
+        If ``replacement`` is not a bool.
+    ValueError
+        If ``num_samples`` is not a positive integer, also because the dataset is empty.
     """
 
     def __init__(
@@ -80,7 +97,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices an iteration draws."""
+        """How many indices an iteration draws: what was passed, or the length of the dataset."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -99,7 +116,18 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[Any]):
-    """The given indices in random order."""
+    """The given indices in random order.
+
+    >>> sorted(tensor.utils.data.SubsetRandomSampler([10, 20, 30]))
+    [10, 20, 30]
+
+    Parameters
+    ----------
+    indices : sequence
+        What is drawn, each once.
+    generator : Generator, optional
+        For the order; the default generator if not given.
+    """
 
     def __init__(self, indices: Sequence[Any], generator: Generator | None = None) -> None:
         self.indices = indices
@@ -114,12 +142,29 @@ class SubsetRandomSampler(Sampler[Any]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Indices drawn with chances in proportion to ``weights``, which need not sum to 1.
+    """Indices drawn with probabilities in proportion to ``weights``, which need not sum to 1.
+
+    >>> list(tensor.utils.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))
+    [1, 1, 1]
+
+    Parameters
+    ----------
+    weights : sequence of float
+        One for each index, not negative.
+    num_samples : int
+        How many indices an iteration draws.
+    replacement : bool
+        Whether an index may come again.
+    generator : Generator, optional
+        For the numbers; the default generator if not given.
 
     Raises
     ------
     ValueError
-        If ``num_samples`` is no positive integer, ``replacement`` no bool, or ``weights`` not one-dimensional.
+        If ``num_samples`` is not a positive integer, ``replacement`` not a bool, or ``weights`` not one-dimensional.
+    RuntimeError
+        On iterating, as :func:`tensor.multinomial`: if a weight is negative or not finite, or without replacement
+        fewer than ``num_samples`` are positive.
     """
 
     def __init__(
@@ -152,10 +197,22 @@ class WeightedRandomSampler(Sampler[int]):
 class BatchSampler(Sampler[list[int]]):
     """Lists of ``batch_size`` indices of another sampler; the last is shorter, or dropped.
 
+    >>> list(tensor.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+
+    Parameters
+    ----------
+    sampler : Sampler or iterable of int
+        Where the indices come from.
+    batch_size : int
+        Length of the lists.
+    drop_last : bool
+        Whether a last list that is shorter is left out.
+
     Raises
     ------
     ValueError
-        If ``batch_size`` is no positive integer, or ``drop_last`` no bool.
+        If ``batch_size`` is not a positive integer, or ``drop_last`` not a bool.
     """
 
     def __init__(self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool) -> None:
@@ -183,8 +240,13 @@ class DistributedSampler(Sampler[int]):
 
     Each gets equally many: the order is repeated from its start until it divides, or with ``drop_last`` cut.
 
+    >>> list(tensor.utils.data.DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False))
+    [1, 3, 0]
+
     Parameters
     ----------
+    dataset : Sized
+        The dataset, of which only the length is used.
     num_replicas, rank : int
         How many processes there are, and which one this is. ``parallel.DistributedSampler`` takes them from the
         process group.
@@ -192,6 +254,8 @@ class DistributedSampler(Sampler[int]):
         Whether the order is random, the same in all processes, and another one after :meth:`set_epoch`.
     seed : int
         Of the order; the same in all processes.
+    drop_last : bool
+        Whether to leave out the last indices that do not divide, instead of repeating the first ones.
 
     Raises
     ------
@@ -243,7 +307,7 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose another random order; to be called in all processes before each epoch."""
+        """Choose another random order, that of ``epoch``; to be called in all processes before each epoch."""
         self.epoch = epoch
 
 

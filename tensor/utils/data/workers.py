@@ -132,7 +132,11 @@ _info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """In a worker, what it knows of itself; elsewhere ``None``."""
+    """In a worker of a :class:`DataLoader`, what it knows of itself, a :class:`WorkerInfo`; elsewhere ``None``.
+
+    >>> tensor.utils.data.get_worker_info() is None
+    True
+    """
     return _info
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import drv
 import nn
 import tensor
 from tensor.operations import catalogue
@@ -63,9 +64,9 @@ def _modules() -> list[ModuleType]:
 def _examples() -> dict[str, doctest.DocTest]:
     """Of all published operations, and of all modules of ``tensor`` with their functions and classes, by name.
 
-    Those of public names see ``tensor`` and ``nn``; the others see their module's names too.
+    Those of public names see ``drv``, ``nn`` and ``tensor``; the others see their module's names too.
     """
-    public = {"tensor": tensor, "nn": nn}
+    public = {"drv": drv, "nn": nn, "tensor": tensor}
     finder, parser = doctest.DocTestFinder(), doctest.DocTestParser()
     found: list[doctest.DocTest] = []
     for function in OPERATIONS.values():
