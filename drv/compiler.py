@@ -84,6 +84,8 @@ def compile_program(
         If an option is not known to NVRTC, or is the architecture.
     LibraryNotInstalledError
         If NVRTC is not installed.
+    CudaError
+        If NVRTC fails otherwise, as for a name expression that is not C++.
 
     Examples
     --------

@@ -51,7 +51,8 @@ def copy_to_device(
     Raises
     ------
     InvalidValueError
-        If the sizes do not fit, a host array is not C-contiguous, or an argument is no such memory.
+        If a side has fewer than ``nbytes``, both sizes differ and ``nbytes`` is not passed, a host array is not
+        C-contiguous, or an argument is no such memory.
     CudaError
         Without ``stream``: if the copy, or earlier work, failed.
 
@@ -80,8 +81,23 @@ def copy_to_host(
 ) -> None:
     """Copy device memory ``source`` to host memory ``destination``.
 
-    Parameters and errors are those of :func:`copy_to_device`, with the sides exchanged; ``destination`` must be
-    writable.
+    Parameters
+    ----------
+    destination
+        A C-contiguous NumPy array or a writable buffer, :class:`PinnedMemory`, :class:`RegisteredMemory`, or an
+        address.
+    source
+        Device memory: :class:`DeviceMemory`, an object with ``__cuda_array_interface__``, or an address.
+    nbytes : int, optional
+        Bytes to copy; by default the size of both sides, which must be the same then.
+    stream : Stream, optional
+        Where to queue the copy; the host memory must not be read before it is done. Without it the copy is done on
+        return.
+
+    Raises
+    ------
+    InvalidValueError
+        If a side has fewer bytes, both sizes differ and ``nbytes`` is not given, or an argument is not such memory.
     """
     to, origin = _host_endpoint(destination, writes=True), _device_endpoint(source)
     size = _size(nbytes, to, origin)
@@ -101,7 +117,19 @@ def copy_on_device(
 ) -> None:
     """Copy device memory ``source`` to device memory ``destination``, which must not overlap.
 
-    Parameters and errors are those of :func:`copy_to_device`, with device memory on both sides.
+    Parameters
+    ----------
+    destination, source
+        Device memory: :class:`DeviceMemory`, an object with ``__cuda_array_interface__``, or an address.
+    nbytes : int, optional
+        Bytes to copy; by default the size of both sides, which must be the same then.
+    stream : Stream, optional
+        Where to queue the copy. Without it the copy is done on return.
+
+    Raises
+    ------
+    InvalidValueError
+        If a side has fewer bytes, both sizes differ and ``nbytes`` is not given, or an argument is not such memory.
     """
     to, origin = _device_endpoint(destination), _device_endpoint(source)
     size = _size(nbytes, to, origin)
@@ -127,8 +155,23 @@ def copy_peer(
 ) -> None:
     """Copy memory of ``source_device`` to memory of ``destination_device``.
 
-    It goes directly where peer access is enabled, and through the host otherwise. ``nbytes`` and errors are as for
-    :func:`copy_to_device`; ``stream`` may be a stream of either device.
+    It goes directly where peer access is enabled, and through the host otherwise.
+
+    Parameters
+    ----------
+    destination, source
+        Device memory: :class:`DeviceMemory`, an object with ``__cuda_array_interface__``, or an address.
+    destination_device, source_device : Device
+        Whose memory each is.
+    nbytes : int, optional
+        Bytes to copy; by default the size of both sides, which must be the same then.
+    stream : Stream, optional
+        Where to queue the copy, a stream of either device. Without it the copy is done on return.
+
+    Raises
+    ------
+    InvalidValueError
+        If a side has fewer bytes, both sizes differ and ``nbytes`` is not given, or an argument is not such memory.
     """
     to, origin = _device_endpoint(destination), _device_endpoint(source)
     size = _size(nbytes, to, origin)
@@ -253,7 +296,26 @@ def memset_2d(
 ) -> None:
     """Write ``value`` to ``height`` rows of ``width`` items of 8, 16 or 32 bits, which begin ``pitch`` bytes apart.
 
-    Everything else is as for :func:`memset`.
+    Parameters
+    ----------
+    destination
+        Device memory, as for :func:`copy_to_device`.
+    pitch : int
+        Bytes from the beginning of one row to that of the next, at least the bytes of a row.
+    value : int
+        Of ``bits`` bits, signed or unsigned.
+    width, height : int
+        Items in a row, and rows.
+    bits : int
+        Bits of an item.
+    stream : Stream, optional
+        Where to queue the write. Without it the write is done on return.
+
+    Raises
+    ------
+    InvalidValueError
+        If ``value`` does not fit into ``bits``, the rows do not fit into ``destination``, ``pitch`` is shorter than a
+        row, or the address is no multiple of the item's size.
     """
     to = _device_endpoint(destination)
     value = _check_item(to, value, bits)

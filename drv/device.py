@@ -20,7 +20,7 @@ _ATTRIBUTE_PREFIX = "CU_DEVICE_ATTRIBUTE_"
 
 
 class MemoryInfo(NamedTuple):
-    """Free and total device memory, in bytes."""
+    """Free and total device memory, in bytes: the result of :meth:`Device.memory_info`."""
 
     free: int
     total: int
@@ -32,6 +32,41 @@ class DeviceProperties:
 
     The names are those of ``torch.cuda.get_device_properties`` where it has them, and CUDA's (``cudaDeviceProp``)
     elsewhere.
+
+    >>> properties = drv.Device(0).properties
+    >>> properties.warp_size, properties.max_threads_per_block
+    (32, 1024)
+
+    Attributes
+    ----------
+    name : str
+        Name of the model.
+    major, minor : int
+        Compute capability.
+    total_memory : int
+        Bytes of device memory.
+    multi_processor_count : int
+        Number of multiprocessors.
+    warp_size, max_threads_per_block, max_threads_per_multi_processor : int
+        Numbers of threads.
+    max_block_dim, max_grid_dim : tuple of int
+        The largest block, in threads, and grid, in blocks, along x, y and z.
+    regs_per_multiprocessor : int
+        Registers of 32 bits.
+    shared_memory_per_block, shared_memory_per_block_optin, shared_memory_per_multiprocessor : int
+        Bytes: of a block, of one whose kernel asks for more, and of a multiprocessor.
+    L2_cache_size : int
+        Bytes.
+    clock_rate, memory_clock_rate : int
+        In kHz.
+    memory_bus_width : int
+        In bits.
+    is_integrated, is_multi_gpu_board : bool
+        Whether it shares the host's memory, or its board with other GPUs.
+    pci_bus_id, pci_device_id, pci_domain_id : int
+        Where it is plugged in.
+    uuid : UUID
+        Identifier that no other device has.
     """
 
     name: str
@@ -116,7 +151,13 @@ class Device:
 
     @classmethod
     def create(cls, runtime: Runtime, ordinal: int) -> Device:
-        """Make the object for a device of ``runtime``; the runtime does so once per device."""
+        """The object for the device ``ordinal`` of ``runtime``, which calls this once for each device.
+
+        Raises
+        ------
+        CudaError
+            If the driver has no such device.
+        """
         self = object.__new__(cls)
         self.runtime = runtime
         self.ordinal = ordinal
@@ -138,7 +179,7 @@ class Device:
 
     @property
     def handle(self) -> Any:
-        """``CUdevice`` of this device."""
+        """``CUdevice`` of this device, as the driver's functions take it."""
         return self._handle
 
     @property
@@ -307,7 +348,13 @@ class Device:
         return MemoryInfo(int(free), int(total))
 
     def stream_priority_range(self) -> tuple[int, int]:
-        """Least and greatest priority of streams, such as ``(0, -5)``; a lower number is a greater priority."""
+        """Least and greatest priority of streams, such as ``(0, -5)``; a lower number is a greater priority.
+
+        Raises
+        ------
+        CudaError
+            If the context is lost to an earlier error.
+        """
         self.make_current()
         driver = self.runtime.driver
         least, greatest = self.runtime.check(
@@ -347,7 +394,7 @@ class Device:
         self._peers.add(peer.ordinal)
 
     def disable_peer_access(self, peer: Device) -> None:
-        """Undo :meth:`enable_peer_access`.
+        """Undo :meth:`enable_peer_access`: kernels on this device no longer access memory of ``peer``.
 
         Raises
         ------

@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
 
 class CudaError(RuntimeError):
-    """A call of the driver, or of a library on top of it, failed.
+    """A call of the driver, or of a library on top of it, failed. Base class of all errors of this package.
+
+    Parameters
+    ----------
+    message : str
+        What was asked for, what failed, and what to do.
+    status, call, kernel, sticky
+        The attributes of these names.
 
     Attributes
     ----------
@@ -77,6 +84,13 @@ class PeerAccessError(CudaError):
 
 class ModuleLoadError(CudaError):
     """The driver does not accept a PTX or cubin image.
+
+    Parameters
+    ----------
+    message, **details
+        See :class:`CudaError`.
+    log : str
+        The attribute of this name.
 
     Attributes
     ----------
@@ -148,6 +162,13 @@ class HostCallbackError(CudaError):
 class CompileError(CudaError):
     """CUDA C++ source does not compile.
 
+    Parameters
+    ----------
+    message, **details
+        See :class:`CudaError`.
+    log, source : str
+        The attributes of these names.
+
     Attributes
     ----------
     log : str
@@ -164,6 +185,13 @@ class CompileError(CudaError):
 
 class FindingError(CudaError):
     """A checker reports a mistake that a GPU may hide.
+
+    Parameters
+    ----------
+    message : str
+        The text of the first finding.
+    findings : tuple
+        The attribute of this name.
 
     Attributes
     ----------

@@ -117,6 +117,13 @@ class Event:
     def from_ipc_handle(cls, device: Device, ipc_handle: bytes) -> Event:
         """Open an event that another process exported with :meth:`ipc_handle`.
 
+        Parameters
+        ----------
+        device : Device
+            Whose streams record it.
+        ipc_handle : bytes
+            The 64 bytes.
+
         Raises
         ------
         InvalidValueError
@@ -195,7 +202,13 @@ class Event:
         self._recorded = True
 
     def wait(self, stream: Stream) -> None:
-        """Have later work of ``stream``, on any device, wait for the marked work; the host does not wait."""
+        """Have later work of ``stream``, on any device, wait for the marked work; the host does not wait.
+
+        Raises
+        ------
+        InvalidHandleError
+            If the event or the stream was closed.
+        """
         stream.wait_event(self)
 
     def query(self) -> bool:
@@ -247,7 +260,10 @@ class Event:
         return float(self.runtime.check(result, "cuEventElapsedTime"))
 
     def close(self) -> None:
-        """Destroy the event. A second call does nothing; an event made :meth:`from_handle` stays as it is."""
+        """Destroy the event. A second call does nothing; an event made :meth:`from_handle` stays as it is.
+
+        Every use after that raises InvalidHandleError.
+        """
         if self._owned:
             self.device.use()
             self._owned = False

@@ -145,6 +145,8 @@ class PinnedMemory:
     ------
     OutOfMemoryError
         If the host cannot lock so much.
+    InvalidValueError
+        If ``nbytes`` is not positive.
 
     Notes
     -----
@@ -176,7 +178,7 @@ class PinnedMemory:
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime that the memory belongs to."""
+        """The runtime that the memory belongs to. Raises InvalidHandleError after :meth:`free`."""
         return self._live().device.runtime
 
     def array(self, dtype: DTypeLike = "u1") -> NDArray[Any]:

@@ -68,7 +68,7 @@ class Module:
 
     @property
     def handle(self) -> Any:
-        """``CUmodule``, as the driver's functions take it."""
+        """``CUmodule``, as the driver's functions take it; raises InvalidHandleError after :meth:`unload`."""
         if self._handle is None:
             raise InvalidHandleError("this module was unloaded")
         return self._handle
@@ -115,7 +115,10 @@ class Module:
         return int(address), int(size)
 
     def unload(self) -> None:
-        """Unload the code from the context. Its kernels must not be running. A second call does nothing."""
+        """Unload the code from the context. Its kernels must not be running. A second call does nothing.
+
+        Every other use of the module after that raises InvalidHandleError.
+        """
         if self._handle is not None:
             self.device.use()
             handle, self._handle = self._handle, None
@@ -256,7 +259,24 @@ class Function:
         shared: int = 0,
         stream: Stream | None = None,
     ) -> None:
-        """Launch the kernel: :func:`drv.launch` with this function."""
+        """Launch the kernel: :func:`drv.launch` with this function. It returns once the launch is queued.
+
+        Parameters
+        ----------
+        grid, block : int or tuple of int
+            Blocks in the grid, and threads in a block: up to three numbers each.
+        arguments : tuple
+            One for each parameter of the kernel; :func:`drv.launch` says what they may be.
+        shared : int
+            Dynamic shared memory per block, in bytes.
+        stream : Stream, optional
+            Where to queue the launch; the default stream of the function's device if not given.
+
+        Raises
+        ------
+        InvalidValueError, LaunchResourcesError, CudaError
+            As :func:`drv.launch`.
+        """
         from .launch import launch
 
         launch(self, grid, block, arguments, shared=shared, stream=stream)

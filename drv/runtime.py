@@ -54,7 +54,14 @@ class Refusal:
 
 
 class Runtime:
-    """One driver, its devices, and all that hangs on them.
+    """One driver, its devices, and all that hangs on them. :func:`drv.runtime` gives the one in use.
+
+    Parameters
+    ----------
+    driver
+        The attribute of this name.
+    simulated : bool
+        The attribute of this name.
 
     Attributes
     ----------
@@ -69,6 +76,13 @@ class Runtime:
     alive : bool
         False once the runtime was dropped, the process was forked, or the interpreter is exiting:
         handles are not given back any more then.
+
+    Raises
+    ------
+    NoDeviceError
+        If the driver has no visible device.
+    NoDriverError
+        If the driver does not work.
     """
 
     def __init__(self, driver: Any, *, simulated: bool) -> None:
@@ -103,6 +117,8 @@ class Runtime:
         ------
         InvalidValueError
             If there is none.
+        DroppedRuntimeError
+            If the runtime was dropped; in a forked child, ForkError.
         """
         self._require_alive()
         ordinal = operator.index(ordinal)
@@ -115,11 +131,19 @@ class Runtime:
     def check(self, result: Sequence[Any], call: str, *arguments: Any) -> Any:
         """Result of a driver call without its status: nothing, one value, or a tuple.
 
+        Parameters
+        ----------
+        result : tuple
+            What the driver's function returned: a ``CUresult``, and what follows it.
+        call : str
+            Name of the function, for the message.
+        *arguments
+            What it was called with, for the message.
+
         Raises
         ------
         CudaError
-            Of the class that fits the status, when it is not success. ``call`` and ``arguments`` are
-            what its message says was called.
+            Of the class that fits the status, when it is not success.
         """
         if result[0]:
             self.fail(result[0], call, *arguments)
@@ -127,7 +151,19 @@ class Runtime:
         return result[1] if size == 2 else None if size == 1 else result[1:]
 
     def fail(self, status: Any, call: str, *arguments: Any, kernel: str | None = None) -> NoReturn:
-        """Raise the error for ``status``."""
+        """Raise the :class:`CudaError` for ``status``, of the class that fits it.
+
+        Parameters
+        ----------
+        status : CUresult
+            What the driver returned.
+        call : str
+            Name of the function, for the message.
+        *arguments
+            What it was called with, for the message.
+        kernel : str, optional
+            The kernel's name, where the call is a launch.
+        """
         text = f"{call}({', '.join(map(str, arguments))})" if arguments else call
         error = failure(self, status, text, kernel)
         # A device fault may be what a reported finding or a failed host function has led to.
@@ -144,6 +180,11 @@ class Runtime:
 
         Whatever holds a handle or an address is kept here and nowhere else, so that it goes with the
         runtime. ``factory`` runs once, also when several threads ask together.
+
+        Raises
+        ------
+        DroppedRuntimeError
+            If the runtime was dropped, and nothing is kept under ``key``; in a forked child, ForkError.
         """
         value = self._cache.get(key, self)
         if value is self:
@@ -171,7 +212,7 @@ class Runtime:
         self.collect()
 
     def library(self, name: str) -> Any:
-        """Functions of ``"cublas"``, ``"cufft"`` or ``"nccl"``, for the driver in use.
+        """Functions of the library ``name``, ``"cublas"``, ``"cufft"`` or ``"nccl"``, for the driver in use.
 
         Raises
         ------
@@ -200,20 +241,33 @@ class Runtime:
                 del error
 
     def synchronized(self, result: Sequence[Any], call: str) -> None:
-        """End a synchronising call: raise its failure, or what earlier asynchronous work left behind."""
+        """End a synchronising call: raise its failure, or what earlier asynchronous work left behind.
+
+        Parameters
+        ----------
+        result : tuple
+            What the driver's function returned.
+        call : str
+            Its name, for the message.
+
+        Raises
+        ------
+        CudaError
+            If the status is not success, and as :meth:`raise_pending`.
+        """
         if result[0]:
             self.fail(result[0], call)
         self.raise_pending()
 
     def completed(self, result: Sequence[Any], call: str) -> bool:
-        """What a query tells: whether the work is done. Raises as :meth:`synchronized` does."""
+        """Whether work is done, by the ``result`` of the query ``call``. Raises as :meth:`synchronized` does."""
         if result[0] and int(result[0]) == _NOT_READY:
             return False
         self.synchronized(result, call)
         return True
 
     def release(self, device: Device, call: str, handle: Any) -> None:
-        """Give ``handle`` back with the driver function ``call``; for finalizers, so it never raises.
+        """Give ``handle`` of ``device`` back with the driver function ``call``; for finalizers, so it never raises.
 
         The garbage collector may run a finalizer inside a host callback, where CUDA forbids calls: the
         handle then waits for the next :meth:`collect`. The thread's current context stays what it was.
@@ -234,7 +288,7 @@ class Runtime:
                 self._release(device, call, handle)
 
     def retire(self, error_class: type[CudaError], message: str) -> None:
-        """Refuse every further use with an error of class ``error_class``; calls no driver."""
+        """Refuse every further use with an error of class ``error_class`` and the text ``message``; calls no driver."""
         self.alive = False
         self.driver = Refusal(error_class, message)
         self.current = CurrentDevice()
@@ -242,7 +296,7 @@ class Runtime:
         self._garbage.clear()
 
     def close(self) -> None:
-        """Give everything back and refuse further use."""
+        """Give everything back and refuse further use, which raises DroppedRuntimeError. A second call does nothing."""
         if not self.alive:
             return
         self._end_callbacks()

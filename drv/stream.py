@@ -218,7 +218,15 @@ class Stream:
             self.runtime.fail(status, "cuStreamWaitEvent")
 
     def wait_stream(self, stream: Stream) -> None:
-        """Have later work of this stream wait for all work queued on ``stream`` so far; the host does not wait."""
+        """Have later work of this stream wait for all work queued on ``stream`` so far; the host does not wait.
+
+        ``stream`` may be of another device.
+
+        Raises
+        ------
+        InvalidHandleError
+            If one of the streams was closed.
+        """
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:
@@ -258,7 +266,8 @@ class Stream:
     def close(self) -> None:
         """Destroy the stream, which the driver keeps until its work is done. A second call does nothing.
 
-        A stream that was made :meth:`from_handle` or :meth:`from_object` stays as it is.
+        A stream that was made :meth:`from_handle` or :meth:`from_object` stays as it is. Every use after that raises
+        InvalidHandleError.
         """
         if self._owned:
             self.device.use()

@@ -111,7 +111,7 @@ class DirectAllocator(ABC, Generic[B]):
         self._give_back(block)
 
     def live_blocks(self) -> list[B]:
-        """Blocks that were handed out and not freed, by address."""
+        """Blocks that were handed out and not freed, in the order of their addresses."""
         return [block for _, block in sorted(self._live.items())]
 
     def empty_cache(self) -> None:

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 class DriverBlock(DirectBlock):
-    """One allocation of the driver.
+    """One allocation of the driver, which :class:`DriverMemory` constructs.
+
+    Parameters
+    ----------
+    address, size, stream : int
+        See :class:`~drv.allocators.protocol.Block`.
 
     Attributes
     ----------
@@ -51,7 +56,7 @@ class DriverMemory(DirectAllocator[DriverBlock]):
         self._deferred: deque[DriverBlock] = deque()
 
     def record_stream(self, block: DriverBlock, stream: int, device: int | None = None) -> None:
-        """Note another device that uses ``block``: giving memory back waits for all work of its own."""
+        """Note another ``device`` that uses ``block``: giving memory back waits for all of its work, whatever ``stream``."""
         if device is not None and device != self.ordinal:
             block.users.add(device)
 

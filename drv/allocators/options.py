@@ -64,7 +64,10 @@ class AllocatorOptions:
 
     @classmethod
     def from_text(cls, text: str) -> AllocatorOptions:
-        """Parse ``name:value,name:value``.
+        """Parse ``text``: ``name:value,name:value``.
+
+        >>> drv.allocators.AllocatorOptions.from_text("max_split_size_mb:32,expandable_segments:True").max_split_size
+        33554432
 
         Raises
         ------
@@ -76,7 +79,7 @@ class AllocatorOptions:
 
     @property
     def rounds_to_unit(self) -> bool:
-        """Whether all sizes are simply rounded up to 512 bytes."""
+        """Whether all sizes are simply rounded up to a multiple of 512 bytes."""
         return all(divisions < 2 for divisions in self.roundup_power2_divisions)
 
     def round(self, size: int) -> int:

@@ -32,7 +32,7 @@ class Block(Protocol):
 
     @property
     def stream(self) -> int:
-        """Handle of the stream that the block was allocated for."""
+        """Handle, as an int, of the stream that the block was allocated for."""
 
 
 B = TypeVar("B", bound=Block)
@@ -76,7 +76,7 @@ class Allocator(Protocol[B]):
         """
 
     def empty_cache(self) -> None:
-        """Give memory that no block occupies back to the driver."""
+        """Give memory that no block occupies back to the driver; it may wait for work that still uses some."""
 
     def statistics(self) -> Mapping[str, int]:
         """Counters under PyTorch's names, such as ``"allocated_bytes.all.current"``; sizes in bytes."""
@@ -86,10 +86,16 @@ class Allocator(Protocol[B]):
 
 
 class DeviceAllocator(Allocator[B], Protocol[B]):
-    """An allocator of one device's memory."""
+    """An allocator of one device's memory: an :class:`Allocator` with a limit and an observer."""
 
     def set_memory_fraction(self, fraction: float) -> None:
-        """Refuse to hold more than ``fraction`` (0 to 1) of the device's total memory."""
+        """Refuse to hold more than ``fraction`` (0 to 1) of the device's total memory: OutOfMemoryError beyond that.
+
+        Raises
+        ------
+        InvalidValueError
+            If ``fraction`` is not between 0 and 1.
+        """
 
     def reset_peaks(self) -> None:
         """Let the peaks among the statistics start over at the current values."""
@@ -98,17 +104,17 @@ class DeviceAllocator(Allocator[B], Protocol[B]):
         """Let the sums among the statistics start over at 0."""
 
     def observe(self, observer: Observer | None) -> None:
-        """Tell ``observer`` of everything from now on; ``None`` ends it."""
+        """Tell ``observer``, an :class:`Observer`, of everything from now on; ``None`` ends it."""
 
     def grant_access(self, device: int) -> None:
-        """Let ``device`` use this memory, after its access to this device as a peer was enabled."""
+        """Let the device of ordinal ``device`` use this memory, after its access to this device as a peer was enabled."""
 
 
 class MemorySource(Protocol[B]):
     """What a caching allocator stands on: whole segments from the driver, or from an allocator around it."""
 
     def allocate(self, size: int, stream: int) -> B:
-        """``size`` bytes. See :meth:`Allocator.allocate`."""
+        """``size`` bytes for work on ``stream``. See :meth:`Allocator.allocate`, also for the errors."""
 
     def free(self, block: B) -> None:
         """Take ``block`` back. See :meth:`Allocator.free`."""
@@ -135,4 +141,4 @@ class Observer(Protocol):
         """Python stack of a free, or ``None`` when stacks of frees are not recorded."""
 
     def record(self, action: str, address: int, size: int, stream: int, frames: Frames | None) -> None:
-        """Note that ``action`` happened to ``size`` bytes at ``address`` of ``stream``."""
+        """Note that ``action`` happened to ``size`` bytes at ``address`` of ``stream``; ``frames`` is the stack, if any."""

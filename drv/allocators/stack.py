@@ -29,10 +29,16 @@ _REMEMBERED = 1 << 16
 
 
 def device_allocator(runtime: Runtime, ordinal: int) -> DeviceAllocator[Any]:
-    """The allocator of a device's memory: always the same one until the runtime is dropped.
+    """The allocator of the memory of device ``ordinal``: always the same one until the runtime is dropped.
 
     It caches, as ``GRAPHROOT_CUDA_ALLOC_CONF`` says, unless that asks for a guarding allocator
     (``backend:guarding``) or ``GRAPHROOT_NO_CUDA_MEMORY_CACHING`` is set.
+
+    >>> allocator = drv.allocators.device_allocator(drv.runtime(), 0)
+    >>> block = allocator.allocate(1000, stream=0)
+    >>> block.size, allocator.statistics()["allocated_bytes.all.current"]
+    (1024, 1024)
+    >>> allocator.free(block)
 
     Raises
     ------
@@ -98,7 +104,13 @@ def guard_of(runtime: Runtime, options: AllocatorOptions) -> Guard:
 
 
 def guard_runtime(runtime: Runtime) -> Guard | None:
-    """The guard of a runtime whose allocators guard memory; ``None`` where they do not."""
+    """The :class:`Guard` of a runtime whose allocators guard memory; ``None`` where they do not.
+
+    Raises
+    ------
+    InvalidValueError
+        If the options in the environment are wrong.
+    """
     options = AllocatorOptions.from_environment()
     return guard_of(runtime, options) if options.guarding else None
 

@@ -53,6 +53,11 @@ class CachingAllocator(Gated):
     addresses : AddressSpaceSource, optional
         Where expandable segments come from.
 
+    Raises
+    ------
+    InvalidValueError
+        If ``options`` ask for expandable segments and there are no ``addresses``.
+
     Notes
     -----
     One thread at a time is inside. A free that finds another thread there, or that a finalizer makes while

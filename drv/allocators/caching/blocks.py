@@ -14,7 +14,14 @@ class CachedBlock:
     """A piece of a segment, in a list with its neighbours in order of address.
 
     When two neighbours merge, the left one absorbs the right, so a segment's first block is the same
-    object as long as the segment lives.
+    object as long as the segment lives. Allocators construct it.
+
+    Parameters
+    ----------
+    address, size, pool, prev
+        The attributes of these names.
+    following : CachedBlock or None
+        The attribute ``next``.
 
     Attributes
     ----------
@@ -73,7 +80,7 @@ class CachedBlock:
 
     @property
     def stream(self) -> int:
-        """Handle of the stream that the block is allocated for."""
+        """Handle, as an int, of the stream that the block is allocated for."""
         return self.pool.stream
 
     @property

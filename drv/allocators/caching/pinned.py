@@ -102,6 +102,8 @@ class PinnedAllocator(Gated):
             If the host cannot lock so much, also after cached blocks were unpinned.
         InvalidValueError
             If ``size`` is not positive.
+        RuntimeError
+            In a finalizer that runs while this thread is inside the allocator.
         """
         if size <= 0:
             raise InvalidValueError(f"cannot allocate {size} bytes of pinned memory")
@@ -136,7 +138,13 @@ class PinnedAllocator(Gated):
             self._leave(None)
 
     def record_stream(self, block: PinnedBlock, stream: int, device: int | None = None) -> None:
-        """Note that ``stream`` of ``device`` (0 by default) copies from or to ``block``."""
+        """Note that ``stream`` of ``device`` (0 by default) copies from or to ``block``.
+
+        Raises
+        ------
+        InvalidValueError
+            If the block was freed.
+        """
         if not block.live:
             raise InvalidValueError(f"{block!r} was freed before")
         block.uses[device or 0, stream] = None
@@ -149,7 +157,10 @@ class PinnedAllocator(Gated):
 
     @inside
     def statistics(self) -> dict[str, int]:
-        """``allocation``, ``allocated_bytes``, ``segment``, ``reserved_bytes``, as for device memory."""
+        """``allocation``, ``allocated_bytes``, ``segment`` and ``reserved_bytes`` of pinned memory, in bytes or blocks.
+
+        Each as ``current``, ``peak``, ``allocated`` and ``freed``, beside ``num_host_alloc`` and ``num_host_free``.
+        """
         self._catch_up()
         into: dict[str, int] = {}
         for name, stat in self._stats.items():

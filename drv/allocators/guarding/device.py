@@ -91,11 +91,11 @@ class GuardingAllocator(DirectAllocator[GuardedBlock]):
 
     @property
     def owner(self) -> int:
-        """Ordinal of the device."""
+        """Ordinal of the device whose memory it is."""
         return self.ordinal
 
     def record_stream(self, block: GuardedBlock, stream: int, device: int | None = None) -> None:
-        """Nothing to do: freeing waits for all work."""
+        """Nothing to do: freeing ``block`` waits for all work, that of ``stream`` on ``device`` included."""
 
     def empty_cache(self) -> None:
         """Give what is in quarantine back to the driver."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class OverwriteKind(StrEnum):
-    """Where was written."""
+    """Where was written: ``"out of bounds"`` of an allocation, or ``"use after free"``. A str."""
 
     #: Below or above an allocation.
     OUT_OF_BOUNDS = "out of bounds"
@@ -34,7 +34,27 @@ class OverwriteKind(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class Overwrite:
-    """Bytes that changed where nothing may write. ``str(overwrite)`` is the report for people."""
+    """Bytes that changed where nothing may write. ``str(overwrite)`` is the report for people.
+
+    Attributes
+    ----------
+    kind : OverwriteKind
+        Outside of an allocation, or in freed memory.
+    memory : str
+        What was allocated: ``"device memory"`` or ``"pinned host memory"``.
+    device : int or None
+        Its device; ``None`` for the host.
+    address, size : int
+        The allocation, in bytes.
+    first, last : int
+        First and last changed byte, counted from the allocation's first: negative before it.
+    changed : int
+        How many bytes changed.
+    launches : tuple of str
+        Kernels launched last, the latest last.
+    seen, allocated, freed : tuple of Frame
+        Python stacks, innermost first: of the call after which the change was seen, of the allocation, of the free.
+    """
 
     kind: OverwriteKind
     #: What was allocated: ``"device memory"`` or ``"pinned host memory"``, its device, address and size in bytes.
@@ -56,7 +76,7 @@ class Overwrite:
 
     @property
     def where(self) -> str:
-        """``4 bytes, 0 bytes past the end of an allocation of 4000 bytes``."""
+        """What changed, as text: ``4 bytes, from 0 bytes past the end of an allocation of 4000 bytes on``."""
         bytes_changed = f"{self.changed} byte{'s' if self.changed != 1 else ''}"
         if self.kind is OverwriteKind.FREED:
             return f"{bytes_changed}, from byte {self.first} on, of {self.size} bytes that were freed"
@@ -174,11 +194,11 @@ class Guard:
                     self._keep(each)
 
     def faulted(self, error: str) -> None:
-        """Note that ``error`` has lost a device's context."""
+        """Note that ``error``, as text, has lost a device's context, with the Python stack of now."""
         self.faults.append((error, self.stack()))
 
     def pending_error(self) -> OverwriteError | None:
-        """What a synchronising call has to raise, after a check."""
+        """Check, and return what a synchronising call has to raise: an OverwriteError, or ``None``."""
         self.check()
         with self._lock:
             due, self._unraised = self._unraised, []
@@ -190,7 +210,19 @@ class Guard:
     def overwrite(
         self, member: Checked, memory: Guarded, each: Range, offsets: NDArray[np.intp]
     ) -> Overwrite:
-        """The record of bytes at ``offsets`` of a range having changed."""
+        """The record of bytes having changed.
+
+        Parameters
+        ----------
+        member : Checked
+            The allocator.
+        memory : Guarded
+            The allocation that the bytes are beside, or in.
+        each : Range
+            The bytes that were compared.
+        offsets : array of int
+            Which of them differ.
+        """
         base = each.start - memory.address
         inside = 0 <= base < memory.size
         return Overwrite(
