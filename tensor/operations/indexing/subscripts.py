@@ -7,6 +7,7 @@ that view.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from .masks import masked_fill_
 from .recorded_indexing import add, add_, read, write, write_
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from tensor.methods.tensor import Tensor
 
@@ -87,19 +88,37 @@ def put(input: Tensor, key: Any, value: Any) -> None:
 
 
 def _keys(key: Any) -> tuple[Any, ...]:
-    if type(key) is tuple:
+    if isinstance(key, tuple):
         return key
-    if isinstance(key, list) and any(
-        part is None or part is Ellipsis or isinstance(part, (slice, TensorBase)) for part in key
-    ):
-        # NumPy's old rule, which PyTorch still has: such a list means a tuple.
+    if isinstance(key, TensorBase) or not _is_sequence(key):
+        return (key,)
+    if len(key) < _LONGEST_OLD_TUPLE and any(map(_means_tuple, key)):
         warnings.warn(
-            "Using a non-tuple sequence for multidimensional indexing is deprecated: use x[tuple(seq)] instead of "
-            "x[seq], or x[tensor.tensor(seq)] for an index tensor",
-            stacklevel=4,
+            "Using a non-tuple sequence for multidimensional indexing is deprecated, as its meaning will change with "
+            "PyTorch's: x[seq] means x[tuple(seq)] now and x[tensor.tensor(seq)] later. Write one of the two",
+            stacklevel=3,
         )
         return tuple(key)
     return (key,)
+
+
+#: NumPy's old rule, which PyTorch still has: a sequence shorter than this with a part that is no number means a tuple.
+_LONGEST_OLD_TUPLE = 32
+
+
+def _means_tuple(part: Any) -> bool:
+    return (
+        part is None
+        or part is Ellipsis
+        or isinstance(part, (slice, TensorBase, np.ndarray))
+        or _is_sequence(part)
+    )
+
+
+def _is_sequence(key: Any) -> bool:
+    return isinstance(key, (list, tuple, range)) or (
+        isinstance(key, Sequence) and not isinstance(key, (str, bytes))
+    )
 
 
 def _trimmed(value: Tensor, rank: int) -> Tensor:
@@ -147,7 +166,7 @@ def _walk(input: Tensor, keys: tuple[Any, ...]) -> tuple[Tensor, list[Any] | Non
             chosen.append(tensor([0] if key else [], dtype=dtypes.int64, device=input._layout.device))
             dim += 1
         elif isinstance(key, TensorBase):
-            _check_mask_shape(key, input, dim)
+            _check_mask_shape(key, input, dim, stacklevel=4)
             chosen += [None] * (dim - len(chosen))
             chosen.append(key)
             # The other dimensions of a mask belong to it.
@@ -177,9 +196,9 @@ def _plain(input: Tensor, key: Any) -> Any:
         if not key._layout.shape:
             return bool(key) if _is_mask(key) else int(key)
         return key
-    if isinstance(key, (list, tuple, np.ndarray, range)):
+    if isinstance(key, np.ndarray) or _is_sequence(key):
         result = tensor(key, device=input._layout.device)
-        if isinstance(key, (list, tuple, range)) and not result._layout.numel:
+        if not isinstance(key, np.ndarray) and not result._layout.numel:
             result = result.to(dtypes.int64)
         return _plain(input, result)
     if isinstance(key, np.bool_):
@@ -203,13 +222,13 @@ def _width(key: Any) -> int:
     return len(key._layout.shape) if isinstance(key, TensorBase) and _is_mask(key) else 1
 
 
-def _check_mask_shape(key: Tensor, input: Tensor, dim: int) -> None:
+def _check_mask_shape(key: Tensor, input: Tensor, dim: int, stacklevel: int) -> None:
     if not _is_mask(key):
         return
     if key._layout.dtype is dtypes.uint8:
         warnings.warn(
             "indexing with dtype tensor.uint8 is now deprecated, please use a dtype tensor.bool instead.",
-            stacklevel=5,
+            stacklevel=stacklevel,
         )
     mask, shape = key._layout.shape, input._layout.shape
     for axis, size in enumerate(mask):
@@ -349,7 +368,7 @@ def index_put(
     tensor([[0., 0., 1.],
             [5., 0., 0.]])
     """
-    return (add if accumulate else write)(input, *_to_put(input, indices, values))
+    return (add if accumulate else write)(input, *_to_put(input, indices, values, stacklevel=5))
 
 
 @operation()
@@ -365,10 +384,12 @@ def index_put_(
     >>> tensor.zeros(3).index_put_((tensor.tensor([-1]),), tensor.tensor(5.0))
     tensor([0., 0., 5.])
     """
-    return (add_ if accumulate else write_)(input, *_to_put(input, indices, values))
+    return (add_ if accumulate else write_)(input, *_to_put(input, indices, values, stacklevel=4))
 
 
-def _to_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> tuple[Indexing, Tensor]:
+def _to_put(
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, stacklevel: int
+) -> tuple[Indexing, Tensor]:
     if not isinstance(indices, (tuple, list)):
         raise TypeError(
             f"index_put(): argument 'indices' must be tuple of Tensors, not {type(indices).__name__}"
@@ -382,7 +403,7 @@ def _to_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> 
         if not isinstance(index, TensorBase):
             raise TypeError(f"index_put(): expected Tensors or None as indices, got {type(index).__name__}")
         if _is_mask(index):
-            _check_mask_shape(index, input, len(chosen))
+            _check_mask_shape(index, input, len(chosen), stacklevel)
         dtype = index._layout.dtype
         if not _is_mask(index) and dtype not in (dtypes.int32, dtypes.int64):
             raise IndexError(
