@@ -185,6 +185,8 @@ from tensor.operations.indexing.gather import take_along_dim
 from tensor.operations.indexing.masks import masked_fill
 from tensor.operations.indexing.masks import masked_scatter
 from tensor.operations.indexing.masks import masked_select
+from tensor.operations.indexing.quantiles import nanquantile
+from tensor.operations.indexing.quantiles import quantile
 from tensor.operations.indexing.scatter import index_add
 from tensor.operations.indexing.scatter import index_copy
 from tensor.operations.indexing.scatter import index_fill
@@ -204,8 +206,6 @@ from tensor.operations.indexing.sorting import kthvalue
 from tensor.operations.indexing.sorting import median
 from tensor.operations.indexing.sorting import msort
 from tensor.operations.indexing.sorting import nanmedian
-from tensor.operations.indexing.sorting import nanquantile
-from tensor.operations.indexing.sorting import quantile
 from tensor.operations.indexing.sorting import sort
 from tensor.operations.indexing.sorting import topk
 from tensor.operations.indexing.subscripts import index_put

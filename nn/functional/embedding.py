@@ -41,7 +41,8 @@ def embedding(
     scale_grad_by_freq : bool
         Whether the gradient of a row is divided by the number of its occurrences in the input.
     sparse : bool
-        Not implemented: gradients are dense.
+        Taken for PyTorch's sake: there are no sparse tensors. The gradient is dense, with the same elements; a warning
+        says so where there is one.
 
     Returns
     -------
@@ -52,8 +53,6 @@ def embedding(
     ------
     IndexError
         If an index is not in [0, V); on CUDA it is a device-side assertion, which a later call raises.
-    NotImplementedError
-        If ``sparse``.
 
     Examples
     --------
@@ -111,7 +110,8 @@ def embedding_bag(
     Raises
     ------
     ValueError
-        If the shapes do not match, or the mode is unknown.
+        If the shapes do not match, the mode is unknown, or it is ``"max"`` and ``sparse`` or ``scale_grad_by_freq`` is
+        true.
     """
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
         raise ValueError(
@@ -134,6 +134,10 @@ def embedding_bag(
             raise ValueError("offsets has to be a 1D Tensor")
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError("max mode does not support scaling the gradient by the frequency")
+    if mode == "max" and sparse:
+        raise ValueError("max mode does not support sparse weights")
     if max_norm is not None:
         renormalise(weight, input, max_norm, norm_type)
     return embeddings.embedding_bag(

@@ -71,7 +71,7 @@ def _precision(name: str, dtype: dtype, complex: bool | None) -> dtype:
 def _dimension(name: str, shape: Sequence[int], dim: int) -> int:
     rank = len(shape)
     if not rank:
-        raise RuntimeError(f"{name}(): expected a tensor with at least one dimension")
+        raise IndexError(f"{name}(): Dimension specified as {dim} but tensor has no dimensions")
     if not -rank <= dim < rank:
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"

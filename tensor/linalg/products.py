@@ -95,6 +95,10 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
 
 def chained(name: str, tensors: Sequence[Tensor]) -> Tensor:
     """The product of a chain of matrices; ``name`` is what the user called."""
+    if not isinstance(tensors, (list, tuple)):
+        raise TypeError(
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
+        )
     chain = list(tensors)
     for position, x in enumerate(chain):
         if not isinstance(x, TensorBase):

@@ -12,7 +12,7 @@ _FAMILIES = {
     "convolution": "convolution unfolding",
     "creation": "construction conversions copies factories fills like ranges result_types window_functions",
     "creation.interchange": "array_interfaces dlpack_exchange",
-    "indexing": "counts embedding flat_indices gather masks scatter scatter_reduce searching sorting subscripts",
+    "indexing": "counts embedding flat_indices gather masks quantiles scatter scatter_reduce searching sorting subscripts",
     "losses": "classification elementwise numbered sequence similarity",
     "normalization": "normalization softmax",
     "pointwise": "activations arithmetic binary_exponents bitwise comparisons complex_numbers divisors glu logic powers rounding selection trigonometry",

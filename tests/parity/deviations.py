@@ -163,23 +163,6 @@ DEVIATIONS = (
         "An index of nothing has as many dimensions as the input, too.",
     ),
     Deviation(
-        ("nn.functional.embedding", "nn.functional.embedding_bag"),
-        f"{_NOT_WRITTEN}.*sparse gradients",
-        "There are no sparse tensors.",
-    ),
-    Deviation(
-        ("clamp_max", "clamp_min"),
-        _NOT_WRITTEN,
-        "Not written: limits of bools, which clamp itself has not in PyTorch either.",
-        ("bool",),
-    ),
-    Deviation(
-        ("nn.functional.rms_norm",),
-        _NOT_WRITTEN,
-        "Not written: complex numbers.",
-        ("complex64", "complex128"),
-    ),
-    Deviation(
         ("nn.functional.local_response_norm",),
         _NOT_WRITTEN,
         "Not written: integers.",
@@ -189,12 +172,6 @@ DEVIATIONS = (
         ("nextafter",),
         "^gradient: NotImplementedError",
         "Not written: the derivative, which is of use to nobody.",
-        ("float64",),
-    ),
-    Deviation(
-        ("quantile", "nanquantile"),
-        r"^gradient\[1\]: None where",
-        "Not written: the gradient of the shares.",
         ("float64",),
     ),
     Deviation(

@@ -33,10 +33,6 @@ class _Table(Module):
         dtype: dtype | None,
     ) -> None:
         super().__init__()
-        if sparse:
-            raise NotImplementedError(
-                f"{type(self).__name__}: sparse gradients are not implemented: leave out sparse=True, gradients are dense"
-            )
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         if padding_idx is not None:
@@ -86,7 +82,8 @@ class Embedding(_Table):
     scale_grad_by_freq : bool
         Whether the gradient of a row is divided by the number of its occurrences in the input.
     sparse : bool
-        Not implemented: gradients are dense.
+        Taken for PyTorch's sake: there are no sparse tensors. The gradient is dense, with the same elements; a warning
+        says so where there is one.
     device, dtype
         Of the table.
 
@@ -97,8 +94,6 @@ class Embedding(_Table):
 
     Raises
     ------
-    NotImplementedError
-        If ``sparse``.
     AssertionError
         If ``padding_idx`` is not a row.
 
@@ -201,6 +196,8 @@ class Embedding(_Table):
             text += f", norm_type={self.norm_type}"
         if self.scale_grad_by_freq:
             text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        if self.sparse:
+            text += ", sparse=True"
         return text
 
 

@@ -273,7 +273,9 @@ def _host_read(out: Layout, positions: _HostPositions) -> Callable[..., Tensor]:
     return read
 
 
-def _host_change(apply: Callable[[Array, Array, Array], None], positions: _HostPositions) -> Callable[..., None]:
+def _host_change(
+    apply: Callable[[Array, Array, Array], None], positions: _HostPositions
+) -> Callable[..., None]:
     def change(target: Tensor, tensors: Sequence[Tensor], source: Tensor) -> None:
         chosen = positions(tensors)
         if not chosen.size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +43,11 @@ def _check_indices(name: str, indices: Tensor) -> None:
 def _check_table(name: str, weight: Tensor, sparse: bool) -> None:
     if len(weight._layout.shape) != 2:
         raise RuntimeError(f"{name}(): 'weight' must be 2-D, got shape {list(weight._layout.shape)}")
-    if sparse:
-        raise NotImplementedError(
-            f"{name}(): sparse gradients are not implemented: leave out sparse=True, gradients are dense"
+    if sparse and modes.recording and weight.requires_grad:
+        warnings.warn(
+            f"{name}(): the gradient is dense, also with sparse=True: there are no sparse tensors. Its elements are the "
+            "same; leave sparse=True out to silence this",
+            stacklevel=4,
         )
 
 
@@ -84,7 +87,7 @@ def embedding(
     scale_grad_by_freq : bool
         Whether the gradient of a row is divided by how often it is named.
     sparse : bool
-        Refused: gradients are dense.
+        Taken for PyTorch's sake: the gradient is dense, with the same elements; a warning says so where there is one.
 
     Returns
     -------
@@ -264,6 +267,8 @@ def embedding_bag(
         Where each of the B bags starts; with ``include_last_offset`` also where the last one ends.
     mode : int or str
         0 or ``"sum"``, 1 or ``"mean"``, 2 or ``"max"``.
+    sparse : bool
+        Taken for PyTorch's sake, as by :func:`embedding`.
     per_sample_weights : Tensor, optional
         What each row is multiplied with, for sums; of the shape of ``indices``.
     padding_idx : int, optional

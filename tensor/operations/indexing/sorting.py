@@ -1,4 +1,4 @@
-"""Sorted elements, and elements of a rank: ``sort``, ``topk``, ``median``, ``quantile`` and their like.
+"""Sorted elements, and elements of a rank: ``sort``, ``topk``, ``median`` and their like.
 
 -0.0 equals 0.0, and NaN is larger than every number. Sorting is stable.
 """
@@ -17,17 +17,13 @@ from nvrtc_kernels import sort as sort_kernels
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
-from tensor.core.base import TensorBase, empty, wrap
+from tensor.core.base import empty, wrap
 from tensor.core.copy_plans import copied
 from tensor.core.dtypes import promotion as rules
 from tensor.operations import scratch as planned
-from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
-from tensor.operations.pointwise.comparisons import isnan
-from tensor.operations.pointwise.selection import where
 from tensor.operations.reduction import all_into_out, into_out, keep_dims
-from tensor.operations.shapes import slices, views
-from tensor.operations.shapes.joining import stack
+from tensor.operations.shapes import views
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -254,11 +250,11 @@ def sort(
     at = dimension(dim, len(input._layout.shape))
     if not input._layout.shape:
         return Sorted(input.clone(), input.new_zeros((), dtype=dtypes.int64))
-    result = _sorted(input, at, bool(descending), arranged=True)
+    result = sorted_along(input, at, bool(descending), arranged=True)
     return all_into_out(result, out, "sort")
 
 
-def _sorted(input: Tensor, dim: int, descending: bool, *, arranged: bool) -> Sorted:
+def sorted_along(input: Tensor, dim: int, descending: bool, *, arranged: bool) -> Sorted:
     """What :func:`sort` gives; not ``arranged``, with whatever strides it has been found."""
     like = input._layout
     result = _in_rows(SORT, input, dim, descending)
@@ -454,6 +450,8 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out:
     ------
     RuntimeError
         If ``input`` is complex.
+    TypeError
+        With ``keepdim`` and no ``dim``.
     IndexError
         If ``dim`` is out of range or has size 0.
 
@@ -487,6 +485,8 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
 
 def _middle(input: Tensor, dim: int | None, keepdim: bool, out: Any, name: str, *, skip_nan: bool) -> Any:
     if dim is None:
+        if keepdim:
+            raise TypeError(f"{name}(): 'keepdim' goes with 'dim': give the dimension")
         if not input._layout.numel:
             return input.new_full((), math.nan) if input.is_floating_point() else input.new_zeros(())
         flat = input.detach().reshape(-1)
@@ -495,154 +495,3 @@ def _middle(input: Tensor, dim: int | None, keepdim: bool, out: Any, name: str, 
         _MEDIAN_OF_ALL[name].record((value,), (input,), (at,), (input._layout.shape,))
         return into_out(value, out, name)
     return all_into_out(_picked(MEDIAN, _MEDIAN_BACKWARD[name], input, dim, keepdim, skip_nan), out, name)
-
-
-@operation(autocast=Autocast(cpu=FLOAT32))
-def quantile(
-    input: Tensor,
-    q: float | Tensor,
-    dim: int | None = None,
-    keepdim: bool = False,
-    *,
-    interpolation: str = "linear",
-    out: Tensor | None = None,
-) -> Tensor:
-    """Quantiles along ``dim``, or of all elements: the values at ranks ``q * (n - 1)`` in ascending order.
-
-    NaN if there is a NaN; see :func:`nanquantile`.
-
-    Parameters
-    ----------
-    input : Tensor
-        float32 or float64.
-    q : float or Tensor
-        In ``[0, 1]``: a number, or a 0-dim tensor or vector of the dtype of ``input``.
-    dim : int, optional
-        By default the quantiles of all elements.
-    interpolation : {"linear", "lower", "higher", "midpoint", "nearest"}
-        The value at a rank between two elements.
-    out : Tensor, optional
-        Tensor that the result is written to.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of ``input`` and its shape without ``dim`` (size 1 with ``keepdim``); for a vector ``q`` there is
-        one result for each of its elements, stacked along a new first dimension.
-
-    Raises
-    ------
-    RuntimeError
-        If ``input`` is empty or of another dtype, or ``q`` is outside ``[0, 1]``, of another dtype or has more than one
-        dimension.
-    ValueError
-        If there is no such interpolation.
-    IndexError
-        If ``dim`` is out of range.
-
-    Examples
-    --------
-    >>> x = tensor.tensor([1.0, 2.0, 3.0, 5.0])
-    >>> x.quantile(0.5)
-    tensor(2.5000)
-    >>> x.quantile(tensor.tensor([0.0, 0.9]))
-    tensor([1.0000, 4.4000])
-    >>> x.quantile(0.5, interpolation="lower")
-    tensor(2.)
-    """
-    return into_out(_quantile(input, q, dim, keepdim, interpolation, "quantile"), out, "quantile")
-
-
-@operation(autocast=Autocast(cpu=FLOAT32))
-def nanquantile(
-    input: Tensor,
-    q: float | Tensor,
-    dim: int | None = None,
-    keepdim: bool = False,
-    *,
-    interpolation: str = "linear",
-    out: Tensor | None = None,
-) -> Tensor:
-    """:func:`quantile` of the elements that are not NaN; NaN if there are no others.
-
-    Arguments, result and errors are those of :func:`quantile`.
-
-    Examples
-    --------
-    >>> tensor.tensor([1.0, float("nan"), 3.0]).nanquantile(0.5)
-    tensor(2.)
-    """
-    return into_out(_quantile(input, q, dim, keepdim, interpolation, "nanquantile"), out, "nanquantile")
-
-
-def _quantile(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, name: str) -> Tensor:
-    if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
-        raise ValueError(
-            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
-        )
-    dtype = input._layout.dtype
-    if dtype.name not in ("float32", "float64"):
-        raise RuntimeError(f"{name}() input tensor must be either float or double dtype, got {dtype!r}")
-    if not input._layout.numel:
-        raise RuntimeError(f"{name}() input tensor must be non-empty")
-    if isinstance(q, TensorBase):
-        if len(q._layout.shape) > 1:
-            raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
-        if q._layout.dtype is not dtype:
-            raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-        shares, scalar = [float(x) for x in np.atleast_1d(q.tolist())], not q._layout.shape
-    else:
-        shares, scalar = [float(q)], True
-    if not all(0 <= share <= 1 for share in shares):
-        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
-    rank = len(input._layout.shape)
-    at = 0 if dim is None else dimension(dim, rank)
-    whole = dim is None or not rank
-    flat = input.reshape(-1) if whole else input
-    ordered = _sorted(flat, at, False, arranged=False).values if flat._layout.shape else flat.clone()
-    length = flat._layout.shape[at] if flat._layout.shape else 1
-    nans = isnan(ordered).sum(at, keepdim=True)
-    results = [_at_share(ordered, nans, at, length, share, interpolation, name) for share in shares]
-    if whole:
-        results = [x.reshape((1,) * rank if keepdim else ()) for x in results]
-    elif not keepdim:
-        results = [views.squeeze(x, at) for x in results]
-    return results[0] if scalar else stack(results, 0)
-
-
-def _at_share(
-    ordered: Tensor, nans: Tensor, dim: int, length: int, share: float, interpolation: str, name: str
-) -> Tensor:
-    if name == "quantile":
-        rank = share * (length - 1)
-        low, high = math.floor(rank), math.ceil(rank)
-        below, above = (slices.narrow(ordered, dim, k, 1) for k in (low, high))
-        weight: Any = rank - low
-        value = _between(below, above, weight, interpolation)
-        # The last one in order is NaN then, and gets the gradient.
-        return where(nans > 0, slices.narrow(ordered, dim, length - 1, 1), value)
-    dtype = ordered._layout.dtype
-    rank_ = (length - 1 - nans).clamp(min=0).to(dtype) * share
-    low_, high_ = rank_.floor(), rank_.ceil()
-    below, above = (ordered.gather(dim, k.to(dtypes.int64)) for k in (low_, high_))
-    return _between(below, above, rank_ - low_, interpolation)
-
-
-def _between(below: Tensor, above: Tensor, weight: Any, interpolation: str) -> Tensor:
-    if interpolation == "lower":
-        return below
-    if interpolation == "higher":
-        return above
-    if interpolation == "midpoint":
-        return below + (above - below) / 2
-    if interpolation == "nearest":
-        # Half-way goes to the even place, which the caller's rank decides: below unless nearer to above.
-        return (
-            where(weight > 0.5, above, below)
-            if isinstance(weight, TensorBase)
-            else above
-            if weight > 0.5
-            else below
-        )
-    between: Tensor = below + (above - below) * weight
-    return between

@@ -690,7 +690,7 @@ def multi_margin_loss(
     input : Tensor
         Of shape (N, C) or (C,).
     target : Tensor
-        Classes, int64 of shape (N,) or ().
+        Classes, int64 of shape (N,), or for one sample () or (1,), which the loss without a reduction has too.
     p : int
         1 or 2.
     weight : Tensor, optional
@@ -734,7 +734,7 @@ def multi_margin_loss(
         losses = losses * weight[classes_of]
     # The target's own class would add the margin itself, whatever the input.
     losses = losses.scatter(-1, classes_of, 0.0)
-    return reduced(losses.sum(-1) / classes, reduction)
+    return reduced((losses.sum(-1) / classes).reshape(target._layout.shape), reduction)
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))

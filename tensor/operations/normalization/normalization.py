@@ -28,15 +28,19 @@ def _check(name: str, input: Tensor, **others: Tensor | None) -> None:
         raise NotImplementedError(
             f'"{name}" not implemented for {layout.dtype!r}: convert the input to a floating point dtype first'
         )
+    _check_devices(name, input, **others)
     for parameter, other in others.items():
-        if other is None:
-            continue
-        if other._layout.device_state is not layout.device_state:
-            raise two_devices(name, f"{layout.device} (input)", f"{other._layout.device} ({parameter})")
-        if not other._layout.dtype.is_floating_point:
+        if other is not None and not other._layout.dtype.is_floating_point:
             raise RuntimeError(
                 f"{name}(): expected {parameter} to have a floating point dtype, got {other._layout.dtype!r}"
             )
+
+
+def _check_devices(name: str, input: Tensor, **others: Tensor | None) -> None:
+    layout = input._layout
+    for parameter, other in others.items():
+        if other is not None and other._layout.device_state is not layout.device_state:
+            raise two_devices(name, f"{layout.device} (input)", f"{other._layout.device} ({parameter})")
 
 
 def _rows_of(
@@ -112,8 +116,8 @@ def rms_norm(
     Parameters
     ----------
     input : Tensor
-        Of a floating dtype and shape (..., *normalized_shape); the result has both. CUDA autocast computes it
-        in float32.
+        Of a floating or complex dtype and shape (..., *normalized_shape); the result has both. Of complex numbers
+        the squares are taken, not their absolute values. CUDA autocast computes it in float32.
     normalized_shape : sequence of int
         Sizes of the last dimensions, over which means are taken.
     weight : Tensor, optional
@@ -126,18 +130,31 @@ def rms_norm(
     RuntimeError
         If ``normalized_shape`` is empty, the shapes do not fit, or the devices differ.
     NotImplementedError
-        If the input's dtype is not a floating one.
+        If the input is of integers or bools.
 
     Examples
     --------
     >>> nn.functional.rms_norm(tensor.tensor([[1.0, 2.0, 2.0]]), (3,))
     tensor([[0.5774, 1.1547, 1.1547]])
     """
+    if input._layout.dtype.is_complex:
+        return _complex_rms_norm(input, normalized_shape, weight, eps)
     _check("rms_norm", input, weight=weight)
     rows = _rows_of("rms_norm", input, normalized_shape, center=False, weight=weight)
     if eps is None:
         eps = finfo(statistics_type(input._layout.dtype)).eps
     return normalize(input, weight, None, eps, rows, RMS_NORM)
+
+
+def _complex_rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, eps: float | None
+) -> Tensor:
+    _check_devices("rms_norm", input, weight=weight)
+    _rows_of("rms_norm", input, normalized_shape, center=False, weight=weight)
+    dims = range(-len(integers((normalized_shape,), "rms_norm", "normalized_shape")), 0)
+    square = (input * input).mean(tuple(dims), keepdim=True)
+    result: Tensor = input * (square + (finfo(input._layout.dtype).eps if eps is None else eps)).rsqrt()
+    return result if weight is None else (result * weight).to(input._layout.dtype)
 
 
 def _check_channels(name: str, channels: int, **vectors: Tensor | None) -> None:

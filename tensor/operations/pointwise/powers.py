@@ -19,6 +19,7 @@ from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
 
 from .arithmetic import ADD, DIV, MUL, NUMERIC, SUB
+from .bitwise import OR
 from .comparisons import EQ, GE
 from .complex_numbers import conjugate
 from .selection import DROP
@@ -229,7 +230,7 @@ def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | No
         If the input is of integers or bools and the exponent a negative int, as the result is no integer; if
         the number is out of the integer dtype's range, the shapes do not broadcast, or the devices differ.
     NotImplementedError
-        If both are of bools.
+        If both are of bools, and the exponent is a tensor.
     TypeError
         If neither is a tensor, or one is no number.
 
@@ -254,6 +255,8 @@ def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | No
             raise RuntimeError("Integers to negative integer powers are not allowed.")
         if dtype.category is Category.INTEGER:
             element(number, dtype)
+        elif isinstance(number, bool):
+            return OR.out(out, input, not number)
     elif dtype.category >= Category.FLOATING and not isinstance(number, complex):
         special = _SPECIAL.get(number)
         if special is not None:

@@ -361,6 +361,15 @@ _CLAMP_MIN = CLAMP_MIN.shown_as(numbered("ClampMin"))
 _CLAMP_MAX = CLAMP_MAX.shown_as(numbered("ClampMax"))
 
 
+def _are_bools(input: Tensor, limit: Any) -> bool:
+    """Whether one limit, a tensor, is one that bools have: numbers, and two limits, they have not in PyTorch either."""
+    return (
+        input._layout.dtype is dtypes.bool_
+        and isinstance(limit, TensorBase)
+        and limit._layout.dtype is dtypes.bool_
+    )
+
+
 @operation(in_place=True, also="clip tensor.clamp_ tensor.clip_")
 def clamp(
     input: Tensor,
@@ -388,7 +397,7 @@ def clamp(
         If neither limit is given, a number is out of the range of the input's integer dtype, the shapes do
         not broadcast, or the devices differ.
     NotImplementedError
-        If the dtype is bool or complex.
+        If the dtype is complex, or bool, except with one limit that is a tensor of bools.
 
     Examples
     --------
@@ -401,10 +410,10 @@ def clamp(
         if max is None:
             raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
         _check_numbers(input, max)
-        return CLAMP_MAX.out(out, input, max)
+        return (MINIMUM if _are_bools(input, max) else CLAMP_MAX).out(out, input, max)
     _check_numbers(input, min, max)
     if max is None:
-        return CLAMP_MIN.out(out, input, min)
+        return (MAXIMUM if _are_bools(input, min) else CLAMP_MIN).out(out, input, min)
     return CLAMP.out(out, input, min, max)
 
 
@@ -428,7 +437,7 @@ def clamp_min(input: Tensor, min: Tensor | float, *, out: Tensor | None = None) 
         If a number is out of the range of the input's integer dtype, the shapes do not broadcast, or the
         devices differ.
     NotImplementedError
-        If the dtype is bool or complex.
+        If the dtype is complex, or bool, except with one limit that is a tensor of bools.
 
     Examples
     --------
@@ -436,7 +445,7 @@ def clamp_min(input: Tensor, min: Tensor | float, *, out: Tensor | None = None) 
     tensor([0, 3])
     """
     _check_numbers(input, min)
-    return _CLAMP_MIN.out(out, input, min)
+    return (MAXIMUM if _are_bools(input, min) else _CLAMP_MIN).out(out, input, min)
 
 
 @operation(in_place=True, also="tensor.clamp_max_")
@@ -459,7 +468,7 @@ def clamp_max(input: Tensor, max: Tensor | float, *, out: Tensor | None = None) 
         If a number is out of the range of the input's integer dtype, the shapes do not broadcast, or the
         devices differ.
     NotImplementedError
-        If the dtype is bool or complex.
+        If the dtype is complex, or bool, except with one limit that is a tensor of bools.
 
     Examples
     --------
@@ -467,7 +476,7 @@ def clamp_max(input: Tensor, max: Tensor | float, *, out: Tensor | None = None) 
     tensor([-2,  0])
     """
     _check_numbers(input, max)
-    return _CLAMP_MAX.out(out, input, max)
+    return (MINIMUM if _are_bools(input, max) else _CLAMP_MAX).out(out, input, max)
 
 
 # By category

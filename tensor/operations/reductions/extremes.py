@@ -20,6 +20,7 @@ from tensor.operations.shapes import views
 from .sums import sum
 
 REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
+NUMBERS = (Category.INTEGER, Category.FLOATING)
 FLOATING = (Category.FLOATING, Category.COMPLEX)
 
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ AMINMAX = Reduction(
 )
 MAX = Reduction("max", reducers.MAX, _extreme(np.argmax), _with_index, categories=REAL, identity=False)
 MIN = Reduction("min", reducers.MIN, _extreme(np.argmin), _with_index, categories=REAL, identity=False)
-ARGMAX = Reduction("argmax", reducers.ARGMAX, _arg(np.argmax), _to_index, categories=REAL, identity=False)
-ARGMIN = Reduction("argmin", reducers.ARGMIN, _arg(np.argmin), _to_index, categories=REAL, identity=False)
+ARGMAX = Reduction("argmax", reducers.ARGMAX, _arg(np.argmax), _to_index, categories=NUMBERS, identity=False)
+ARGMIN = Reduction("argmin", reducers.ARGMIN, _arg(np.argmin), _to_index, categories=NUMBERS, identity=False)
 
 
 class Extreme(NamedTuple):
@@ -337,8 +338,15 @@ def _largest(
     pairwise: Any,
 ) -> Any:
     if other is not None or isinstance(dim, TensorBase):
+        if keepdim or (other is not None and dim is not None):
+            extra = "keepdim" if keepdim else "dim"
+            raise TypeError(f"{row.name}(): '{extra}' goes with one tensor, but another one was given, too")
         return pairwise(input, dim if other is None else other, out=out)
     if dim is None:
+        if keepdim:
+            raise TypeError(
+                f"{row.name}(): 'keepdim' goes with 'dim': give the dimension, or call a{row.name}(keepdim=True)"
+            )
         largest = _extreme_of_all(whole, input)
         return largest if out is None else into_out(largest, out, row.name)
     result = _with_indices(row, input, dim, keepdim)
@@ -384,6 +392,8 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
         If there is no such dimension, or it has size 0.
     RuntimeError
         If the dtype is complex, or all elements of an empty tensor are reduced.
+    TypeError
+        With ``keepdim`` where no dimension is reduced.
     NotImplementedError
         With a tensor, if the dtype is complex.
 
@@ -440,6 +450,8 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
         If there is no such dimension, or it has size 0.
     RuntimeError
         If the dtype is complex, or all elements of an empty tensor are reduced.
+    TypeError
+        With ``keepdim`` where no dimension is reduced.
     NotImplementedError
         With a tensor, if the dtype is complex.
 
@@ -477,7 +489,7 @@ def argmax(
     Parameters
     ----------
     input : Tensor
-        Of a real dtype. The result is of int64.
+        Of an integer or floating dtype. The result is of int64.
     dim : int, optional
         Dimension to reduce, negative ones counted from the end; by default all elements are reduced.
     keepdim : bool
@@ -490,7 +502,7 @@ def argmax(
     IndexError
         If there is no such dimension, it has size 0, or the tensor is empty.
     RuntimeError
-        If the dtype is complex.
+        If the dtype is complex or bool.
 
     Examples
     --------
@@ -514,7 +526,7 @@ def argmin(
     Parameters
     ----------
     input : Tensor
-        Of a real dtype. The result is of int64.
+        Of an integer or floating dtype. The result is of int64.
     dim : int, optional
         Dimension to reduce, negative ones counted from the end; by default all elements are reduced.
     keepdim : bool
@@ -527,7 +539,7 @@ def argmin(
     IndexError
         If there is no such dimension, it has size 0, or the tensor is empty.
     RuntimeError
-        If the dtype is complex.
+        If the dtype is complex or bool.
 
     Examples
     --------

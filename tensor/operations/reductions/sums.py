@@ -264,13 +264,15 @@ def nansum(
     IndexError
         If there is no such dimension.
     RuntimeError
-        If a dimension is named twice, or the dtype is complex.
+        If a dimension is named twice, or ``input`` is complex, or becomes it from floating point by ``dtype``.
 
     Examples
     --------
     >>> tensor.nansum(tensor.tensor([1.0, float('nan'), 2.0]))
     tensor(3.)
     """
+    if input._layout.dtype.category < Category.FLOATING:
+        return sum(input, dim, keepdim, dtype=dtype, out=out)
     input = converted(input, dtype)
     axes = axes_of("nansum", input, dim)
     results = NANSUM(input, axes, keepdim)
@@ -439,12 +441,16 @@ def prod(
     ------
     IndexError
         If there is no such dimension.
+    TypeError
+        With ``keepdim`` and no ``dim``.
 
     Examples
     --------
     >>> tensor.prod(tensor.tensor([[1, 2], [3, 4]]), dim=1)
     tensor([ 2, 12])
     """
+    if keepdim and dim is None:
+        raise TypeError("prod(): 'keepdim' goes with 'dim': give the dimension")
     input = converted(input, dtype)
     axes = axes_of("prod", input, dim)
     results = PROD(input, axes, keepdim)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from operator import index
 from typing import TYPE_CHECKING, Any, overload
 
@@ -98,10 +97,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
     tensor([[1.0000, 3.5000],
             [2.0000, 4.5000]])
     """
-    if type(tensors) not in (list, tuple) and not isinstance(tensors, Iterable):
-        raise TypeError(
-            f"cat(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
-        )
+    if not isinstance(tensors, (list, tuple)):
+        raise _no_list("cat", tensors)
     argument = list(tensors)
     if not argument:
         raise ValueError("cat(): expected a non-empty list of Tensors")
@@ -153,6 +150,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     tensor([[1, 3],
             [2, 4]])
     """
+    if not isinstance(tensors, (list, tuple)):
+        raise _no_list("stack", tensors)
     argument = list(tensors)
     try:
         layouts = [x._layout for x in argument]
@@ -250,12 +249,20 @@ def _each(tensors: tuple[Any, ...], function: Any) -> Any:
 
 
 def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
+    if not isinstance(tensors, (list, tuple)):
+        raise _no_list(name, tensors)
     argument = list(tensors)
     if not argument:
         raise RuntimeError(f"{name} expects a non-empty TensorList")
     if not all(isinstance(x, TensorBase) for x in argument):
         raise _no_tensor(argument, f"{name}(): expected Tensor")
     return argument
+
+
+def _no_list(name: str, tensors: object) -> TypeError:
+    return TypeError(
+        f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
+    )
 
 
 def _no_tensor(argument: Sequence[Any], expected: str) -> TypeError:

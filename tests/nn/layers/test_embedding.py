@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import nn
 import tensor
 from tests.nn.parity import assert_like_pytorch, copy_weights
+from tests.pytorch import torch
 from tests.tensor.comparison import array_of
 
 _INDICES = np.array([[0, 3, 1], [1, 2, 5]])
@@ -84,8 +86,51 @@ def test_what_tables_refuse() -> None:
         return results
 
     assert_like_pytorch(program)
-    with pytest.raises(NotImplementedError, match="dense"):
-        nn.Embedding(3, 2, sparse=True)
+
+
+@pytest.mark.parity
+def test_sparse_gradients_are_dense(device_name: str) -> None:
+    """With the elements of PyTorch's, which are sparse."""
+    table = np.random.default_rng(0).standard_normal((5, 2)).astype(np.float32)
+    for layer, options, indices in (
+        ("Embedding", {"padding_idx": 3}, [[1, 3], [1, 4]]),
+        ("EmbeddingBag", {"mode": "sum"}, [[1, 3], [1, 4]]),
+        ("EmbeddingBag", {"mode": "mean"}, [[1, 3], [1, 4]]),
+    ):
+        gradients = []
+        for library, layers in ((tensor, nn), (torch, torch.nn)):
+            on = {"device": device_name} if library is tensor else {}
+            weight = library.tensor(table, **on)
+            module = getattr(layers, layer)(5, 2, sparse=True, _weight=weight, **options)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                result = module(library.tensor(indices, **on))
+            assert [each.category for each in caught] == ([UserWarning] if library is tensor else [])
+            (result * result).sum().backward()
+            gradient = module.weight.grad
+            gradients.append(gradient.cpu().numpy() if library is tensor else gradient.to_dense().numpy())
+        np.testing.assert_allclose(*gradients, rtol=1e-6)
+
+
+def test_a_warning_says_that_gradients_are_dense() -> None:
+    weight, indices = tensor.ones(3, 2, requires_grad=True), tensor.tensor([[1, 1]])
+    for call in (
+        lambda: nn.functional.embedding(indices, weight, sparse=True),
+        lambda: nn.functional.embedding_bag(indices, weight, sparse=True),
+        lambda: tensor.embedding(weight, indices, sparse=True),
+    ):
+        with pytest.warns(UserWarning, match="the gradient is dense") as caught:
+            call()
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nn.Embedding(3, 2, sparse=True, _weight=weight.detach(), _freeze=True)(indices)
+        with tensor.no_grad():
+            nn.functional.embedding(indices, weight, sparse=True)
+    assert repr(nn.Embedding(3, 2, sparse=True)) == "Embedding(3, 2, sparse=True)"
+    for options, message in (({"sparse": True}, "sparse weights"), ({"scale_grad_by_freq": True}, "scaling")):
+        with pytest.raises(ValueError, match=f"max mode does not support {message}"):
+            nn.functional.embedding_bag(indices, weight, mode="max", **options)
 
 
 _DROPOUTS = {

@@ -161,7 +161,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "norm": (lambda x: tensor.fft.fft(x, norm="other"), RuntimeError, 'Invalid normalization mode: "other"'),
     "size": (lambda x: tensor.fft.fft(x, n=0), RuntimeError, r"Invalid number of data points \(0\)"),
     "dim": (lambda x: tensor.fft.fft(x, dim=2), IndexError, "Dimension out of range"),
-    "number": (lambda x: tensor.fft.fft(x[0, 0]), RuntimeError, "at least one dimension"),
+    "number": (lambda x: tensor.fft.fft(x[0, 0]), IndexError, "no dimensions"),
     "twice": (lambda x: tensor.fft.fftn(x, dim=(0, 0)), RuntimeError, "dims must be unique"),
     "lengths": (lambda x: tensor.fft.fftn(x, s=(2,), dim=(0, 1)), RuntimeError, "same length"),
     "many": (lambda x: tensor.fft.fftn(x, s=(2, 2, 2)), RuntimeError, "only has 2 dimensions"),

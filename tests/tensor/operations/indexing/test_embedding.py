@@ -181,7 +181,6 @@ def test_wrong_arguments() -> None:
     for error, match, call in (
         (RuntimeError, "2-D", lambda: embeddings.embedding(w[0], i)),
         (RuntimeError, "scalar types: Long, Int", lambda: embeddings.embedding(w, w)),
-        (NotImplementedError, "sparse=True", lambda: embeddings.embedding(w, i, sparse=True)),
         (ValueError, "sum, mean or max", lambda: embeddings.embedding_bag(w, i, i, mode="median")),
         (RuntimeError, "has to be 0", lambda: embeddings.embedding_bag(w, i, i + 1)),
         (AssertionError, "within num_embeddings", lambda: embeddings.embedding_bag(w, i, i, padding_idx=3)),

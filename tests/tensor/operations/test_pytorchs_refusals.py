@@ -1,0 +1,182 @@
+"""Calls that PyTorch refuses, and unusual ones that it does not: the same here, with the same classes of errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nn.functional as functional
+import tensor
+from tests.pytorch import torch
+from tests.tensor.comparison import array_of, assert_same_elements
+
+X = "m.tensor([[1.0, 5.0, 2.0], [7.0, 3.0, 4.0]], **on)"
+BOOLS = "m.tensor([True, False], **on)"
+TWO = "m.tensor(2.0, **on)"
+
+REFUSED: dict[str, tuple[type[Exception], str]] = {
+    # Arguments of another form of the function
+    f"{X}.max(keepdim=True)": (TypeError, "amax"),
+    f"m.min({X}, keepdim=True)": (TypeError, "'keepdim' goes with 'dim'"),
+    f"{X}.max({X}, keepdim=True)": (TypeError, "'keepdim' goes with one tensor"),
+    f"{X}.min(0, other={X})": (TypeError, "'dim' goes with one tensor"),
+    f"{X}.median(keepdim=True)": (TypeError, "'keepdim' goes with 'dim'"),
+    f"{X}.nanmedian(keepdim=True)": (TypeError, "'keepdim' goes with 'dim'"),
+    f"{X}.prod(keepdim=True)": (TypeError, "'keepdim' goes with 'dim'"),
+    # One tensor where several are meant
+    **{
+        f"m.{name}({X})": (TypeError, "must be tuple of Tensors, not Tensor")
+        for name in (
+            *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "row_stack", "dstack"),
+            *("column_stack", "linalg.multi_dot"),
+        )
+    },
+    f"m.cat(iter([{X}]))": (TypeError, "must be tuple of Tensors, not list_iterator"),
+    f"m.stack({{0: {X}}})": (TypeError, "must be tuple of Tensors, not dict"),
+    # dtypes
+    f"m.argmax({BOOLS})": (RuntimeError, "bool"),
+    f"{BOOLS}.argmin(0)": (RuntimeError, "bool"),
+    f"{BOOLS} ** {BOOLS}": (NotImplementedError, "bool"),
+    f"m.clamp({BOOLS}, min=True)": (NotImplementedError, "bool"),
+    f"m.clamp({BOOLS}, {BOOLS}, {BOOLS})": (NotImplementedError, "bool"),
+    f"m.clamp_max({BOOLS}, True)": (NotImplementedError, "bool"),
+    f"m.nansum({BOOLS} * 1j)": (RuntimeError, "complex"),
+    # Dimensions
+    **{
+        f"m.fft.{name}({TWO})": (IndexError, "no dimensions")
+        for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "rfft2", "hfft2", "ihfft2")
+    },
+    f"m.fft.fftn({TWO}, dim=0)": (IndexError, "no dimensions"),
+    # Values
+    f"m.quantile({X}, 0.5, interpolation='cubic')": (RuntimeError, "interpolation must be one of"),
+    f"m.nanquantile({X}, 0.5, interpolation='')": (RuntimeError, "interpolation must be one of"),
+    f"m.quantile({X}, 1.5)": (RuntimeError, r"range \[0, 1\]"),
+    f"m.quantile({X}, m.tensor([0.5, float('nan')], **on))": (RuntimeError, r"range \[0, 1\]"),
+    f"m.quantile({X}, '0.5')": (TypeError, "must be float or Tensor, not str"),
+    f"m.quantile({X}, [0.5])": (TypeError, "must be float or Tensor, not list"),
+}
+
+TAKEN = (
+    f"{BOOLS} ** True",
+    f"{BOOLS} ** False",
+    f"{BOOLS}.pow_(False)",
+    f"m.pow({BOOLS}, True, out=m.empty(0, dtype=m.bool, **on))",
+    "m.nansum(m.tensor([1, 2], **on), dtype=m.complex64)",
+    "m.nansum(m.tensor([[1, 2]], **on), 0, True, dtype=m.complex128)",
+    f"m.nansum({BOOLS})",
+    f"m.nansum({BOOLS}, dtype=m.int32)",
+    f"m.clamp({BOOLS}, min=m.tensor(True, **on))",
+    f"m.clamp({BOOLS}, max=m.tensor([[True], [False]], **on))",
+    f"m.clamp_min({BOOLS}, m.tensor([False, True], **on))",
+    f"{BOOLS}.clamp_max_(m.tensor(False, **on))",
+    f"m.quantile({TWO}, m.tensor([0.2, 0.5], **on), keepdim=True)",
+    f"m.nanquantile({TWO}, m.tensor([0.2, 0.5], **on), 0, True)",
+    f"m.quantile({X}, m.tensor([], **on), 1)",
+    f"m.quantile({X}, m.tensor([], **on), keepdim=True)",
+    f"m.gradient({X}, spacing=None)",
+    f"m.linalg.vander({TWO}, N=2)",
+    f"f.feature_alpha_dropout({X}[0], training=False)",
+    "f.pad(m.zeros(0, 2, 4, 4, **on), (1, 1, 1, 1), mode='reflect')",
+    f"f.multi_margin_loss({TWO}, m.tensor(0, **on))",
+    f"f.multilabel_margin_loss({TWO}, m.tensor(0, **on), reduction='none')",
+    f"f.multi_margin_loss({TWO}, m.tensor([0], **on), reduction='none')",
+    f"f.multi_margin_loss({X}[0], m.tensor([1], **on), reduction='none')",
+    f"f.multi_margin_loss({X}[0], m.tensor(1, **on), reduction='none')",
+    f"f.rms_norm({X} * (1 + 2j), (3,))",
+    f"f.rms_norm({X} * 1j, (2, 3), {X} * 1j, 0.1)",
+    *(
+        f"m.{name}(m.tensor({row}, **on), {q}, interpolation='{how}')"
+        for name in ("quantile", "nanquantile")
+        for row in ("[3.0, 0.0, 1.0, 2.0]", "[1.0, 0.0]", "[4.0, float('nan'), 1.0]", "[1.0, float('inf')]")
+        for q in (0.5, 1, "m.tensor([0.3, 0.9, 0.5], **on)")
+        for how in ("linear", "lower", "higher", "midpoint", "nearest")
+    ),
+)
+
+
+def _result(text: str, module: Any, f: Any, **on: str) -> Any:
+    return eval(text, {"m": module, "f": f, "on": on})
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refused(text: str, device_name: str) -> None:
+    error, message = REFUSED[text]
+    with pytest.raises(error, match=message):
+        _result(text, tensor, functional, device=device_name)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("text", REFUSED)
+def test_refused_by_pytorch(text: str) -> None:
+    with pytest.raises(REFUSED[text][0]):
+        _result(text, torch, torch.nn.functional)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("text", TAKEN)
+def test_taken(text: str, device_name: str) -> None:
+    result = _result(text, tensor, functional, device=device_name)
+    expected = _result(text, torch, torch.nn.functional)
+    for one, other in zip(*((x if isinstance(x, tuple) else (x,)) for x in (result, expected)), strict=True):
+        assert str(one.dtype).split(".")[1] == str(other.dtype).split(".")[1]
+        assert tuple(one.shape) == tuple(other.shape)
+        assert_same_elements(array_of(one), array_of(other))
+
+
+def test_powers_of_bools(device_name: str) -> None:
+    x = tensor.tensor([True, False], device=device_name)
+    assert (x**True).tolist() == [True, False]
+    assert (x**False).tolist() == [True, True]
+    assert x.pow_(False).tolist() == [True, True]
+
+
+def test_limits_of_bools(device_name: str) -> None:
+    x = tensor.tensor([True, False], device=device_name)
+    yes, no = tensor.tensor(True, device=device_name), tensor.tensor(False, device=device_name)
+    assert x.clamp(min=yes).tolist() == x.clamp_min(yes).tolist() == [True, True]
+    assert x.clamp(max=no).tolist() == x.clamp_max(no).tolist() == [False, False]
+
+
+def test_sums_of_integers_as_complex_numbers(device_name: str) -> None:
+    x = tensor.tensor([[1, 2], [3, 4]], device=device_name)
+    result = x.nansum(1, dtype=tensor.complex64)
+    assert result.dtype is tensor.complex64
+    assert result.tolist() == [3, 7]
+
+
+def test_the_nearest_rank_is_the_even_one_half_way(device_name: str) -> None:
+    for name in ("quantile", "nanquantile"):
+        for size, rank in ((2, 0), (4, 2), (6, 2)):
+            x = tensor.arange(float(size), device=device_name)
+            assert getattr(x, name)(0.5, interpolation="nearest").item() == rank
+            q = tensor.tensor([0.5], device=device_name)
+            assert getattr(x, name)(q, interpolation="nearest").tolist() == [rank]
+
+
+def test_ranks_are_those_of_the_dtype(device_name: str) -> None:
+    """0.3 * 10 is 3 in single precision, and a little more in double."""
+    x = tensor.arange(11.0, device=device_name)
+    q = tensor.tensor([0.3], device=device_name)
+    assert x.quantile(q, interpolation="higher").tolist() == [3]
+
+
+@pytest.mark.parametrize("how", ["linear", "nearest", "midpoint"])
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+def test_gradients_of_shares(name: str, how: str, device_name: str) -> None:
+    x = tensor.tensor([[4.0, 1.0, 2.0], [0.0, 8.0, float("nan")]], device=device_name)
+    for q in ([0.25, 1.0], 0.25):
+        shares = tensor.tensor(q, requires_grad=True, device=device_name)
+        result = getattr(x, name)(shares, 1, interpolation=how)
+        assert result.shape == ((2, 2) if isinstance(q, list) else (2,))
+        plain = getattr(x, name)(shares.detach(), 1, interpolation=how)
+        np.testing.assert_array_equal(result.detach().cpu().numpy(), plain.cpu().numpy())
+        if how != "linear":
+            assert not result.requires_grad
+            continue
+        result.sum().backward()
+        # The slope between the two neighbours of a rank, times one less than there are elements.
+        slope = (2 - 1) * 2 + ((8 - 0) * 1 if name == "nanquantile" else 0)
+        assert shares.grad is not None
+        assert shares.grad.tolist() == ([slope, 0] if isinstance(q, list) else slope)
