@@ -7,15 +7,15 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tensor.autograd.recording.inplace import attach_in_place, check_in_place
-from tensor.autograd.recording.node import Node, place_in_graph, track_view
-from tensor.autograd.recording.recorder import record
-from tensor.autograd.recording.state import AutogradState
 from tensor.core.base import TensorBase, view_of
 from tensor.core.fill_plans import filled
 from tensor.core.modes.grad_mode import modes, unrecorded
 
 from .recording import saved
+from .recording.inplace import attach_in_place, check_in_place
+from .recording.node import Node, place_in_graph, track_view
+from .recording.recorder import BackwardFormula, Derivative
+from .recording.state import AutogradState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -460,7 +460,7 @@ def _refusing(result: Any, inputs: Sequence[Any]) -> Any:
     if not isinstance(result, TensorBase) or not _can_have_gradient(result):
         return result
     output = view_of(result._storage, result._layout, result._offset)
-    record((output,), inputs, "Error", _refuse)
+    _REFUSING.record((output,), inputs)
     return output
 
 
@@ -470,3 +470,6 @@ def _refuse(*_: Any) -> Any:
         "trying to differentiate twice a function that was marked with @once_differentiable: write its backward "
         "with differentiable operations, and leave the decorator out"
     )
+
+
+_REFUSING = BackwardFormula("Error", "", joint=Derivative(_refuse, needs=""))

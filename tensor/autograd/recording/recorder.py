@@ -1,9 +1,7 @@
 """The recorder: the one piece of code through which operations enter the graph.
 
 An operation says how it is run backward by a :class:`BackwardFormula`, whose :class:`Derivative` s name what they need;
-only what the gradients that are asked for need is saved. What cannot name it beforehand, because the number of its
-inputs is open or because it is chosen call by call, calls :func:`record` with the values themselves. Both leave an
-:class:`OperationNode`.
+only what the gradients that are asked for need is saved. A recorded operation leaves an :class:`OperationNode`.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from tensor.core.fill_plans import filled
 from tensor.core.modes.grad_mode import modes
 
 from .node import Node, attach
-from .saved import NOTHING, freed, restore_all, save, save_operands, save_output
+from .saved import NOTHING, freed, restore_all, save_operands, save_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -393,58 +391,3 @@ def mask_of(inputs: Sequence[Any]) -> Mask | None:
         else:
             mask.append(None)
     return tuple(mask) if True in mask else None
-
-
-def record(
-    results: Sequence[Tensor],
-    inputs: Sequence[Any],
-    name: str,
-    derivative: Callable[..., Any],
-    saved: Sequence[Any] = (),
-    context: Sequence[Any] = (),
-) -> None:
-    """Put an operation into the graph whose values to save are known only at the call.
-
-    Parameters
-    ----------
-    results
-        What the operation computed.
-    inputs
-        What it was computed from, tensors and other things.
-    name
-        Name of the node, which is PyTorch's.
-    derivative
-        ``derivative(mask, grad, *saved, *context)`` as in :class:`BackwardFormula`'s ``joint``.
-    saved
-        What the derivative needs: inputs, results, other tensors that no gradient goes through, or ``None``.
-    """
-    if not modes.recording:
-        return
-    for x in inputs:
-        if isinstance(x, TensorBase) and x._autograd is not None and x._autograd.requires_grad:
-            attach(operation_node(results, name, derivative, saved, context), inputs, results)
-            return
-
-
-def operation_node(
-    results: Sequence[Tensor],
-    name: str,
-    derivative: Callable[..., Any],
-    saved: Sequence[Any] = (),
-    context: Sequence[Any] = (),
-) -> OperationNode:
-    """The node that :func:`record` puts into the graph."""
-    node: OperationNode = _new(OperationNode)
-    node.form = form = _new(Form)
-    form.name, form.kept, form.steps, form.joint, form.composition = name, (), (), derivative, None
-    node.context = tuple(context)
-    entries: list[Any] = []
-    for x in saved:
-        for number, result in enumerate(results):
-            if x is result:
-                entries.append(save_output(x, number))
-                break
-        else:
-            entries.append(save(x))
-    node.saved = tuple(entries)
-    return node

@@ -12,7 +12,7 @@ from tensor.core.base import empty, view_of
 from tensor.core.modes.grad_mode import modes, unrecorded
 
 from .node import Node, attach, track_view
-from .recorder import record
+from .recorder import BackwardFormula, Derivative
 from .state import AutogradState
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class View:
         Name of the node; by default as ``name``.
     """
 
-    __slots__ = ("function", "inverse", "name", "node_name")
+    __slots__ = ("function", "inverse", "name", "node_name", "spread")
 
     def __init__(
         self,
@@ -51,6 +51,8 @@ class View:
         self.function = function
         self.inverse = inverse
         self.node_name = node or f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
+        #: How the gradient of what was viewed is run backward.
+        self.spread = BackwardFormula(f"{self.node_name}Backward", "grad", [Derivative(_viewed, needs="")])
 
 
 def show(input: Tensor, layout: Layout, offset: int, view: View, *args: Any) -> Tensor:
@@ -116,12 +118,12 @@ def spread(grad: Tensor, layout: Layout, view: View, args: tuple[Any, ...]) -> T
         result = empty(layout.with_dtype(grad._layout.dtype).as_dense())
         result.zero_()
         view.function(result, *args).copy_(grad)
-    if modes.recording and grad.requires_grad:
-        record((result,), (grad,), f"{view.node_name}Backward", _viewed, (), (view, args))
+    if modes.recording:
+        view.spread.record((result,), (grad,), (), (view, args))
     return result
 
 
-def _viewed(_: tuple[bool], grad: Tensor, view: View, args: tuple[Any, ...]) -> Tensor:
+def _viewed(grad: Tensor, view: View, args: tuple[Any, ...]) -> Tensor:
     """Gradient of the gradient: its view."""
     result: Tensor = view.function(grad, *args)
     return result

@@ -6,8 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
-from tensor.autograd.recording.inplace import attach_in_place, check_in_place
-from tensor.autograd.recording.recorder import operation_node, record
+from tensor.autograd.recording.inplace import check_in_place, record_in_place
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import check_tensor
 from tensor.core.copy_plans import check_no_overlap
@@ -36,12 +36,10 @@ def _node_name(name: str) -> str:
     return f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
 
 
-def _read_gradient(_: tuple[bool], grad: Tensor, *rest: Any) -> Tensor:
+def _read_gradient(grad: Tensor, *rest: Any) -> Tensor:
     """Zeros, with the gradients of all reads of an element added up in its place."""
     *tensors, indexing, shape = rest
-    return add_(
-        grad.new_zeros(shape), indexing.by(tensors).named(_ADDS.get(indexing.name, indexing.name)), grad
-    )
+    return add_(grad.new_zeros(shape), indexing.by(tensors).named(_ADDS.get(indexing.name, indexing.name)), grad)
 
 
 def _add_gradients(mask: tuple[bool, bool], grad: Tensor, *rest: Any) -> tuple[Any, Any]:
@@ -62,9 +60,21 @@ def _write_gradients(mask: tuple[bool, bool], grad: Tensor, *rest: Any) -> tuple
     )
 
 
-def _saved(gradients: Callable[..., Any], indexing: Indexing, values: Tensor) -> tuple[Tensor, ...]:
-    """The index tensors if ``gradients`` need them. Only what is saved, and can be freed, holds them."""
-    return indexing.tensors if gradients is _write_gradients or values.requires_grad else ()
+@cache
+def _formula(name: str, gradients: Callable[..., Any], count: int) -> BackwardFormula:
+    """How an operation with so many index tensors is run backward.
+
+    Only what is saved, and can be freed, holds them.
+    """
+    tensors = " ".join([f"index{number}" for number in range(count)])
+    if gradients is _read_gradient:
+        return BackwardFormula(
+            _node_name(name), f"input {tensors}", [Derivative(_read_gradient, needs=tensors)]
+        )
+    needs = (tensors if gradients is _write_gradients else "", tensors)
+    return BackwardFormula(
+        _node_name(name), f"input values {tensors}", joint=Derivative(gradients, needs=needs)
+    )
 
 
 def check_indices(name: str, input: Tensor, *tensors: Any, types: Sequence[str] = ("int64",)) -> None:
@@ -86,7 +96,8 @@ def read(input: Tensor, indexing: Indexing) -> Tensor:
     state = input._autograd
     if state is not None and state.requires_grad and modes.recording and _differentiable(layout):
         context = indexing.without_tensors(), layout.shape
-        record((result,), (input,), _node_name(indexing.name), _read_gradient, indexing.tensors, context)
+        formula = _formula(indexing.name, _read_gradient, len(indexing.tensors))
+        formula.record((result,), (input,), indexing.tensors, context)
     return result
 
 
@@ -155,12 +166,10 @@ def _in_place(
     check_in_place(target)
     check_no_overlap(target._layout)
     values = fitted(target, indexing, values)
-    recorded = modes.recording and (target.requires_grad or values.requires_grad)
     change_(operation, target, indexing, values)
-    if recorded:
-        saved, context = _saved(gradients, indexing, values), (indexing.without_tensors(),)
-        node = operation_node((target,), _node_name(indexing.name), gradients, saved, context)
-        attach_in_place(node, (target, values), target)
+    if modes.recording and (target._autograd is not None or values._autograd is not None):
+        formula = _formula(indexing.name, gradients, len(indexing.tensors))
+        record_in_place(formula, target, (target, values), indexing.tensors, (indexing.without_tensors(),))
     return target
 
 
@@ -173,9 +182,9 @@ def _copied(
     form = preserve_format if indexing.name in _KEEP_STRIDES else contiguous_format
     result: Tensor = plain.clone(memory_format=form)
     _run(operation, result, indexing, values)
-    if modes.recording and (input.requires_grad or values.requires_grad):
-        saved, context = _saved(gradients, indexing, values), (indexing.without_tensors(),)
-        record((result,), (input, values), _node_name(indexing.name), gradients, saved, context)
+    if modes.recording and (input._autograd is not None or values._autograd is not None):
+        formula = _formula(indexing.name, gradients, len(indexing.tensors))
+        formula.record((result,), (input, values), indexing.tensors, (indexing.without_tensors(),))
     return result
 
 

@@ -15,11 +15,11 @@ from nvrtc_kernels import losses as kernels
 from nvrtc_kernels import reduction as reduction_kernels
 from nvrtc_kernels.dtypes import int64, uint8
 from nvrtc_kernels.losses import Classes, statistics_type
-from tensor.autograd.recording.recorder import record
+from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import empty, wrap
 from tensor.core.fill_plans import filled
-from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
@@ -345,9 +345,8 @@ def _loss_of_classes(
         if reduction == "sum":
             total = None
     result._base = None
-    name = "NllLoss2DBackward0" if len(input._layout.shape) > 2 else "NllLossBackward0"
-    saved = (input, classes, w, total, statistics)
-    record((result,), (input,), name, _gradient, saved, (sizes, reduction, smoothing))
+    formula = (_NLL if smoothing is None else _LOGITS)[len(input._layout.shape) > 2]
+    formula.record((result,), (input,), (classes, w, total, statistics), (sizes, reduction, smoothing))
     return result  # type: ignore[no-any-return]
 
 
@@ -361,12 +360,9 @@ def _gradient(
     statistics: Tensor | None,
     sizes: Classes,
     reduction: str,
-    smoothing: float | None,
+    smoothing: float,
 ) -> tuple[Tensor]:
-    if smoothing is None:
-        return (_nll_gradient(grad, input, target, weight, total, sizes, reduction),)
-    if modes.recording:
-        return (_composition(grad, input, target, weight, total, sizes, smoothing),)
+    """The gradient of the logits."""
     grad = grad.contiguous()
     layout = input._layout.as_contiguous()
     weight_dtype = None if weight is None else weight._layout.dtype
@@ -378,6 +374,32 @@ def _gradient(
     return (run(grad, total, input.contiguous(), target, weight, all_weights, statistics, smoothing),)
 
 
+def _composed(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    total: Tensor | None,
+    sizes: Classes,
+    reduction: str,
+    smoothing: float,
+) -> Tensor:
+    """The loss of logits, made of differentiable operations."""
+    shape = input._layout.shape
+    log_probs = input.log_softmax(min(1, len(shape) - 1), dtype=statistics_type(input._layout.dtype))
+    losses = _loss_of_classes(log_probs, target, weight, sizes, "none", None) * (1 - smoothing)
+    if smoothing:
+        lines = log_probs.reshape(sizes.outer, sizes.classes, sizes.inner)
+        if weight is not None:
+            lines = lines * weight.reshape(1, -1, 1)
+        uniform = lines.sum(1).reshape(losses._layout.shape).masked_fill(target == sizes.ignored, 0)
+        losses = losses - uniform * (smoothing / sizes.classes)
+    if reduction == "mean":
+        losses = losses.sum() / total
+    elif reduction == "sum":
+        losses = losses.sum()
+    return losses.to(input._layout.dtype)
+
+
 def _nll_gradient(
     grad: Tensor,
     input: Tensor,
@@ -386,6 +408,7 @@ def _nll_gradient(
     total: Tensor | None,
     sizes: Classes,
     reduction: str,
+    _: None,
 ) -> Tensor:
     """The gradient of the log-probabilities, recorded; it is linear in ``grad`` and does not depend on the input."""
     layout = input._layout.as_contiguous()
@@ -394,13 +417,13 @@ def _nll_gradient(
         by = grad.contiguous()
         run = layout.device_state.plans[NLL_GRADIENT, by._layout, layout, weight_dtype, sizes]
         result: Tensor = run(by, total, target, weight)
-    name = "NllLoss2DBackwardBackward0" if len(input._layout.shape) > 2 else "NllLossBackwardBackward0"
-    record((result,), (grad, input), name, _nll_second_gradient, (target, weight), (sizes, reduction))
+    formula = _NLL_OF_GRADIENTS[len(input._layout.shape) > 2]
+    formula.record((result,), (grad, input), (target, weight), (sizes, reduction))
     return result
 
 
 def _nll_second_gradient(
-    requires_grad: tuple[bool, ...],
+    mask: tuple[bool, ...],
     grad: Tensor,
     target: Tensor,
     weight: Tensor | None,
@@ -408,37 +431,36 @@ def _nll_second_gradient(
     reduction: str,
 ) -> tuple[Tensor | None, Tensor | None]:
     return (
-        _loss_of_classes(grad, target, weight, sizes, reduction, None) if requires_grad[0] else None,
-        zeros_like(grad) if requires_grad[1] else None,
+        _loss_of_classes(grad, target, weight, sizes, reduction, None) if mask[0] else None,
+        zeros_like(grad) if mask[1] else None,
     )
 
 
-def _composition(
-    grad: Tensor,
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    total: Tensor | None,
-    sizes: Classes,
-    smoothing: float,
-) -> Tensor:
-    """The gradient of the logits, made of differentiable operations."""
-    compute = statistics_type(input._layout.dtype)
-    shape, lines = (sizes.outer, sizes.classes, sizes.inner), (sizes.outer, 1, sizes.inner)
-    classes = target.reshape(lines)
-    ignored = classes == sizes.ignored
-    classes = classes.masked_fill(ignored, 0)
-    by = grad.to(compute)
-    if total is not None:
-        by = by / total
-    by = (by.reshape(lines) if grad._layout.shape else by.expand(lines)).masked_fill(ignored, 0)
-    w = input.new_ones(sizes.classes, dtype=compute) if weight is None else weight.to(compute)
-    factor = w[classes] * (1 - smoothing)
-    at_targets = input.new_zeros(shape, dtype=compute).scatter_add(1, classes, by * -factor)
-    probabilities = input.to(compute).reshape(shape).softmax(1)
-    share = smoothing / sizes.classes
-    result = by * (probabilities * (factor + w.sum() * share) - w.reshape(1, -1, 1) * share) + at_targets
-    return result.reshape(input._layout.shape).to(input._layout.dtype)
+#: Of log-probabilities, and of the gradients of their losses; of logits. The second of each two is for those with
+#: dimensions behind that of the classes.
+_NLL = [
+    BackwardFormula(
+        name,
+        "input target weight total statistics",
+        [Derivative(_nll_gradient, needs="input target weight total")],
+    )
+    for name in ("NllLossBackward0", "NllLoss2DBackward0")
+]
+_NLL_OF_GRADIENTS = [
+    BackwardFormula(
+        name, "grad input target weight", joint=Derivative(_nll_second_gradient, needs="target weight")
+    )
+    for name in ("NllLossBackwardBackward0", "NllLoss2DBackwardBackward0")
+]
+_LOGITS = [
+    BackwardFormula(
+        name,
+        "input target weight total statistics",
+        joint=Derivative(_gradient, needs="input target weight total statistics"),
+        composition=Composition(_composed, needs="input target weight total"),
+    )
+    for name in ("NllLossBackward0", "NllLoss2DBackward0")
+]
 
 
 # The functions

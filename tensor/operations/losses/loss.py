@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from nvrtc_kernels import reduction as kernels
 from nvrtc_kernels.dtypes import Category
 from nvrtc_kernels.reducers import Reducer
-from tensor.autograd.recording.recorder import record
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.arguments import two_devices
 from tensor.core.base import maker
@@ -157,7 +157,11 @@ class Loss:
                 for each in self.derivatives
             ),
         )
-        self.node_name = f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
+        self._formula = BackwardFormula(
+            f"{''.join(part.capitalize() for part in name.split('_'))}Backward0",
+            "input target",
+            joint=Derivative(self._gradients, needs="input target"),
+        )
 
     def __call__(self, input: Tensor, target: Tensor, *scalars: float, reduction: str) -> Tensor:
         """The loss, recorded."""
@@ -170,7 +174,7 @@ class Loss:
                 input, target, *scalars
             )
         scale = 1 / a.numel if reduction == "mean" else 1.0
-        record((result,), (input, target), self.node_name, self._gradients, (input, target), (scalars, scale))
+        self._formula.record((result,), (input, target), (), (scalars, scale))
         return result
 
     def _gradients(

@@ -9,7 +9,7 @@ import numpy as np
 from nvrtc_kernels import ctc as kernels
 from nvrtc_kernels.ctc import Sizes
 from nvrtc_kernels.dtypes import float32, float64, int32, int64
-from tensor.autograd.recording.recorder import record
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import TensorBase, empty, wrap
 from tensor.core.modes.grad_mode import unrecorded
@@ -205,7 +205,6 @@ LOSS, GRADIENT = _Loss(), _Gradient()
 
 
 def _gradient(
-    _: tuple[bool, ...],
     grad: Tensor,
     log_probs: Tensor,
     alpha: Tensor,
@@ -213,16 +212,27 @@ def _gradient(
     operands: tuple[Tensor, ...],
     sizes: Sizes,
     zero_infinity: bool,
-) -> tuple[Tensor]:
+) -> Tensor:
     run = log_probs._layout.device_state.plans[GRADIENT, log_probs._layout, sizes, zero_infinity]
     with unrecorded():
-        result = run(log_probs, *operands, alpha, loss, grad.contiguous())
-    record((result,), (grad, log_probs), "CtcLossBackwardBackward0", _no_second, ())
-    return (result,)
+        result: Tensor = run(log_probs, *operands, alpha, loss, grad.contiguous())
+    _OF_GRADIENTS.record((result,), (grad, log_probs))
+    return result
 
 
 def _no_second(*_: Any) -> None:
     raise NotImplementedError("the derivative for '_ctc_loss_backward' is not implemented")
+
+
+_FORMULA = BackwardFormula(
+    "CtcLossBackward0",
+    "log_probs alpha",
+    [Derivative(_gradient, needs="log_probs alpha loss")],
+    outputs="loss",
+)
+_OF_GRADIENTS = BackwardFormula(
+    "CtcLossBackwardBackward0", "grad log_probs", joint=Derivative(_no_second, needs="")
+)
 
 
 def _lengths(lengths: Any, name: str, count: int, most: int, what: str) -> list[int]:
@@ -334,14 +344,7 @@ def ctc_loss(
     if not samples:
         return reduced(x.new_zeros(0), reduction)
     losses, alpha = state.plans[LOSS, x._layout, sizes](x.detach(), *operands)
-    record(
-        (losses,),
-        (x,),
-        "CtcLossBackward0",
-        _gradient,
-        (x, alpha, losses),
-        (operands, sizes, zero_infinity),
-    )
+    _FORMULA.record((losses,), (x,), (alpha,), (operands, sizes, zero_infinity))
     if zero_infinity:
         losses = where(losses == float("inf"), losses.new_zeros(()), losses)
     if reduction == "mean":

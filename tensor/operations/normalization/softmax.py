@@ -83,11 +83,13 @@ class _Softmax:
 def _softmax_gradient_plan(
     grad: Layout, result: Layout, dim: int, dtype: dtype, *, log: bool
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """What works on contiguous tensors of these layouts; the gradient is of type ``kind``.
+    """What works on contiguous tensors of these layouts; the gradient is of type ``dtype``.
 
     ``device_state.plans[operation, grad, result, dim, dtype](grad, result)``, both contiguous.
     """
     out = layouts.contiguous[grad.shape, dtype, grad.device_state]
+    if not out.numel:
+        return lambda *_: empty(out)
     if not grad.device_state.is_cuda:
         wide = rules.computes_in(result.dtype)
 
@@ -132,22 +134,43 @@ _GRADIENTS = {log: planned(_softmax_gradient_plan, log=log) for log in (False, T
 
 
 def _gradient(grad: Tensor, out: Tensor, dim: int, dtype: dtype, log: bool) -> Tensor:
-    if modes.recording or not grad._layout.numel:
-        # As operations that have derivatives themselves.
-        if log:
-            result: Any = grad - out.exp() * grad.sum(dim, keepdim=True)
-        else:
-            result = (grad - (grad * out).sum(dim, keepdim=True)) * out
-        return result.to(dtype)  # type: ignore[no-any-return]
-    grad, out = contiguous(grad), contiguous(out)
-    device_state = grad._layout.device_state
-    output: Tensor = device_state.plans[_GRADIENTS[log], grad._layout, out._layout, dim, dtype](grad, out)
+    """The gradient of ``input``, of type ``dtype``: an operation of its own."""
+    argument, value = contiguous(grad), contiguous(out)
+    plans = argument._layout.device_state.plans
+    output: Tensor = plans[_GRADIENTS[log], argument._layout, value._layout, dim, dtype](argument, value)
+    if modes.recording:
+        _OF_GRADIENTS[log].record((output,), (grad, out), (), (dim, grad._layout.dtype, log))
     return output
 
 
+def _second_by_out(gradient: Tensor, grad: Tensor, out: Tensor, dim: int, dtype: dtype, log: bool) -> Tensor:
+    """The gradient of ``out`` from that of :func:`_gradient`'s result."""
+    if log:
+        return -gradient * out.exp() * grad.sum(dim, keepdim=True)
+    inner, outer = (grad * out).sum(dim, keepdim=True), (gradient * out).sum(dim, keepdim=True)
+    return gradient * (grad - inner) - grad * outer
+
+
+def _second_by_grad(gradient: Tensor, out: Tensor, dim: int, dtype: dtype, log: bool) -> Tensor:
+    """The gradient of ``grad`` from that of :func:`_gradient`'s result, which is linear in ``grad``."""
+    if log:
+        return gradient - (gradient * out.exp()).sum(dim, keepdim=True)
+    return _gradient(gradient, out, dim, dtype, log)
+
+
+#: By whether it is the logarithm: of the operations, and of their gradients.
 _FORMULAS = [
     BackwardFormula(name, "input", [Derivative(_gradient, needs="out")])
     for name in ("SoftmaxBackward0", "LogSoftmaxBackward0")
+]
+_OF_GRADIENTS = [
+    BackwardFormula(
+        name,
+        "grad out",
+        [Derivative(_second_by_grad, needs="out"), Derivative(_second_by_out, needs="grad out")],
+        outputs="gradient",
+    )
+    for name in ("SoftmaxBackwardDataBackward0", "LogSoftmaxBackwardDataBackward0")
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from tensor.autograd.recording.recorder import record
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import check_tensor, view_of
 from tensor.core.copy_plans import COPIED
@@ -159,11 +159,29 @@ class _Gather:
 _UNPOOL, _GATHER = {rank: _Unpool(rank) for rank in (1, 2, 3)}, _Gather()
 
 
-def _derivative(_: Any, grad: Any, indices: Any, rank: int) -> tuple[Any, None]:
-    if modes.recording:
-        return grad.flatten(-rank).gather(-1, indices.flatten(-rank)).reshape(indices.shape), None
+def _gathered(grad: Tensor, indices: Tensor, rank: int) -> Tensor:
+    """The gradient of the maxima: an operation of its own."""
     layout = grad._layout
-    return layout.device_state.plans[_GATHER, layout, indices._layout, rank](grad, indices), None
+    result: Tensor = layout.device_state.plans[_GATHER, layout, indices._layout, rank](grad, indices)
+    if modes.recording:
+        _GATHERED.record((result,), (grad,), (indices,), (rank, layout.shape))
+    return result
+
+
+def _put_back(gradient: Tensor, indices: Tensor, rank: int, shape: tuple[int, ...]) -> Tensor:
+    """The gradient of ``grad``: what was read is put where it was read, and added up."""
+    zeros = gradient.new_zeros((*shape[:-rank], prod(shape[-rank:])))
+    return zeros.scatter_add(-1, indices.flatten(-rank), gradient.flatten(-rank)).view(shape)
+
+
+#: By the number of spatial dimensions.
+_FORMULAS = {
+    rank: BackwardFormula(
+        f"MaxUnpool{max(rank, 2)}DBackward0", "input indices", [Derivative(_gathered, needs="indices")]
+    )
+    for rank in (1, 2, 3)
+}
+_GATHERED = BackwardFormula("GatherBackward0", "grad indices", [Derivative(_put_back, needs="indices")])
 
 
 def _unpool(
@@ -176,9 +194,8 @@ def _unpool(
         _check(operation.name, input, indices)
         raise
     result: Tensor = plan_for(operation, layouts, (kernel_size, stride, padding, output_size))(input, indices)
-    if modes.recording and input._autograd is not None:
-        name = f"MaxUnpool{max(rank, 2)}DBackward0"
-        record((result,), (input, indices), name, _derivative, (indices,), (rank,))
+    if input._autograd is not None:
+        _FORMULAS[rank].record((result,), (input,), (indices,), (rank,))
     return result
 
 

@@ -168,25 +168,44 @@ _TIMES = planned(_rows_times_matrix_plan, transposed=False)
 _OUTER_SUM = planned(_outer_sum_plan)
 
 
+def _times(grad: Tensor, w: Tensor) -> Tensor:
+    """The gradient of ``input``, from the contiguous one of the result: its rows times the matrix."""
+    layout = grad._layout
+    run = layout.device_state.plans[_TIMES, layout, w._layout, None]
+    if run is None:
+        return matmul(grad, w)
+    result: Tensor = run(grad, w, None)
+    if modes.recording:
+        _TIMES_FORMULAS[min(len(layout.shape), 3)].record((result,), (grad, w))
+    return result
+
+
+def _outer_sum(grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient of ``weight``, from the contiguous one of the result and contiguous rows."""
+    layout = grad._layout
+    result: Tensor = layout.device_state.plans[_OUTER_SUM, layout, x._layout](grad, x)
+    if modes.recording:
+        _OUTER_SUM_FORMULA.record((result,), (grad, x))
+    return result
+
+
+def _mapped(rows: Tensor, matrix: Tensor) -> Tensor:
+    """The linear map, which is a gradient of both."""
+    result: Tensor = linear(rows, matrix)
+    return result
+
+
 def _gradients(mask: tuple[bool, ...], grad: Tensor, w: Tensor | None, x: Tensor | None) -> tuple[Any, ...]:
     results: list[Any] = [None, None, None]
-    dims = tuple(range(len(grad._layout.shape) - 1))
-    if modes.recording:
-        # As operations that have derivatives themselves.
-        rows = grad.reshape(-1, grad.shape[-1])
-        if mask[0] and w is not None:
-            results[0] = matmul(grad, w)
-        if mask[1] and x is not None:
-            results[1] = matmul(rows.t(), x.reshape(-1, x.shape[-1]))
-    else:
+    if not grad._layout.contiguous:
+        # Once for all that read it.
         grad = grad.contiguous()
-        plans = grad._layout.device_state.plans
-        if mask[0] and w is not None:
-            run = plans[_TIMES, grad._layout, w._layout, None]
-            results[0] = matmul(grad, w) if run is None else run(grad, w, None)
-        if mask[1] and x is not None:
-            results[1] = plans[_OUTER_SUM, grad._layout, x._layout](grad, x)
+    if mask[0] and w is not None:
+        results[0] = _times(grad, w)
+    if mask[1] and x is not None:
+        results[1] = _outer_sum(grad, x)
     if len(mask) > 2 and mask[2]:
+        dims = tuple(range(len(grad._layout.shape) - 1))
         results[2] = grad.sum(dims) if dims else grad
     return tuple(results[: len(mask)])
 
@@ -203,6 +222,26 @@ _FORMULAS = [
         ("AddmmBackward0", "ViewBackward0", "ViewBackward0"),
     )
 ]
+#: The linear map and its two gradients are each other's gradients. By the number of dimensions, 3 for more.
+_TIMES_FORMULAS = {
+    dims: BackwardFormula(
+        name,
+        "grad w",
+        [
+            Derivative(_mapped, needs="w"),
+            Derivative(lambda gradient, grad: _outer_sum(grad, gradient.contiguous()), needs="grad"),
+        ],
+    )
+    for dims, name in ((1, "SqueezeBackward1"), (2, "MmBackward0"), (3, "ViewBackward0"))
+}
+_OUTER_SUM_FORMULA = BackwardFormula(
+    "TBackward0",
+    "grad x",
+    [
+        Derivative(lambda gradient, x: _mapped(x, gradient), needs="x"),
+        Derivative(lambda gradient, grad: _times(grad, gradient), needs="grad"),
+    ],
+)
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))

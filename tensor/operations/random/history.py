@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from nvrtc_kernels.dtypes import Category
-from tensor.autograd.recording.inplace import attach_in_place
-from tensor.autograd.recording.recorder import mask_of, operation_node
-from tensor.autograd.recording.recorder import record as enter
+from tensor.autograd.recording.inplace import record_in_place as write
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase
 from tensor.operations.creation.factories import zeros
 
@@ -19,16 +18,13 @@ if TYPE_CHECKING:
 def record(drawn: Tensor, name: str, *inputs: Any) -> None:
     """Record that new numbers were drawn with parameters among which are tensors."""
     tensors = [each for each in inputs if isinstance(each, TensorBase)]
-    if drawn._layout.dtype.category >= Category.FLOATING:
-        enter((drawn,), tensors, name, _zeros, (), (tuple([each._layout for each in tensors]),))
+    _formula(name).record((drawn,), tensors, (), (tuple([each._layout for each in tensors]),))
 
 
 def record_in_place(written: Tensor, name: str, *inputs: Any) -> None:
     """Record that numbers were written over what was in a tensor."""
     tensors = [each for each in (written, *inputs) if isinstance(each, TensorBase)]
-    if written._layout.dtype.category >= Category.FLOATING and mask_of(tensors) is not None:
-        node = operation_node((written,), name, _zeros, (), (tuple([each._layout for each in tensors]),))
-        attach_in_place(node, tensors, written)
+    write(_formula(name), written, tensors, (), (tuple([each._layout for each in tensors]),))
 
 
 def _zeros(mask: tuple[bool, ...], _: Any, origins: tuple[Layout, ...]) -> tuple[Tensor | None, ...]:
@@ -39,3 +35,8 @@ def _zeros(mask: tuple[bool, ...], _: Any, origins: tuple[Layout, ...]) -> tuple
             for asked, origin in zip(mask, origins, strict=True)
         ]
     )
+
+
+@cache
+def _formula(name: str) -> BackwardFormula:
+    return BackwardFormula(name, "", joint=Derivative(_zeros, needs=""))

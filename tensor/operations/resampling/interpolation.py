@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import floor, prod
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import interpolation as kernels
-from tensor.autograd.recording.recorder import record
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor, empty, wrap
 from tensor.core.constants import device_constant
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pooling.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -36,14 +36,18 @@ Bands = tuple[tuple[str, int, int, bool, float | None, bool], ...]
 
 def _recorded(x: Tensor, bands: Bands, name: str, transposed: bool = False) -> Tensor:
     result = _product(x.detach().contiguous(), bands, transposed)
-    if modes.recording and x.requires_grad:
-        record((result,), (x,), f"{name}Backward0", _gradient, (), (bands, name, transposed))
+    _formula(name).record((result,), (x,), context=(bands, name, transposed))
     return result
 
 
-def _gradient(_: tuple[bool], grad: Tensor, bands: Bands, name: str, transposed: bool) -> Tensor:
+def _gradient(grad: Tensor, bands: Bands, name: str, transposed: bool) -> Tensor:
     """The product with the matrices transposed, or, of that, with the matrices."""
     return _recorded(grad, bands, f"{name}Backward", not transposed)
+
+
+@cache
+def _formula(name: str) -> BackwardFormula:
+    return BackwardFormula(f"{name}Backward0", "x", [Derivative(_gradient, needs="")])
 
 
 def _matrices(bands: Bands, transposed: bool) -> list[Band]:

@@ -10,7 +10,7 @@ import pytest
 import tensor
 from tensor.autograd.graph import saved_tensors_hooks
 from tensor.autograd.recording.inplace import record_in_place
-from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative, record
+from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core.modes.grad_mode import modes, recording, unrecorded
 
 
@@ -194,16 +194,16 @@ def test_a_composition_does_without_the_value_of_what_is_only_added() -> None:
         assert second.tolist() == [2.0, 2.0]
 
 
-def test_values_that_are_known_at_the_call_only() -> None:
+def test_a_number_of_inputs_that_is_open() -> None:
+    formula = BackwardFormula(
+        "TotalBackward0",
+        "",
+        joint=Derivative(lambda mask, grad: tuple(grad if asked else None for asked in mask), needs=""),
+    )
     inputs = [leaf(1.0), tensor.tensor([2.0], dtype=tensor.float64), leaf(4.0)]
     with unrecorded():
         result = inputs[0] + inputs[1] + inputs[2]
-    record(
-        (result,),
-        inputs,
-        "TotalBackward0",
-        lambda mask, grad: tuple(grad if asked else None for asked in mask),
-    )
+    formula.record((result,), inputs)
     result.sum().backward()
     assert [None if x.grad is None else x.grad.tolist() for x in inputs] == [[1.0], None, [1.0]]
 
