@@ -19,7 +19,7 @@ from .failures import failure, findings_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from drv.allocators.guarding.guard import Guard
+    from .allocators.guarding.guard import Guard
 
 _T = TypeVar("_T")
 _NOT_READY = 600

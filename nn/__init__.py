@@ -1,6 +1,7 @@
 """Neural network modules on top of `tensor`."""
 
-from nn.layers.activations import (
+from . import amp, functional, grad, init, optim, utils
+from .layers.activations import (
     CELU,
     ELU,
     GELU,
@@ -30,10 +31,10 @@ from nn.layers.activations import (
     Tanhshrink,
     Threshold,
 )
-from nn.layers.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
-from nn.layers.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from nn.layers.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
-from nn.layers.lazy import (
+from .layers.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
+from .layers.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from .layers.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+from .layers.lazy import (
     LazyBatchNorm1d,
     LazyBatchNorm2d,
     LazyBatchNorm3d,
@@ -48,8 +49,8 @@ from nn.layers.lazy import (
     LazyInstanceNorm3d,
     LazyLinear,
 )
-from nn.layers.linear import Bilinear, Identity, Linear
-from nn.layers.losses import (
+from .layers.linear import Bilinear, Identity, Linear
+from .layers.losses import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
@@ -75,7 +76,7 @@ from nn.layers.losses import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from nn.layers.normalization import (
+from .layers.normalization import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
@@ -88,19 +89,19 @@ from nn.layers.normalization import (
     LocalResponseNorm,
     RMSNorm,
 )
-from nn.layers.sequences.embedding import Embedding, EmbeddingBag
-from nn.layers.sequences.multihead_attention import MultiheadAttention
-from nn.layers.sequences.recurrent import GRU, LSTM, RNN, RNNBase
-from nn.layers.sequences.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
-from nn.layers.sequences.transformer import (
+from .layers.sequences.embedding import Embedding, EmbeddingBag
+from .layers.sequences.multihead_attention import MultiheadAttention
+from .layers.sequences.recurrent import GRU, LSTM, RNN, RNNBase
+from .layers.sequences.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
+from .layers.sequences.transformer import (
     Transformer,
     TransformerDecoder,
     TransformerDecoderLayer,
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-from nn.layers.shapes import ChannelShuffle, Flatten, Fold, Unflatten, Unfold
-from nn.layers.spatial.convolution import (
+from .layers.shapes import ChannelShuffle, Flatten, Fold, Unflatten, Unfold
+from .layers.spatial.convolution import (
     Conv1d,
     Conv2d,
     Conv3d,
@@ -108,7 +109,7 @@ from nn.layers.spatial.convolution import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
-from nn.layers.spatial.padding import (
+from .layers.spatial.padding import (
     CircularPad1d,
     CircularPad2d,
     CircularPad3d,
@@ -125,7 +126,7 @@ from nn.layers.spatial.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from nn.layers.spatial.pooling import (
+from .layers.spatial.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -147,15 +148,13 @@ from nn.layers.spatial.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from nn.layers.spatial.upsampling import (
+from .layers.spatial.upsampling import (
     PixelShuffle,
     PixelUnshuffle,
     Upsample,
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
-
-from . import amp, functional, grad, init, optim, utils
 from .module import Module
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 

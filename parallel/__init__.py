@@ -18,13 +18,13 @@ It has the names of ``torch.nn.parallel``, ``torch.distributed`` and ``torch.mul
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from parallel.data_parallel.data_parallel import DataParallel, data_parallel
-
 # Bound now: importing a module of the package `data_parallel` later would bind the name to that package.
 from . import comm
+from .data_parallel.data_parallel import DataParallel, data_parallel
 
 if TYPE_CHECKING:
-    from parallel.backends.selection import (
+    from . import ddp_comm_hooks
+    from .backends.selection import (
         Backend,
         get_default_backend_for_device,
         is_backend_available,
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
         is_mpi_available,
         is_nccl_available,
     )
-    from parallel.data_parallel.parallel_apply import parallel_apply
-    from parallel.data_parallel.replication import replicate
-    from parallel.ddp.buckets import GradBucket
-    from parallel.ddp.distributed_data_parallel import DistributedDataParallel
-    from parallel.ddp.distributed_sampler import DistributedSampler
-    from parallel.ddp.joining import Join, Joinable, JoinHook
-    from parallel.ddp.sync_batch_norm import SyncBatchNorm
-    from parallel.groups.collectives.all_to_all import all_to_all, all_to_all_single
-    from parallel.groups.collectives.arguments import supports_complex
-    from parallel.groups.collectives.monitored_barriers import monitored_barrier
-    from parallel.groups.collectives.object_collectives import (
+    from .data_parallel.parallel_apply import parallel_apply
+    from .data_parallel.replication import replicate
+    from .ddp.buckets import GradBucket
+    from .ddp.distributed_data_parallel import DistributedDataParallel
+    from .ddp.distributed_sampler import DistributedSampler
+    from .ddp.joining import Join, Joinable, JoinHook
+    from .ddp.sync_batch_norm import SyncBatchNorm
+    from .groups.collectives.all_to_all import all_to_all, all_to_all_single
+    from .groups.collectives.arguments import supports_complex
+    from .groups.collectives.monitored_barriers import monitored_barrier
+    from .groups.collectives.object_collectives import (
         all_gather_object,
         broadcast_object_list,
         gather_object,
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
         scatter_object_list,
         send_object_list,
     )
-    from parallel.groups.collectives.point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
-    from parallel.groups.collectives.tensor_collectives import (
+    from .groups.collectives.point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
+    from .groups.collectives.tensor_collectives import (
         all_gather,
         all_gather_into_tensor,
         all_gather_single,
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
         reduce_scatter_tensor,
         scatter,
     )
-    from parallel.groups.errors import DistBackendError, DistError, DistNetworkError, DistStoreError
-    from parallel.groups.futures import Future, collect_all, wait_all
-    from parallel.groups.process_groups import (
+    from .groups.errors import DistBackendError, DistError, DistNetworkError, DistStoreError
+    from .groups.futures import Future, collect_all, wait_all
+    from .groups.process_groups import (
         GroupMember,
         ProcessGroup,
         get_backend,
@@ -84,20 +84,20 @@ if TYPE_CHECKING:
         is_initialized,
         is_torchelastic_launched,
     )
-    from parallel.groups.reduce_op import ReduceOp
-    from parallel.groups.setup import (
+    from .groups.reduce_op import ReduceOp
+    from .groups.setup import (
         abort_process_group,
         default_pg_timeout,
         destroy_process_group,
         init_process_group,
         new_group,
     )
-    from parallel.groups.stores.file_store import FileStore
-    from parallel.groups.stores.store import HashStore, PrefixStore, QueueEmptyError, Store
-    from parallel.groups.stores.tcp_store import TCPStore
-    from parallel.groups.subgroups import new_subgroups, new_subgroups_by_enumeration
-    from parallel.groups.works import Work
-    from parallel.launch.spawning import (
+    from .groups.stores.file_store import FileStore
+    from .groups.stores.store import HashStore, PrefixStore, QueueEmptyError, Store
+    from .groups.stores.tcp_store import TCPStore
+    from .groups.subgroups import new_subgroups, new_subgroups_by_enumeration
+    from .groups.works import Work
+    from .launch.spawning import (
         ProcessContext,
         ProcessException,
         ProcessExitedException,
@@ -105,8 +105,6 @@ if TYPE_CHECKING:
         spawn,
         start_processes,
     )
-
-    from . import ddp_comm_hooks
 
 __all__ = [
     "Backend",

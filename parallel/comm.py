@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parallel.data_parallel.broadcasting import broadcasted, reduced
-from parallel.data_parallel.coalescing import BUFFER_SIZE
-from parallel.data_parallel.devices import destination_state, device_state, device_states
-from parallel.data_parallel.scattering import gathered, scattered
 from tensor import Tensor
 from tensor.core.arguments import dimension
 from tensor.operations.shapes.slices import step_through
+
+from .data_parallel.broadcasting import broadcasted, reduced
+from .data_parallel.coalescing import BUFFER_SIZE
+from .data_parallel.devices import destination_state, device_state, device_states
+from .data_parallel.scattering import gathered, scattered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

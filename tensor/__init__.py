@@ -18,8 +18,11 @@ from nvrtc_kernels.dtypes import (
 )
 from nvrtc_kernels.dtypes import bool_ as bool
 
-from tensor.methods.tensor import Tensor  # isort: skip - the class comes first, the families need it
-from tensor.amp.autocast_mode import (
+from .methods.tensor import Tensor  # isort: skip - the class comes first, the families need it
+from . import amp, autograd, backends, cuda, fft, linalg, signal, special, utils
+from . import random as random  # as the next: a namespace that a star import leaves out
+from . import serialization as serialization
+from .amp.autocast_mode import (
     autocast,
     autocast_decrement_nesting,
     autocast_increment_nesting,
@@ -37,10 +40,18 @@ from tensor.amp.autocast_mode import (
     set_autocast_enabled,
     set_autocast_gpu_dtype,
 )
-from tensor.core.devices.device import device
-from tensor.core.dtypes.default import get_default_dtype, set_default_dtype
-from tensor.core.dtypes.limits import finfo, iinfo
-from tensor.core.memory_format import (
+from .autograd import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .core.devices.device import device
+from .core.dtypes.default import get_default_dtype, set_default_dtype
+from .core.dtypes.limits import finfo, iinfo
+from .core.memory_format import (
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -48,19 +59,19 @@ from tensor.core.memory_format import (
     preserve_format,
     strided,
 )
-from tensor.core.modes.determinism import (
+from .core.modes.determinism import (
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
     is_deterministic_algorithms_warn_only_enabled,
     set_deterministic_debug_mode,
     use_deterministic_algorithms,
 )
-from tensor.core.modes.precision import get_float32_matmul_precision, set_float32_matmul_precision
-from tensor.core.size import Size
-from tensor.methods.printing import set_printoptions
-from tensor.operations.catalogue import bind as _bind
-from tensor.operations.catalogue import published as _published
-from tensor.operations.creation.typed_tensors import (
+from .core.modes.precision import get_float32_matmul_precision, set_float32_matmul_precision
+from .core.size import Size
+from .methods.printing import set_printoptions
+from .operations.catalogue import bind as _bind
+from .operations.catalogue import published as _published
+from .operations.creation.typed_tensors import (
     BFloat16Tensor,
     BoolTensor,
     ByteTensor,
@@ -73,20 +84,8 @@ from tensor.operations.creation.typed_tensors import (
     ShortTensor,
     set_default_tensor_type,
 )
-from tensor.operations.random.generator import Generator, initial_seed, manual_seed, seed
-from tensor.operations.random.state import get_rng_state, set_rng_state
-
-from . import amp, autograd, backends, cuda, fft, linalg, signal, special, utils
-from . import random as random  # as the next: a namespace that a star import leaves out
-from . import serialization as serialization
-from .autograd import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
+from .operations.random.generator import Generator, initial_seed, manual_seed, seed
+from .operations.random.state import get_rng_state, set_rng_state
 from .serialization import load, save
 
 half, double, cfloat, cdouble = float16, float64, complex64, complex128

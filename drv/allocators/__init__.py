@@ -4,15 +4,14 @@
 dropped with it. What they do is :class:`Allocator`'s subject.
 """
 
-from drv.allocators.caching.allocator import CachingAllocator
-from drv.allocators.caching.blocks import CachedBlock
-from drv.allocators.caching.pinned import PinnedAllocator, PinnedBlock
-from drv.allocators.guarding.device import GuardingAllocator
-from drv.allocators.guarding.guard import Guard, Overwrite, OverwriteKind
-from drv.allocators.guarding.pinned import GuardedPinned
-from drv.allocators.guarding.stream_ordered import StreamOrderedMemory
-
+from .caching.allocator import CachingAllocator
+from .caching.blocks import CachedBlock
+from .caching.pinned import PinnedAllocator, PinnedBlock
 from .driver_memory import DriverBlock, DriverMemory
+from .guarding.device import GuardingAllocator
+from .guarding.guard import Guard, Overwrite, OverwriteKind
+from .guarding.pinned import GuardedPinned
+from .guarding.stream_ordered import StreamOrderedMemory
 from .history import History
 from .options import AllocatorOptions
 from .protocol import Allocator, Block, DeviceAllocator, MemorySource, Observer

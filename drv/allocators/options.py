@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from drv import environment
-from drv.allocators.caching.rounding import LARGE_SEGMENT, round_to_division, round_to_unit
 from drv.errors import InvalidValueError
+
+from .caching.rounding import LARGE_SEGMENT, round_to_division, round_to_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drv import environment
-from drv.allocators.caching.allocator import CachingAllocator
-from drv.allocators.caching.pinned import PinnedAllocator
-from drv.allocators.caching.virtual_memory import VirtualMemory
-from drv.allocators.guarding.device import GuardingAllocator
-from drv.allocators.guarding.guard import Guard
-from drv.allocators.guarding.pinned import GuardedPinned
-from drv.allocators.guarding.stream_ordered import StreamOrderedMemory
 from drv.memory import PinnedMemory
 
+from .caching.allocator import CachingAllocator
+from .caching.pinned import PinnedAllocator
+from .caching.virtual_memory import VirtualMemory
 from .driver_memory import DriverMemory
 from .events import StreamEvents
+from .guarding.device import GuardingAllocator
+from .guarding.guard import Guard
+from .guarding.pinned import GuardedPinned
+from .guarding.stream_ordered import StreamOrderedMemory
 from .options import AllocatorOptions
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from drv.runtime import Runtime
-    from drv.simulator.checks.findings import Findings
 
+    from .checks.findings import Findings
     from .injection import Injection
 
 __all__ = ["findings", "from_environment", "inject", "install", "installed"]

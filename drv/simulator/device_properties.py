@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuda.bindings.driver import CUdevice_attribute
 
-from drv.simulator.memory.address_space import DEVICE_BASE, DEVICE_STRIDE
+from .memory.address_space import DEVICE_BASE, DEVICE_STRIDE
 
 if TYPE_CHECKING:
     from .options import Options

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from drv.simulator.api.capture import CaptureCalls
-from drv.simulator.api.context import ContextCalls
-from drv.simulator.api.device import DeviceCalls
-from drv.simulator.api.memory.copy import CopyCalls
-from drv.simulator.api.memory.fill import FillCalls
-from drv.simulator.api.memory.memory import MemoryCalls
-from drv.simulator.api.memory.pointer import PointerCalls
-from drv.simulator.api.memory.pool import PoolCalls
-from drv.simulator.api.memory.virtual_memory import VirtualMemoryCalls
-from drv.simulator.api.modules.library import LibraryCalls
-from drv.simulator.api.stream import StreamCalls
-
+from .api.capture import CaptureCalls
+from .api.context import ContextCalls
+from .api.device import DeviceCalls
+from .api.memory.copy import CopyCalls
+from .api.memory.fill import FillCalls
+from .api.memory.memory import MemoryCalls
+from .api.memory.pointer import PointerCalls
+from .api.memory.pool import PoolCalls
+from .api.memory.virtual_memory import VirtualMemoryCalls
+from .api.modules.library import LibraryCalls
+from .api.stream import StreamCalls
 from .unexecuted import UNEXECUTED, unexecuted
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings.driver import CUresult
 
 from drv.python_stack import Frame, StackRecorder, format_stack
-from drv.simulator.checks.findings import Findings
-from drv.simulator.memory.address_space import AddressSpace, Allocation
 
+from .checks.findings import Findings
 from .device_properties import SimulatedDevice
 from .driver_call import OK, CallError, integer, invalid_handle
 from .faults import FaultRecord
 from .injection import Injection
+from .memory.address_space import AddressSpace, Allocation
 from .options import Options, visible_devices
 from .scheduler import Event, Operation, Scheduler, Stream
 from .unexecuted import Accepted
@@ -26,8 +26,7 @@ from .unexecuted import Accepted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from drv.simulator.checks.races import RaceChecker
-
+    from .checks.races import RaceChecker
     from .faults import DeviceFault
 
 LEGACY_STREAM = 1
@@ -109,7 +108,7 @@ class DriverState:
         #: The race checker, which is also the observer of every access; none unless it is asked for.
         self.observer: RaceChecker | None = None
         if options.check in ("race", "full") and options.execute:
-            from drv.simulator.checks.races import RaceChecker
+            from .checks.races import RaceChecker
 
             self.observer = self.scheduler.checker = RaceChecker(options.check == "full", self.findings)
 

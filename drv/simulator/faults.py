@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from cuda.bindings.driver import CUresult
 
     from drv.python_stack import Frame
-    from drv.simulator.checks.observation import Access, Site
-    from drv.simulator.memory.address_space import Allocation
+
+    from .checks.observation import Access, Site
+    from .memory.address_space import Allocation
 
 
 class FaultKind(StrEnum):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import drv
 from drv.bindings.libraries import open_library
-from parallel.backends.gloo.connections import PeerConnections
-from parallel.backends.gloo.transport import GlooTransport
-from parallel.backends.nccl.backend import NcclBackend
 from parallel.groups.stores.store import PrefixStore
 
+from .gloo.connections import PeerConnections
+from .gloo.transport import GlooTransport
 from .host_backend import HostBackend
+from .nccl.backend import NcclBackend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -233,8 +233,8 @@ class Connections:
             if store is None:
                 raise ValueError("the backend 'nccl' meets in a store: pass init_method= or store=")
             return NcclBackend(store, list(ranks).index(self.rank), len(ranks), device, timeout)
-        from parallel.backends.mpi.process import subgroup
-        from parallel.backends.mpi.transport import MpiTransport
+        from .mpi.process import subgroup
+        from .mpi.transport import MpiTransport
 
         # A communicator of its own, so that messages of one group are never taken for another's.
         return HostBackend(MpiTransport(subgroup(self.communicator, ranks, timeout)), timeout)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import tensor
     from parallel.backends.backend import Backend
     from parallel.backends.selection import Connections
-    from parallel.groups.stores.store import Store
+
+    from .stores.store import Store
 
 _NOT_INITIALIZED = (
     "Default process group has not been initialized, please make sure to call init_process_group."

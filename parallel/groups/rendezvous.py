@@ -6,11 +6,10 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from parallel.groups.stores.file_store import FileStore
-from parallel.groups.stores.store import DEFAULT_TIMEOUT, Store
-from parallel.groups.stores.tcp_store import TCPStore
-
 from .errors import DistNetworkError, DistStoreError
+from .stores.file_store import FileStore
+from .stores.store import DEFAULT_TIMEOUT, Store
+from .stores.tcp_store import TCPStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import tensor as tensors
 from parallel.backends.selection import Connections, backends_by_device, text_of
-from parallel.groups.stores.store import PrefixStore, Store
 
 from .errors import DistBackendError
 from .process_groups import GroupMember, ProcessGroup, World, checked_group, is_member, job
 from .rendezvous import rendezvous
+from .stores.store import PrefixStore, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

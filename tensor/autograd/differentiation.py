@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tensor.autograd.engine.root import GraphRoot
-from tensor.autograd.recording.node import edge_of
 from tensor.core.base import TensorBase
 from tensor.core.fill_plans import filled
 
 from .engine import engine
+from .engine.root import GraphRoot
 from .graph import GradientEdge
+from .recording.node import edge_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

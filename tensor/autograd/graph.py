@@ -7,20 +7,21 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from tensor.autograd.engine.engine import pass_number, will_execute
-from tensor.autograd.recording.hooks import register_hook
-from tensor.autograd.recording.node import Node, edge_of
-from tensor.autograd.recording.saving import saved_tensors_hooks
 from tensor.core.base import TensorBase
 
+from .engine.engine import pass_number, will_execute
 from .offloading import save_on_cpu
 from .recording import saved
+from .recording.hooks import register_hook
+from .recording.node import Node, edge_of
+from .recording.saving import saved_tensors_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tensor.autograd.recording.node_hooks import RemovableHandle
     from tensor.methods.tensor import Tensor
+
+    from .recording.node_hooks import RemovableHandle
 
 __all__ = [
     "GradientEdge",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensor.autograd.recording.storage_views import as_strided, view_as_real
 from tensor.core.base import wrap
 
 from .differentiation import grad
+from .recording.storage_views import as_strided, view_as_real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.autograd.recording.saving import saved_tensors_hooks
 from tensor.core.base import empty
 from tensor.core.copy_plans import COPY, copied
 from tensor.core.devices.state import cpu
+
+from .recording.saving import saved_tensors_hooks
 
 if TYPE_CHECKING:
     from tensor.core.devices.stream import Stream

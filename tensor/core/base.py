@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from nvrtc_kernels.dtypes import from_numpy, uint8
-from tensor.core.devices.state import cpu
-from tensor.core.modes.grad_mode import first_version, inference_blocks
 
 from . import layout as layouts
+from .devices.state import cpu
 from .host import memory as host_memory
+from .modes.grad_mode import first_version, inference_blocks
 from .storage import DeviceStorage, HostStorage, PinnedStorage, show_with
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
+
+    from .devices.state import DeviceState
 
 
 def device_constant(

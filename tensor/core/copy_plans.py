@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.core.devices.state import CudaState
     from tensor.methods.tensor import Tensor
 
+    from .devices.state import CudaState
     from .layout import Layout
 
 #: ``run(destination, source, non_blocking)``

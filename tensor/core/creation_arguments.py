@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
-from tensor.core.devices.state import device_state_of
 
 from .arguments import integers
 from .base import check_tensor
+from .devices.state import device_state_of
 from .memory_format import strided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
 
+    from .devices.state import DeviceState
     from .layout import Layout
 
 #: Types of Python that may stand where a dtype is expected.

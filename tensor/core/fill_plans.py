@@ -9,9 +9,9 @@ import numpy as np
 
 from nvrtc_kernels import pointwise
 from nvrtc_kernels.dtypes import Category
-from tensor.core.dtypes.scalars import element
 
 from .base import empty, maker, wrap
+from .dtypes.scalars import element
 from .plans import planned
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from nvrtc_kernels import dtypes
-    from tensor.core.devices.state import DeviceState
 
     from .devices import device as devices
+    from .devices.state import DeviceState
 
 _V = TypeVar("_V")
 

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import drv
-from tensor.core.devices.state import cpu, cuda_state, device_state_of
-from tensor.core.modes.grad_mode import first_version, inference_blocks
+
+from .devices.state import cpu, cuda_state, device_state_of
+from .modes.grad_mode import first_version, inference_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from tensor.core.devices.device import device
-    from tensor.core.devices.state import CudaState, DeviceState
-    from tensor.core.devices.stream import Stream
     from tensor.methods.tensor import Tensor
+
+    from .devices.device import device
+    from .devices.state import CudaState, DeviceState
+    from .devices.stream import Stream
 
 #: The first protocol of pickle whose bytes can travel beside it.
 _OUT_OF_BAND = 5

@@ -19,8 +19,8 @@ from tensor.core.arguments import dimensions
 from tensor.core.base import empty, maker, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
-from tensor.operations.creation.factories import deliver
 
+from .creation.factories import deliver
 from .shapes import views
 
 if TYPE_CHECKING:

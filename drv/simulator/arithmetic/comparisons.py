@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.simulator.arithmetic.floats.single_and_double import flush_f32
-
+from .floats.single_and_double import flush_f32
 from .operation import Function, Row, function_of
 
 if TYPE_CHECKING:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.simulator.arithmetic.floats.brain_floats import round_directed, round_f32, round_f64, widen
-from drv.simulator.arithmetic.floats.directed import MODES, narrow, step
-from drv.simulator.arithmetic.floats.extrema import CANONICAL_NAN
-from drv.simulator.arithmetic.floats.fused import to_odd, two_sum
-from drv.simulator.arithmetic.floats.single_and_double import flush_f32, saturate
-
+from .floats.brain_floats import round_directed, round_f32, round_f64, widen
+from .floats.directed import MODES, narrow, step
+from .floats.extrema import CANONICAL_NAN
+from .floats.fused import to_odd, two_sum
+from .floats.single_and_double import flush_f32, saturate
 from .operation import DTYPES, Row, scalar_name, width
 
 if TYPE_CHECKING:

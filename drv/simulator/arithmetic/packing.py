@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from drv.simulator.arithmetic.floats.brain_floats import round_f32, widen
-
 from .conversions import modified
+from .floats.brain_floats import round_f32, widen
 from .operation import Row
 
 if TYPE_CHECKING:

@@ -20,11 +20,10 @@ from . import system_calls
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from drv.simulator.execution.translation.code import Code
-    from drv.simulator.execution.translation.plan import FunctionPlan
-
     from .batch import Batch, Wait
     from .lanes import Lanes
+    from .translation.code import Code
+    from .translation.plan import FunctionPlan
 
     Array = NDArray[Any]
 

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.simulator.execution.translation.code import Site
-
 from .activation import Activation
 from .lanes import Lanes
 from .launch_state import STACK_LIMIT
 from .thread_constants import BLOCK_CONSTANTS, THREAD_CONSTANTS
+from .translation.code import Site
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from drv.simulator.execution.translation.code import Code
-
     from .launch_state import LaunchState
+    from .translation.code import Code
 
     Array = NDArray[Any]
 

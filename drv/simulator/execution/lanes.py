@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.simulator.execution.translation.plan import PARAMETER_WINDOW
 from drv.simulator.memory.address_space import DEVICE_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 
 from . import warps
 from .memory import MemoryAccess
+from .translation.plan import PARAMETER_WINDOW
 from .warps import WarpTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from drv.simulator.execution.translation.code import Site
-
     from .batch import Batch
+    from .translation.code import Site
 
     Array = NDArray[Any]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.simulator.execution.translation.plan import KernelPlan
 from drv.simulator.memory.address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
 
 from .reports import Reports
+from .translation.plan import KernelPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

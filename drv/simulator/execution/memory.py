@@ -13,20 +13,21 @@ import numpy as np
 
 from drv.simulator.arithmetic import atomic as atomic_of_arithmetic
 from drv.simulator.checks.observation import Access
-from drv.simulator.execution.translation.plan import PARAMETER_WINDOW
 from drv.simulator.memory.address_space import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from drv.simulator.ptx.program import CODE_WINDOW
+
+from .translation.plan import PARAMETER_WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from drv.simulator.execution.translation.code import Site
     from drv.simulator.memory.address_space import Allocation
 
     from .batch import Batch
     from .launch_state import LaunchState
+    from .translation.code import Site
 
     Array = NDArray[Any]
 

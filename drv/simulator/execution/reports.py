@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from drv.python_stack import Frame
     from drv.simulator.checks.observation import Lanes
-    from drv.simulator.execution.translation.code import Site
     from drv.simulator.memory.address_space import Allocation
 
     from .launch_state import LaunchState
+    from .translation.code import Site
 
 #: Places of threads that a report on a kernel which hangs names.
 _SHOWN = 8

@@ -13,9 +13,8 @@ from .reports import position
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from drv.simulator.execution.translation.code import Site
-
     from .lanes import Lanes
+    from .translation.code import Site
 
     Array = NDArray[Any]
 

@@ -39,7 +39,9 @@ def _node_name(name: str) -> str:
 def _read_gradient(grad: Tensor, *rest: Any) -> Tensor:
     """Zeros, with the gradients of all reads of an element added up in its place."""
     *tensors, indexing, shape = rest
-    return add_(grad.new_zeros(shape), indexing.by(tensors).named(_ADDS.get(indexing.name, indexing.name)), grad)
+    return add_(
+        grad.new_zeros(shape), indexing.by(tensors).named(_ADDS.get(indexing.name, indexing.name)), grad
+    )
 
 
 def _add_gradients(mask: tuple[bool, bool], grad: Tensor, *rest: Any) -> tuple[Any, Any]:
