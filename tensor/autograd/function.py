@@ -12,7 +12,7 @@ from tensor.core.fill_plans import filled
 from tensor.core.modes.grad_mode import modes, unrecorded
 
 from .recording import saved
-from .recording.inplace import attach_in_place, check_in_place
+from .recording.inplace import attach_in_place, check_in_place, save_written
 from .recording.node import Node, place_in_graph, track_view
 from .recording.recorder import BackwardFormula, Derivative
 from .recording.state import AutogradState
@@ -430,7 +430,9 @@ def _save(node: FunctionNode, outputs: Sequence[Any], results: Sequence[Any], sh
         if tensor is None or number is None or results[number] is not tensor:
             entries.append(saved.save(tensor))
         else:
-            entries.append(saved.save_output(tensor, number))
+            entry = saved.save_output(tensor, number)
+            written = _is_among(tensor, node.ctx.dirty_tensors)
+            entries.append(save_written(entry, tensor) if written else entry)
     node.saved = tuple(entries)
 
 

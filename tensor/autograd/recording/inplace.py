@@ -8,17 +8,19 @@ find their new history when they are asked for it.
 from __future__ import annotations
 
 import gc
+import weakref
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import Category
-from tensor.core.base import TensorBase
+from tensor.core.base import TensorBase, empty, view_of
 from tensor.core.modes.grad_mode import modes, recording
 
 from . import node as nodes
 from .hooks import keep_gradient
 from .node import Node, attach, place_in_graph, track_view
 from .recorder import mask_of
+from .saved import WrittenView, number_of
 from .state import AutogradState
 from .storage_views import AS_STRIDED, as_strided, view_as_complex, view_as_real
 from .views import ViewNode
@@ -124,6 +126,58 @@ def attach_in_place(
     whole.stream = node.stream
     _new_history(base, whole, 0, tensor)
     renew(tensor)
+    if node.saved:
+        node.saved = tuple(
+            [save_written(entry, tensor) if number_of(entry) == number else entry for entry in node.saved]
+        )
+
+
+def save_written(entry: Any, view: Tensor) -> Any:
+    """``entry``, what a node keeps of the tensor ``view`` that its operation wrote, with the history that this has now.
+
+    Gradients of what is restored later then go through the base, as all others do. The node alone is not part of
+    the graph: what :class:`CopySlices` stands around runs, and is freed, with it.
+    """
+    base = view._base
+    if base is None:
+        return entry
+    whole: CopySlices = base._autograd.edge[0]
+    return WrittenView(entry, _History(whole))
+
+
+class _History:
+    """Gives values the history of the view that an operation wrote, which ``whole`` stands around.
+
+    That one has the operation, whose node has this: it refers to it weakly.
+    """
+
+    __slots__ = ("_whole",)
+
+    def __init__(self, whole: CopySlices) -> None:
+        self._whole = weakref.ref(whole)
+
+    def __call__(self, value: Tensor) -> None:
+        whole = self._whole()
+        assert whole is not None, "a node that runs stands in its CopySlices"
+        layout, view = whole.layouts[0], whole.view
+        edge = AutogradState(requires_grad=True, edge=(whole, 0))
+        if view.dtype is layout.dtype:
+            base = view_of(value._storage, layout, 0)
+            base._autograd = edge
+            _attach_part(base, value, view, whole.start)
+        else:
+            base = empty(layout)
+            base._autograd = edge
+            with recording():
+                value._autograd = _part(base, view, whole.start)._autograd
+
+
+def _attach_part(base: Tensor, view: Tensor, layout: Layout, start: int) -> None:
+    """Let ``view`` come from ``base``, from its element ``start`` on, where it lies as ``layout`` says."""
+    node = ViewNode.__new__(ViewNode)
+    node.view, node.origin, node.saved = AS_STRIDED, base._layout, ()
+    node.args = (layout.shape, layout.strides, start)
+    attach(node, (base,), (view,))
 
 
 def record_in_place(
@@ -201,10 +255,7 @@ def renew(view: Tensor) -> None:
     """Let ``view``, whose base was written, start from the base's present history."""
     base, layout, former = view._base, view._layout, view._autograd
     if layout.dtype is base._layout.dtype:
-        node = ViewNode.__new__(ViewNode)
-        node.view, node.origin, node.saved = AS_STRIDED, base._layout, ()
-        node.args = (layout.shape, layout.strides, (view._offset - base._offset) // layout.itemsize)
-        attach(node, (base,), (view,))
+        _attach_part(base, view, layout, (view._offset - base._offset) // layout.itemsize)
     else:
         with recording():
             same = _part(base, layout, view._offset // layout.itemsize)

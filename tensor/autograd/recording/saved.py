@@ -44,6 +44,24 @@ class _Packed:
         self.origin = origin
 
 
+class WrittenView:
+    """An output that the node's operation wrote into a view: its history is that of the view, which goes through the base.
+
+    Parameters
+    ----------
+    entry
+        The output as it is kept otherwise.
+    history : callable
+        ``history(value)`` gives the restored value this history.
+    """
+
+    __slots__ = ("entry", "history")
+
+    def __init__(self, entry: Any, history: Callable[[Tensor], None]) -> None:
+        self.entry = entry
+        self.history = history
+
+
 #: The position of a value that a derivative does without this time.
 NOTHING = -(1 << 30)
 
@@ -95,6 +113,13 @@ def save_output(value: Tensor, number: int = 0) -> Any:
     return plain, value._storage.version, number
 
 
+def number_of(entry: Any) -> int | None:
+    """Which of the node's own outputs was kept; ``None`` for something else."""
+    if type(entry) is tuple:
+        return entry[2] if len(entry) == 3 else None
+    return entry.origin if type(entry) is _Packed and type(entry.origin) is int else None
+
+
 def _pack(value: Tensor, origin: Any) -> Any:
     pack, unpack = hooks.stack[-1]
     before = value._storage.version
@@ -138,6 +163,10 @@ def restore(entry: Any, node: Node) -> Any:
             is_edge = type(origin) is tuple
             result._autograd = AutogradState(requires_grad=True, edge=origin) if is_edge else origin
         return result
+    if kind is WrittenView:
+        value = restore(entry.entry, node)
+        entry.history(value)
+        return value
     return entry
 
 
