@@ -37,6 +37,10 @@ def init_process_group(
 ) -> None:
     """Join the other processes of the job, all of which call this, and make the default group of all ranks.
 
+    The processes of a job trust each other: what one sends as an object, the others unpickle. Where the environment
+    variable GRAPHROOT_JOB_SECRET is set, which ``python -m parallel.launch`` and :func:`parallel.spawn` do, only
+    processes with the same value take part; without it, everybody who reaches their ports can (docs/distributed.md).
+
     Under ``python -m parallel.launch`` no argument is needed:
 
     >>> parallel.init_process_group()  # doctest: +SKIP
@@ -80,9 +84,10 @@ def init_process_group(
     ValueError
         If there is a default group already, and for arguments that are missing, unknown or contradict each other.
     DistNetworkError, DistStoreError
-        If the store cannot be reached, or the other processes do not come in time.
+        If the store cannot be reached, or the other processes do not come in time; every process names those that are
+        missing.
     DistBackendError
-        If the ranks ask for different backends, or cannot connect.
+        If the ranks ask for different backends, do not have the same job secret, or cannot connect.
     ImportError, RuntimeError
         If the backend cannot be used here, such as ``"mpi"`` without mpi4py, or ``"nccl"`` with simulated devices.
     """

@@ -1,7 +1,8 @@
 """Starts a script as several ranks, each a process: ``python -m parallel.launch --nproc-per-node 4 script.py``.
 
 Every rank finds in its environment what ``torchrun`` sets: RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,
-MASTER_ADDR, MASTER_PORT and more, from which ``parallel.init_process_group`` makes the group. When one rank fails, the
+MASTER_ADDR, MASTER_PORT and more, from which ``parallel.init_process_group`` makes the group, and GRAPHROOT_JOB_SECRET,
+without which nobody takes part. When one rank fails, the
 others are ended, its traceback is shown last, and its exit status is the launcher's.
 """
 
@@ -15,6 +16,8 @@ import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from parallel.groups.job_secret import VARIABLE, job_secret, new_secret
 
 from .local_ranks import LocalRanks, Rank
 
@@ -50,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = _command(parser, options)
     if options.redirects and options.log_dir is None:
         parser.error("--redirects needs --log-dir, the folder for the output")
+    secret = _secret(parser, nodes)
     crowded = nproc > 1 and "OMP_NUM_THREADS" not in os.environ
     if crowded:
         print(
@@ -79,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "TORCHELASTIC_RESTART_COUNT": "0",
                 "TORCHELASTIC_MAX_RESTARTS": "0",
             }
+            if secret is not None:
+                environment[VARIABLE] = secret
             if crowded:
                 environment["OMP_NUM_THREADS"] = "1"
             ranks.append(_rank(options, rank, local_rank, command, environment))
@@ -88,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m parallel.launch",
-        description="Start a script as several ranks, each a process. Options are spelt with dashes or underscores.",
+        description="Start a script as several ranks, each a process. Options are spelt with dashes or underscores. "
+        f"Only processes with the same {VARIABLE} take part: one machine makes one, for several set it on each.",
         allow_abbrev=False,
     )
 
@@ -185,6 +192,17 @@ def _nodes(parser: argparse.ArgumentParser, options: argparse.Namespace) -> tupl
     if options.master_port is not None and not 0 < options.master_port < 1 << 16:
         parser.error(f"--master-port must be from 1 to 65535, not {options.master_port}")
     return nodes, node
+
+
+def _secret(parser: argparse.ArgumentParser, nodes: int) -> str | None:
+    """A secret for the ranks, where the environment has none; launchers on several machines cannot make the same."""
+    try:
+        job_secret()
+    except ValueError as error:
+        parser.error(str(error))
+    if VARIABLE in os.environ:
+        return None
+    return new_secret() if nodes == 1 else None
 
 
 def _command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:

@@ -15,6 +15,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from parallel.groups.job_secret import VARIABLE, secret_for_children
 from parallel.groups.waiting import LONGEST_WAIT, seconds_until
 
 from .exit_codes import describe_exit, signal_name
@@ -326,12 +327,13 @@ def _start(
     factory: Any = multiprocessing.get_context(start_method)
     processes: list[BaseProcess] = []
     reports: list[Connection] = []
+    secret = secret_for_children()
     try:
         for index in range(nprocs):
             receiver, sender = factory.Pipe(duplex=False)
             reports.append(receiver)
             with sender:
-                process = factory.Process(target=_call, args=(fn, index, args, sender), daemon=daemon)
+                process = factory.Process(target=_call, args=(fn, index, args, sender, secret), daemon=daemon)
                 process.start()
             processes.append(process)
     except BaseException:
@@ -373,7 +375,9 @@ def spawn(
 ) -> ProcessContext | None:
     """Call ``fn(i, *args)`` in ``nprocs`` fresh processes, i = 0, 1, ..., and wait for them.
 
-    When one fails, the others are ended and its error is raised here. No process outlives this one.
+    When one fails, the others are ended and its error is raised here. No process outlives this one. The processes get a
+    secret in the environment variable GRAPHROOT_JOB_SECRET, this process's own or a new one, and meet nobody who does
+    not know it (docs/distributed.md).
 
     >>> def work(rank, size):  # at the top of a module  # doctest: +SKIP
     ...     parallel.init_process_group("gloo", "tcp://localhost:29500", rank=rank, world_size=size)
@@ -421,8 +425,11 @@ def spawn(
     return start_processes(fn, args, nprocs, daemon=daemon)
 
 
-def _call(fn: Callable[..., object], index: int, args: tuple[Any, ...], report: Connection) -> None:
+def _call(
+    fn: Callable[..., object], index: int, args: tuple[Any, ...], report: Connection, secret: str
+) -> None:
     """What a process runs."""
+    os.environ[VARIABLE] = secret
     _end_with_parent()
     # Without a reader the parent is gone, and the watch ends this process.
     with contextlib.suppress(OSError):

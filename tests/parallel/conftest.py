@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from parallel.groups import job_secret
+
 from .simulated import MACHINES, install
 
 
@@ -15,3 +17,9 @@ def three(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 def two() -> None:
     install(2)
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test shows the secret that another has handed to the processes it spawned."""
+    monkeypatch.setattr(job_secret._handed_on, "text", "")

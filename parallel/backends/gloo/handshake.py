@@ -11,32 +11,54 @@ import secrets
 import selectors
 import socket
 import struct
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parallel.groups.errors import DistBackendError, DistNetworkError, DistStoreError
+from parallel.groups.job_secret import (
+    CHALLENGE_BYTES,
+    NONE,
+    PROOF_BYTES,
+    REQUIRED,
+    JobSecret,
+    challenge,
+    job_secret,
+    mismatch,
+    required_between,
+    wrong_secret,
+)
 from parallel.groups.waiting import seconds_until, time_until
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from parallel.groups.stores.store import Store
 
-_MAGIC = b"graphroot mesh 1"
+_MAGIC = b"graphroot mesh 2"
 _TOKEN_BYTES = 32
-_HELLO = struct.Struct(f"<{len(_MAGIC)}s{_TOKEN_BYTES}sII")
-_WELCOME_BYTES = 32
+# Who connects, to whom, a random challenge, and the proof that it may.
+_HELLO = struct.Struct(f"<{len(_MAGIC)}sII{CHALLENGE_BYTES}s{PROOF_BYTES}s")
+_PAUSE = 0.01
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _SIOCGIFADDR = 0x8915
 
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """Where a rank listens, and the secret that it lets in."""
+    """Where a rank listens, and the token of those that it lets in; where the job has a secret, with a proof of it."""
 
     host: str
     port: int
     token: str
     machine: str
+    stance: int = NONE
+    proof: str = ""
+
+    def text(self, rank: int) -> bytes:
+        """What the proof is of."""
+        return json.dumps([rank, self.host, self.port, self.token, self.machine, self.stance]).encode()
 
 
 @dataclass(slots=True)
@@ -48,21 +70,30 @@ def connect_all(store: Store, rank: int, size: int, deadline: float) -> dict[int
     """A connection to every other rank, by rank. Ranks connect to those below them and accept those above.
 
     Each rank listens on the interface that reaches the store, or on that which GLOO_SOCKET_IFNAME names, and publishes
-    in the store where, with a random token; connections that do not present it are dropped.
+    in the store where, with a random token; connections that do not prove that they know it, and the job's secret where
+    there is one, are dropped.
     """
+    secret = job_secret()
     host = _own_address(store)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     connections: dict[int, socket.socket] = {}
     try:
         with socket.create_server((host, 0), family=family, backlog=max(16, size)) as listener:
-            token = secrets.token_bytes(_TOKEN_BYTES)
-            own = _Endpoint(host, listener.getsockname()[1], token.hex(), machine().hex())
+            token = secrets.token_hex(_TOKEN_BYTES)
+            own = _Endpoint(host, listener.getsockname()[1], token, machine().hex(), secret.stance)
+            if secret.stance != NONE:
+                own = replace(own, proof=secret.proof(b"endpoint", own.text(rank)).hex())
             endpoints = _exchange_endpoints(store, rank, size, own, deadline)
+            for other, endpoint in enumerate(endpoints):
+                _check_secret(secret, endpoint, rank, other)
             welcomes = {}
             for other in range(rank):
-                connections[other] = _connect(endpoints[other], own, rank, other, deadline)
-                welcomes[other] = _welcome(bytes.fromhex(endpoints[other].token))
-            connections |= _accept(listener, token, rank, range(rank + 1, size), deadline)
+                key = _key(secret, endpoints[other], own)
+                connections[other], welcomes[other] = _connect(
+                    endpoints[other], own, key, rank, other, deadline
+                )
+            guests = {other: _key(secret, own, endpoints[other]) for other in range(rank + 1, size)}
+            connections |= _accept(listener, rank, guests, deadline)
             for other, expected in welcomes.items():
                 _expect_welcome(connections[other], expected, other, deadline)
     except BaseException:
@@ -79,7 +110,10 @@ def _exchange_endpoints(
     store: Store, rank: int, size: int, own: _Endpoint, deadline: float
 ) -> list[_Endpoint]:
     keys = [f"mesh/{other}" for other in range(size)]
-    store.set(keys[rank], json.dumps([own.host, own.port, own.token, own.machine]))
+    told: list[Any] = [own.host, own.port, own.token, own.machine]
+    if own.stance != NONE:
+        told += [own.stance, own.proof]
+    store.set(keys[rank], json.dumps(told))
     try:
         store.wait(keys, time_until(deadline))
     except DistStoreError as error:
@@ -90,7 +124,43 @@ def _exchange_endpoints(
         raise DistStoreError(
             f"rank {rank} waited for all {size} ranks, and {len(missing)} {verb} not joined: {', '.join(missing)} ({error})"
         ) from None
-    return [_Endpoint(*json.loads(value)) for value in store.multi_get(keys)]
+    return [_endpoint(other, value) for other, value in enumerate(store.multi_get(keys))]
+
+
+def _endpoint(rank: int, value: bytes) -> _Endpoint:
+    try:
+        endpoint = _Endpoint(*json.loads(value))
+        types = [type(getattr(endpoint, each.name)) for each in fields(endpoint)]
+        bytes.fromhex(endpoint.proof)
+        if (
+            types == [str, int, str, str, int, str]
+            and len(bytes.fromhex(endpoint.token)) == _TOKEN_BYTES
+            and NONE <= endpoint.stance <= REQUIRED
+        ):
+            return endpoint
+    except (TypeError, ValueError, RecursionError):
+        pass
+    raise DistBackendError(
+        f"what the store says of rank {rank}, {value[:100]!r}, is not where a rank listens: does another program, or "
+        "another version, use the store?"
+    )
+
+
+def _check_secret(secret: JobSecret, endpoint: _Endpoint, rank: int, other: int) -> None:
+    """Check that rank ``other`` has this rank's secret, if one of the two requires it; both find the same."""
+    if other == rank or not required_between(secret.stance, endpoint.stance):
+        return
+    reason = mismatch(secret.stance, endpoint.stance, f"rank {other}")
+    if reason is None and not secret.proves(bytes.fromhex(endpoint.proof), b"endpoint", endpoint.text(other)):
+        reason = wrong_secret(f"rank {other}")
+    if reason is not None:
+        raise DistBackendError(f"rank {rank} does not connect to rank {other}: {reason}")
+
+
+def _key(secret: JobSecret, listening: _Endpoint, other: _Endpoint) -> bytes:
+    """What both ends of a connection know: the token of the one that listens, and the secret if one requires it."""
+    token = bytes.fromhex(listening.token)
+    return secret.proof(b"peers", token) if required_between(listening.stance, other.stance) else token
 
 
 def _own_address(store: Store) -> str:
@@ -118,7 +188,10 @@ def machine() -> bytes:
     return hashlib.blake2b(f"{socket.gethostname()} {boot}".encode(), digest_size=16).digest()
 
 
-def _connect(endpoint: _Endpoint, own: _Endpoint, rank: int, other: int, deadline: float) -> socket.socket:
+def _connect(
+    endpoint: _Endpoint, own: _Endpoint, key: bytes, rank: int, other: int, deadline: float
+) -> tuple[socket.socket, bytes]:
+    """A connection to rank ``other``, and what it answers once it has accepted it."""
     if endpoint.machine != own.machine and endpoint.host.startswith("127."):
         raise DistNetworkError(
             f"ranks {other} and {rank} run on different machines, but rank {other} listens on loopback alone, because "
@@ -136,18 +209,19 @@ def _connect(endpoint: _Endpoint, own: _Endpoint, rank: int, other: int, deadlin
             f"rank {rank} cannot connect to rank {other} at {endpoint.host}:{endpoint.port} ({error}): it has died, or a "
             f"firewall is between them"
         ) from None
+    nonce = challenge()
     try:
-        connection.sendall(_HELLO.pack(_MAGIC, bytes.fromhex(endpoint.token), rank, other))
+        connection.sendall(_HELLO.pack(_MAGIC, rank, other, nonce, _hello_proof(key, rank, other, nonce)))
     except OSError as error:
         connection.close()
         raise DistBackendError(f"rank {other} has closed its connection to rank {rank} ({error})") from None
-    return connection
+    return connection, _welcome(key, nonce)
 
 
 def _accept(
-    listener: socket.socket, token: bytes, rank: int, expected: range, deadline: float
+    listener: socket.socket, rank: int, expected: Mapping[int, bytes], deadline: float
 ) -> dict[int, socket.socket]:
-    """Accept until all ``expected`` have come; who says nothing, or something else, delays nobody."""
+    """Accept until all ``expected``, with their keys, have come; who says nothing, or something else, delays nobody."""
     accepted: dict[int, socket.socket] = {}
     listener.setblocking(False)
     with selectors.DefaultSelector() as selector:
@@ -164,14 +238,14 @@ def _accept(
                         continue
                     guest = key.fileobj
                     assert isinstance(guest, socket.socket)
-                    other = _read_hello(guest, key.data, token, rank)
-                    if other is None:
+                    hello = _read_hello(guest, key.data)
+                    if hello is None:
                         continue
                     selector.unregister(guest)
-                    if other in expected and other not in accepted:
-                        guest.settimeout(5)
+                    other = _expected_guest(hello, rank, expected)
+                    if other is not None and other not in accepted:
                         accepted[other] = guest
-                        guest.sendall(_welcome(token))
+                        _greet(guest, expected[other], hello, rank, other)
                     else:
                         guest.close()
         except BaseException:
@@ -190,32 +264,53 @@ def _admit(listener: socket.socket, selector: selectors.BaseSelector) -> None:
     try:
         guest, _ = listener.accept()
     except OSError:
+        # One that went again, or no descriptor is left; who waits in the backlog would be reported at once again.
+        time.sleep(_PAUSE)
         return
     guest.setblocking(False)
     selector.register(guest, selectors.EVENT_READ, _Stranger())
 
 
-def _read_hello(guest: socket.socket, stranger: _Stranger, token: bytes, rank: int) -> int | None:
-    """The rank that a whole hello names; None while it is incomplete, -1 when it is not one of ours."""
+def _read_hello(guest: socket.socket, stranger: _Stranger) -> bytes | None:
+    """A whole hello; None while it is incomplete, and nothing when the guest has gone."""
     try:
         data = guest.recv(_HELLO.size - len(stranger.received))
     except BlockingIOError:
         return None
     except OSError:
-        return -1
+        return b""
     stranger.received += data
     if not data:
-        return -1
-    if len(stranger.received) < _HELLO.size:
+        return b""
+    return bytes(stranger.received) if len(stranger.received) == _HELLO.size else None
+
+
+def _expected_guest(hello: bytes, rank: int, expected: Mapping[int, bytes]) -> int | None:
+    """The rank that a hello proves to be; None if it is not one that ``rank`` expects."""
+    if not hello:
         return None
-    magic, presented, sender, receiver = _HELLO.unpack(stranger.received)
-    if magic == _MAGIC and hmac.compare_digest(presented, token) and receiver == rank:
-        return int(sender)
-    return -1
+    magic, sender, receiver, nonce, proof = _HELLO.unpack(hello)
+    key = expected.get(sender)
+    if magic != _MAGIC or receiver != rank or key is None:
+        return None
+    return int(sender) if hmac.compare_digest(proof, _hello_proof(key, sender, receiver, nonce)) else None
 
 
-def _welcome(token: bytes) -> bytes:
-    return hashlib.blake2b(_MAGIC, key=token, digest_size=_WELCOME_BYTES).digest()
+def _hello_proof(key: bytes, sender: int, receiver: int, nonce: bytes) -> bytes:
+    return hmac.digest(key, struct.pack("<II", sender, receiver) + nonce, "sha256")
+
+
+def _greet(guest: socket.socket, key: bytes, hello: bytes, rank: int, other: int) -> None:
+    nonce = _HELLO.unpack(hello)[3]
+    guest.settimeout(5)
+    try:
+        guest.sendall(_welcome(key, nonce))
+    except OSError as error:
+        raise DistBackendError(f"rank {other} has closed its connection to rank {rank} ({error})") from None
+
+
+def _welcome(key: bytes, nonce: bytes) -> bytes:
+    return hmac.digest(key, _MAGIC + nonce, "sha256")
 
 
 def _expect_welcome(connection: socket.socket, expected: bytes, other: int, deadline: float) -> None:

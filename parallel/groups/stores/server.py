@@ -11,13 +11,16 @@ import socket
 import struct
 import threading
 import time
+import warnings
 import weakref
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from parallel.groups.errors import DistNetworkError
+from parallel.groups.job_secret import PROOF_BYTES, job_secret, wrong_secret
 from parallel.groups.waiting import seconds_until
 
+from .introduction import HELLO_BYTES, Introduction, SecretError
 from .table import MAXIMUM_BYTES, WRITES, Request, Table, pack_fields, unpack_request
 
 # The first byte of an answer: it is there, the request made no sense, keys did not come in time.
@@ -32,6 +35,8 @@ _LENGTH = struct.Struct("<I")
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 # So long newcomers wait in the backlog then, in seconds.
 _PAUSE = 0.1
+# And so long a client may take to say who it is.
+_INTRODUCTION = 30.0
 
 
 @dataclass(eq=False, slots=True)
@@ -40,11 +45,14 @@ class _Client:
     received: bytearray = field(default_factory=bytearray)
     unsent: bytearray = field(default_factory=bytearray)
     waiting: tuple[Request, float] | None = None
+    introduction: Introduction | None = None
+    introduced_by: float = 0.0
 
 
 class Server:
     """Listens on a port and serves one table. Made by :meth:`at`; ends with the last :meth:`release`.
 
+    A client that does not know the job's secret, where there is one, is turned away before it can ask for anything.
     Whatever a client sends ends its own connection at worst. A client asks for one thing at a time, so what the server
     keeps for it is bounded by one request and one answer.
     """
@@ -58,6 +66,8 @@ class Server:
         self._clients: set[_Client] = set()
         self._users = 1
         self._accept_at: float | None = None
+        #: Why the last client without the job's secret was turned away.
+        self.refused = ""
         self._selector = selectors.DefaultSelector()
         self._woken, self._wake = socket.socketpair()
         for one in (self._listener, self._woken):
@@ -129,6 +139,7 @@ class Server:
 
     def _patience(self) -> float | None:
         deadlines = [client.waiting[1] for client in self._clients if client.waiting]
+        deadlines += [client.introduced_by for client in self._clients if client.introduction]
         if self._accept_at is not None:
             deadlines.append(self._accept_at)
         return seconds_until(min(deadlines)) if deadlines else None
@@ -144,7 +155,10 @@ class Server:
             return
         client = _Client(connection)
         self._clients.add(client)
+        client.introduced_by = time.monotonic() + _INTRODUCTION
         try:
+            # Of now: a server may be older than the processes that this one spawned.
+            client.introduction = Introduction(job_secret())
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._selector.register(connection, selectors.EVENT_READ, client)
@@ -174,12 +188,50 @@ class Server:
                     self._drop(client)
                     return
                 client.received += data
-                self._take_request(client)
+                if client.introduction is not None:
+                    self._introduce(client, client.introduction)
+                else:
+                    self._take_request(client)
         except BlockingIOError:
             pass
+        except SecretError as error:
+            self._refuse(client, str(error))
         except Exception:
             # A stranger, or a client that died: nothing it sends can be answered. The others never hear of it.
             self._drop(client)
+
+    def _introduce(self, client: _Client, introduction: Introduction) -> None:
+        expected = PROOF_BYTES if introduction.proof_required else HELLO_BYTES
+        if len(client.received) > expected:
+            raise ValueError("a request before the introduction is over")
+        if len(client.received) < expected:
+            return
+        data, client.received = bytes(client.received), bytearray()
+        if introduction.proof_required:
+            verdict = introduction.verdict(data)
+            client.unsent += verdict
+            self._flush(client)
+            if verdict[0] != 1:
+                raise SecretError(wrong_secret("it"))
+            client.introduction = None
+            return
+        # Also where the two cannot meet: the client finds the same.
+        client.unsent += introduction.hello()
+        self._flush(client)
+        introduction.take_hello(data, "it")
+        if not introduction.proof_required:
+            client.introduction = None
+
+    def _refuse(self, client: _Client, reason: str) -> None:
+        """Turn away who does not know the secret; the first is told to whoever looks at this process."""
+        with contextlib.suppress(OSError):
+            host, port = client.connection.getpeername()[:2]
+            reason = f"{host}:{port} was turned away: {reason}"
+        self._drop(client)
+        first, self.refused = not self.refused, reason
+        if first:
+            with contextlib.suppress(Exception):
+                warnings.warn(f"the TCPStore at port {self.port}: {reason}", RuntimeWarning, stacklevel=1)
 
     def _take_request(self, client: _Client) -> None:
         if client.waiting or client.unsent:
@@ -222,7 +274,9 @@ class Server:
     def _expire(self) -> None:
         now = time.monotonic()
         for client in list(self._clients):
-            if client.waiting and client.waiting[1] <= now:
+            if client.introduction and client.introduced_by <= now:
+                self._drop(client)
+            elif client.waiting and client.waiting[1] <= now:
                 missing = self._table.missing(client.waiting[0])
                 client.waiting = None
                 self._send(client, LATE, missing)

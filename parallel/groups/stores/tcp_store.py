@@ -10,8 +10,10 @@ import time
 from typing import TYPE_CHECKING
 
 from parallel.groups.errors import DistNetworkError, DistStoreError
+from parallel.groups.job_secret import job_secret
 from parallel.groups.waiting import seconds_until
 
+from .introduction import HELLO_BYTES, VERDICT_BYTES, Introduction, SecretError
 from .server import ANSWERED, REFUSED, Server
 from .store import DEFAULT_TIMEOUT, Store, checked_timeout, timeout_error
 from .table import MAXIMUM_BYTES, MAXIMUM_FIELDS, Request, unpack_fields
@@ -31,7 +33,10 @@ class TCPStore(Store):
     """A store that one process serves over TCP to all of a job. See :class:`parallel.Store` for the operations.
 
     The process with ``is_master=True`` serves it at ``host_name:port`` for as long as its object lives; the others
-    connect.
+    connect. Where the environment variable GRAPHROOT_JOB_SECRET is set, as it is in processes that
+    ``python -m parallel.launch`` and :func:`parallel.spawn` start, only processes with the same value can meet there.
+    Without it, whoever reaches the port can read and change every key, and so decide what the job's ranks connect to
+    and unpickle: serve it in a network that you trust (docs/distributed.md).
 
     >>> store = parallel.TCPStore("10.0.0.1", 29500, world_size=2, is_master=True)  # on rank 0  # doctest: +SKIP
     >>> store = parallel.TCPStore("10.0.0.1", 29500, world_size=2)  # on rank 1  # doctest: +SKIP
@@ -66,9 +71,11 @@ class TCPStore(Store):
     TypeError
         If ``timeout`` is not a timedelta.
     ValueError
-        If ``timeout`` is negative, or ``port`` is not from 0 to 65535, or 0 without ``is_master``.
+        If ``timeout`` is negative, or ``port`` is not from 0 to 65535, or 0 without ``is_master``; if
+        GRAPHROOT_JOB_SECRET is set and empty.
     DistNetworkError
-        If the port is taken, the host has no address, or no server answers within ``timeout``.
+        If the port is taken, the host has no address, or no server answers within ``timeout``; if server and client
+        do not have the same job secret.
     DistStoreError
         If not all workers connect within ``timeout``.
     """
@@ -87,6 +94,7 @@ class TCPStore(Store):
     ) -> None:
         super().__init__()
         self._timeout = checked_timeout(timeout)
+        job_secret()
         if not 0 <= port < 1 << 16:
             raise ValueError(f"a port is a number from 0 to 65535, not {port}")
         if world_size is not None and world_size < 1:
@@ -219,7 +227,9 @@ class TCPStore(Store):
             return fields
         if status == REFUSED:
             raise ValueError(b" ".join(fields).decode(errors="replace"))
-        raise timeout_error(self, fields, timeout)
+        late = timeout_error(self, fields, timeout)
+        refused = self._server.refused if self._server is not None else ""
+        raise DistStoreError(f"{late}; {refused}") if refused else late
 
 
 class _Connections:
@@ -274,9 +284,7 @@ class _Connections:
         pause = 0.01
         while True:
             try:
-                connection = socket.create_connection(
-                    (self.host, self.port), timeout=seconds_until(deadline, 0.1)
-                )
+                connection = self._open(deadline)
             except OSError as error:
                 left = deadline - time.monotonic()
                 # A name that does not resolve is a mistake as often as a network that is not up yet.
@@ -288,12 +296,32 @@ class _Connections:
                 time.sleep(min(pause, left))
                 pause = min(2 * pause, 0.5)
                 continue
-            if connection.getsockname() == connection.getpeername():
-                # On loopback a client that finds nobody at a port of the ephemeral range can meet itself.
-                connection.close()
-                continue
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
+
+    def _open(self, deadline: float) -> socket.socket:
+        """A connection whose other side has the same secret, where one is required."""
+        connection = socket.create_connection((self.host, self.port), timeout=seconds_until(deadline, 0.1))
+        try:
+            if connection.getsockname() == connection.getpeername():
+                raise ConnectionRefusedError("on loopback a client that finds nobody can meet itself")
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            whom = f"the store at {self.host}:{self.port}"
+            introduction = Introduction(job_secret())
+            connection.sendall(introduction.hello())
+            introduction.take_hello(_receive(connection, HELLO_BYTES, deadline), whom)
+            if introduction.proof_required:
+                connection.sendall(introduction.client_proof())
+                introduction.check_verdict(_receive(connection, VERDICT_BYTES, deadline), whom)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, SecretError):
+                raise DistNetworkError(str(error)) from None
+            if isinstance(error, ValueError):
+                raise DistNetworkError(
+                    f"{self.host}:{self.port} answers with {error}: another service has the port"
+                ) from None
+            raise
+        return connection
 
 
 def _exchange(connection: socket.socket, data: bytes, deadline: float) -> tuple[int, tuple[bytes, ...]]:

@@ -17,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parallel.groups.errors import DistStoreError
+from parallel.groups.job_secret import NONE, JobSecret
+from parallel.groups.stores.introduction import HELLO_BYTES, Introduction
 from parallel.groups.stores.server import Server
 from parallel.groups.stores.store import HashStore
 from parallel.groups.stores.table import MAXIMUM_BYTES, Operation, Request, Table, unpack_request
@@ -44,10 +46,19 @@ def _frame(
     return struct.pack("<Id", len(body) if length is None else length, timeout) + body
 
 
-def _stranger(store: TCPStore) -> socket.socket:
+def _stranger(store: TCPStore, introduced: bool = True) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", store.port), timeout=20)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if introduced:
+        _introduce(connection)
     return connection
+
+
+def _introduce(connection: socket.socket) -> None:
+    connection.sendall(Introduction(JobSecret(b"", NONE)).hello())
+    received = b""
+    while len(received) < HELLO_BYTES:
+        received += connection.recv(HELLO_BYTES - len(received))
 
 
 def _serves(store: TCPStore) -> None:
@@ -79,12 +90,20 @@ _SENT = st.one_of(st.binary(max_size=40), _FRAMES, st.lists(_FRAMES, min_size=2,
 
 
 @settings(max_examples=150)
-@given(data=_SENT, cut=st.one_of(st.none(), st.integers(0, 60)), slowly=st.booleans())
+@given(
+    data=_SENT,
+    cut=st.one_of(st.none(), st.integers(0, 60)),
+    slowly=st.booleans(),
+    introduced=st.sampled_from([True, True, False]),
+    begun=st.booleans(),
+)
 def test_nothing_that_is_sent_ends_the_server(
-    server: TCPStore, data: bytes, cut: int | None, slowly: bool
+    server: TCPStore, data: bytes, cut: int | None, slowly: bool, introduced: bool, begun: bool
 ) -> None:
     thread = server._server._thread  # type: ignore[union-attr]
-    with _stranger(server) as connection, contextlib.suppress(ConnectionError):
+    if not introduced and begun:
+        data = b"graphroot store2" + data
+    with _stranger(server, introduced) as connection, contextlib.suppress(ConnectionError):
         data = data[:cut]
         for piece in [data[at : at + 7] for at in range(0, len(data), 7)] if slowly else [data]:
             connection.sendall(piece)
@@ -252,8 +271,9 @@ def _without_descriptors(rank: int, size: int) -> int:
         store.set("key", "1")
         count = len(tries)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        newcomer.sendall(_frame(Operation.GET, 1, [b"key"]))
         newcomer.settimeout(20)
+        _introduce(newcomer)
+        newcomer.sendall(_frame(Operation.GET, 1, [b"key"]))
         assert newcomer.recv(100).endswith(b"1")
     store.close()
     return count
