@@ -15,7 +15,7 @@ from tensor.utils.forward_state import note
 from .devices import ordinal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["parallel_apply"]
 
@@ -56,7 +56,7 @@ def parallel_apply(
     ValueError
         If numbers of arguments differ, or a device is neither passed nor that of a tensor.
     Exception
-        What a module raises, of the same type. The text has its traceback, and the number and device of the module.
+        What a module raises, or what fails as its thread enters or leaves the device, of the same type. The text has its traceback, and the number and device of the module.
     """
     count = len(modules)
     kwargs = [{}] * count if kwargs_tup is None else kwargs_tup
@@ -82,8 +82,7 @@ def parallel_apply(
         )
     ]
     if count == 1:
-        with cuda_state.device(ordinals[0]):
-            calls[0].run()
+        calls[0].run([cuda_state.device(ordinals[0])])
     else:
         _run_in_threads(calls)
     failed = next((call for call in calls if call.error is not None), None)
@@ -133,12 +132,19 @@ class _Call:
         self.result: Any = None
         self.error: BaseException | None = None
 
-    def run(self) -> None:
-        """Call the module; nothing is raised."""
+    def run(self, blocks: Iterable[contextlib.AbstractContextManager[Any]]) -> None:
+        """Call the module inside ``blocks``; nothing is raised."""
         try:
-            self.result = self.module(*self.args, **self.kwargs)
+            with contextlib.ExitStack() as stack:
+                for block in blocks:
+                    stack.enter_context(block)
+                try:
+                    self.result = self.module(*self.args, **self.kwargs)
+                except BaseException as error:
+                    self.error = error
         except BaseException as error:
-            self.error = error
+            # A block that cannot be entered, or left: after the module's own failure that is no news.
+            self.error = self.error or error
 
     def described(self) -> BaseException:
         """What the module has raised: of the same type, with its traceback and where it was raised in the text.
@@ -163,17 +169,15 @@ def _run_in_threads(calls: Sequence[_Call]) -> None:
     recording, inference = modes.recording, modes.inference
 
     def work(call: _Call) -> None:
-        with contextlib.ExitStack() as stack:
-            try:
-                if inference:
-                    stack.enter_context(inference_mode())
-                stack.enter_context(set_grad_enabled(recording))
-                stack.enter_context(state())
-                stack.enter_context(cuda_state.device(call.device))
-            except BaseException as error:
-                call.error = error
-                return
-            call.run()
+        call.run(blocks(call.device))
+
+    # Each is constructed inside the one before, as setting the grad mode is an effect of the construction.
+    def blocks(device: int) -> Iterator[contextlib.AbstractContextManager[Any]]:
+        if inference:
+            yield inference_mode()
+        yield set_grad_enabled(recording)
+        yield state()
+        yield cuda_state.device(device)
 
     threads = [
         threading.Thread(target=work, args=(call,), name=f"replica {call.number} on device {call.device}")

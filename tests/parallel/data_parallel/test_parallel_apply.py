@@ -146,6 +146,49 @@ def test_first_of_several_exceptions() -> None:
         parallel_apply([fails, fails], inputs())
 
 
+class _Block:
+    """A block of device 1 that fails as it is entered, or left."""
+
+    def __init__(self, device: int, where: str) -> None:
+        self.device, self.where = device, where
+
+    def __enter__(self) -> None:
+        if (self.device, self.where) == (1, "enter"):
+            raise cuda.OutOfMemoryError("no device to enter")
+
+    def __exit__(self, *_: object) -> None:
+        if (self.device, self.where) == (1, "leave"):
+            raise cuda.OutOfMemoryError("no device to leave for")
+
+
+@pytest.mark.parametrize("where", ["enter", "leave"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_device_that_cannot_be_entered_or_left(
+    where: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "device", lambda device: _Block(device, where))
+    calls = []
+
+    def works(x: tensor.Tensor) -> None:
+        calls.append(x)
+
+    # The last of the modules is on device 1.
+    arguments = inputs()[-count:]
+    with pytest.raises(
+        cuda.OutOfMemoryError, match=rf"replica {count - 1} on device 1[\s\S]*no device to {where}"
+    ):
+        parallel_apply([works] * count, arguments)
+    assert len(calls) == (count if where == "leave" else count - 1)
+
+    def fails(x: tensor.Tensor) -> None:
+        raise ValueError("the module's own")
+
+    # A failure of the module itself is what is raised.
+    error = ValueError if where == "leave" or count == 2 else cuda.OutOfMemoryError
+    with pytest.raises(error):
+        parallel_apply([fails] * count, arguments)
+
+
 def test_leaving_the_interpreter() -> None:
     def leaves(x: tensor.Tensor) -> None:
         raise SystemExit(3)
