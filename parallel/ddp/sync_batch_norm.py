@@ -30,7 +30,8 @@ class SyncBatchNorm(_BatchNorm):
 
     Each channel gets mean 0 and variance 1 over the samples of all ranks, times a weight and plus a bias. In
     evaluation, and without a process group of several ranks, it is what ``nn.BatchNorm1d`` and its like are. Ranks may
-    have batches of different sizes, and empty ones. It has no second derivatives.
+    have batches of different sizes, and empty ones; where all are empty, the running averages stay as they are. It has
+    no second derivatives.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8))
     >>> model = parallel.SyncBatchNorm.convert_sync_batchnorm(model)
@@ -162,12 +163,17 @@ def _normalize(
     layout = x._layout
     plans = layout.device_state.plans
     with tensor.no_grad():
-        mean, var, total = _moments(x, ranks)
+        mean, var, count = _moments(x, ranks)
+        total = count.clamp(min=1)
+        # No value has no mean, and a single one no variance: nothing enters the running averages then.
         if running_mean is not None:
-            running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+            weight_of_mean = count.clamp(max=1) * momentum
+            running_mean.lerp_(mean.to(running_mean.dtype), weight_of_mean.to(running_mean.dtype))
         if running_var is not None:
-            unbiased = var * (total / (total - 1))
-            running_var.lerp_(unbiased.to(running_var.dtype), momentum)
+            others = count - 1
+            unbiased = var * (total / others.clamp(min=1))
+            weight_of_var = others.clamp(0, 1) * momentum
+            running_var.lerp_(unbiased.to(running_var.dtype), weight_of_var.to(running_var.dtype))
         w = None if weight is None else weight.detach().contiguous()
         b = None if bias is None else bias.detach().contiguous()
         layouts = [None if each is None else each._layout for each in (mean, var, w, b)]
@@ -178,7 +184,10 @@ def _normalize(
 
 
 def _moments(x: Tensor, ranks: ProcessGroup) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and variance (biased) of each channel over all ranks, and how many values they are of, ``(1,)``."""
+    """Mean and variance (biased) of each channel over all ranks, and how many values they are of, ``(1,)``.
+
+    Without values both are 0.
+    """
     layout = x._layout
     channels = layout.shape[1]
     count = layout.numel // channels if channels else 0
@@ -193,12 +202,12 @@ def _moments(x: Tensor, ranks: ProcessGroup) -> tuple[Tensor, Tensor, Tensor]:
     gathered = tensor.empty(size, len(local), dtype=dtype, device=layout.device)
     all_gather_into_tensor(gathered, local, group=ranks)
     means, variances, counts = gathered.split([channels, channels, 1], 1)
-    total = counts.sum(0).clamp_(min=1)
-    shares = counts / total
+    count_of_all = counts.sum(0)
+    shares = counts / count_of_all.clamp(min=1)
     mean = (means * shares).sum(0)
     # The variance of all is the mean of the ranks', and the variance of their means.
     away = means - mean
-    return mean, ((variances + away * away) * shares).sum(0), total
+    return mean, ((variances + away * away) * shares).sum(0), count_of_all
 
 
 def _gradients(

@@ -187,6 +187,53 @@ def test_inputs_are_checked() -> None:
         SyncBatchNorm(3)(tensor.zeros(2, 4))
 
 
+def _few(rank: int, size: int, store: str, device: str, values: int) -> list[Any]:
+    """A pass over that many values on all ranks together, and one over values on rank 1 alone."""
+    if device == "cuda":
+        drv.simulator.install(check="race", schedule="random")
+    with joined(rank, size, store):
+        module = SyncBatchNorm(3).to(device)
+        module.running_mean.fill_(2.0)
+        module.running_var.fill_(5.0)
+        results = []
+        # Twice on this rank: nothing, then what there is.
+        for count in (values if rank == 0 else 0, 4 * rank):
+            x = tensor.tensor(given("last")[0][:count, :, 0, 0]).to(device) if count < 4 else tensor.tensor(
+                np.arange(12, dtype=np.float32).reshape(4, 3)
+            ).to(device)  # fmt: skip
+            x.requires_grad_()
+            out = module(x)
+            out.sum().backward()
+            assert x.grad.shape == x.shape
+            results.append(
+                [
+                    each.detach().cpu().numpy().copy()
+                    for each in (out, module.running_mean, module.running_var)
+                ]
+            )
+        assert int(module.num_batches_tracked) == 2
+    return results
+
+
+@pytest.mark.parametrize("values", [0, 1])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_too_few_values_leave_the_running_averages(device: str, values: int, tmp_path: Path) -> None:
+    for rank, (few, some) in enumerate(run(_few, 2, str(tmp_path / "store"), device, values)):
+        out, mean, var = few
+        assert out.shape == (values if rank == 0 else 0, 3)
+        assert np.isfinite(out).all()
+        if values == 0:
+            np.testing.assert_array_equal(mean, [2.0] * 3)
+        else:
+            # One value has a mean, and no variance.
+            np.testing.assert_allclose(mean, 1.8 + 0.1 * given("last")[0][0, :, 0, 0], rtol=1e-6)
+        np.testing.assert_array_equal(var, [5.0] * 3)
+        # Afterwards all is as it would have been.
+        x = np.arange(12, dtype=np.float32).reshape(4, 3)
+        np.testing.assert_allclose(some[1], 0.9 * mean + 0.1 * x.mean(0), rtol=1e-6)
+        np.testing.assert_allclose(some[2], 4.5 + 0.1 * x.var(0, ddof=1), rtol=1e-6)
+
+
 def _second(rank: int, size: int, store: str) -> None:
     with joined(rank, size, store):
         x = tensor.ones(2, 3, requires_grad=True)
