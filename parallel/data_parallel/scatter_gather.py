@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from nn.utils.rnn import PackedSequence
 from parallel import comm
+from parallel.callers import caller_stacklevel
 from tensor import Tensor
 from tensor.core.arguments import dimension
 
@@ -160,19 +160,8 @@ def _join(outputs: Sequence[Any], target_device: Any, dim: int) -> Tensor:
         warnings.warn(
             "Was asked to gather along dimension 0, but all input tensors were scalars; will instead unsqueeze and "
             "return a vector.",
-            stacklevel=_caller_stacklevel(),
+            stacklevel=caller_stacklevel(),
         )
         outputs = [x.unsqueeze(0) for x in outputs]
     state = destination_state(target_device)
     return comm.gather(outputs, dim, state.device)
-
-
-def _caller_stacklevel() -> int:
-    """Stack level, for :func:`warnings.warn` in the caller, of the code that has called into the packages."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in (
-        "parallel",
-        "nn",
-    ):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -9,12 +9,18 @@ import tensor
 from nn import Module
 from nn.parameter import is_lazy
 from parallel.groups.collectives.tensor_collectives import all_reduce, broadcast
-from parallel.groups.process_groups import checked_group, get_global_rank, get_rank, get_world_size
+from parallel.groups.process_groups import (
+    checked_group,
+    get_global_rank,
+    get_rank,
+    get_world_size,
+    is_initialized,
+)
 from parallel.groups.reduce_op import ReduceOp
 from tensor import Tensor
 
 from .buckets import FIRST_BUCKET_BYTES
-from .joining import Join, Joinable, JoinHook
+from .joining import Join, Joinable, JoinConfig, JoinHook
 from .module_devices import devices_of, moved
 from .module_states import broadcast_tensors, check_parameters
 from .reducer import Reducer
@@ -28,6 +34,9 @@ if TYPE_CHECKING:
     from .reducer import Hook
 
 __all__ = ["DistributedDataParallel"]
+
+#: Attributes that a copy makes anew from its process's default group.
+_OF_THE_GROUP = ("process_group", "reducer", "_announced", "_tables", "_join_config")
 
 
 class _Collectives:
@@ -64,6 +73,9 @@ class DistributedDataParallel(Module, Joinable):
     ...     F.mse_loss(model(x), y).backward()
     ...     optimizer.step()
     >>> tensor.save(model.module.state_dict(), "model.pt")  # on one rank  # doctest: +SKIP
+
+    With the default group it can be copied and pickled. A copy belongs to the default group of the process that makes or
+    unpickles it, and has no communication hook.
 
     Parameters
     ----------
@@ -155,18 +167,23 @@ class DistributedDataParallel(Module, Joinable):
         if self.bucket_bytes_cap <= 0:
             raise ValueError(f"bucket_cap_mb expects a positive number of MiB, got {bucket_cap_mb}")
         first = [min(FIRST_BUCKET_BYTES, self.bucket_bytes_cap)] if bucket_cap_mb is None else []
+        self._bucket_limits = [*first, self.bucket_bytes_cap]
         if init_sync:
             check_parameters(list(named), parameters, self.process_group)
             self._broadcast_states(0)
+        self._begin(named)
+
+    def _begin(self, named: dict[str, Tensor]) -> None:
+        """Take part in the group, with these parameters."""
         self._distributed_rank = get_rank(self.process_group)
         self.reducer = Reducer(
-            parameters,
+            list(named.values()),
             list(named),
             _Collectives(self.process_group),
-            [*first, self.bucket_bytes_cap],
-            find_unused_parameters=find_unused_parameters,
-            gradient_as_bucket_view=gradient_as_bucket_view,
-            static_graph=static_graph,
+            self._bucket_limits,
+            find_unused_parameters=self.find_unused_parameters,
+            gradient_as_bucket_view=self.gradient_as_bucket_view,
+            static_graph=self.static_graph,
         )
         #: Keeps an operation that nobody waits for.
         self._announced: tuple[Tensor, Any] | None = None
@@ -386,11 +403,31 @@ class DistributedDataParallel(Module, Joinable):
             raise RuntimeError("no rank has inputs left, so that none has the state that all shall take over")
         return highest
 
+    # Copies and pickles
+
     def __getstate__(self) -> dict[str, Any]:
-        raise TypeError(
-            "a DistributedDataParallel cannot be copied or pickled, as its process group cannot: take its module, and wrap "
-            "that"
-        )
+        if not is_initialized() or self.process_group is not checked_group(None):
+            raise RuntimeError(
+                "DDP Pickling/Unpickling are only supported when using DDP with the default process group. That is, when "
+                "you have called init_process_group and have not passed process_group argument to DDP constructor: take "
+                "its module otherwise, and wrap that"
+            )
+        state = dict(self.__dict__)
+        for name in _OF_THE_GROUP:
+            del state[name]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take part in the default group of this process, which may be another one than that of the original.
+
+        Parameters are not compared or broadcast between the ranks, and a communication hook is not kept.
+        """
+        process_group = checked_group(None)
+        super().__setstate__(state)
+        self.process_group = process_group
+        self._join_config = JoinConfig()
+        self._tables = self._buffer_tables()
+        self._begin(dict(self._named_parameters()))
 
 
 class _DDPJoinHook(JoinHook):

@@ -13,6 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import tensor
+from parallel.callers import caller_stacklevel
 from tensor import Tensor
 from tensor.autograd.engine.engine import queue_callback, will_execute
 from tensor.cuda import StreamContext
@@ -352,7 +353,7 @@ class Reducer:
                 "a backward pass of a DistributedDataParallel module computed gradients that are not averaged between the "
                 "ranks: those of its last forward pass have been already. Call forward() again before each backward(), or "
                 "sum the losses of several forward passes and call backward() once",
-                stacklevel=2,
+                stacklevel=caller_stacklevel(),
             )
 
     # For ranks without inputs of their own

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -401,10 +403,6 @@ def _arguments(rank: int, size: int, store: str) -> None:
         model.register_comm_hook(None, parallel.ddp_comm_hooks.default_hooks.allreduce_hook)
         with pytest.raises(RuntimeError, match="can only be called once"):
             model.register_comm_hook(None, parallel.ddp_comm_hooks.default_hooks.allreduce_hook)
-        import copy
-
-        with pytest.raises(TypeError, match="cannot be copied"):
-            copy.deepcopy(model)
         # A group of one.
         model(tensor.ones(1, 2)).sum().backward()
         assert model.module.weight.grad.tolist() == [[1, 1]] * 3
@@ -412,3 +410,65 @@ def _arguments(rank: int, size: int, store: str) -> None:
 
 def test_arguments_are_checked(tmp_path: Path) -> None:
     run(_arguments, 1, str(tmp_path / "store"))
+
+
+def _copied(rank: int, size: int, store: str, way: str) -> list[Any]:
+    with joined(rank, size, store):
+        tensor.manual_seed(rank)
+        model = DistributedDataParallel(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), bucket_cap_mb=1)
+        model.register_comm_hook(None, parallel.ddp_comm_hooks.default_hooks.allreduce_hook)
+        x = tensor.ones(2, 3) * (rank + 1) * tensor.arange(2.0).reshape(2, 1)
+        model(x).sum().backward()
+        twin = copy.deepcopy(model) if way == "copy" else pickle.loads(pickle.dumps(model))
+        assert twin.process_group is model.process_group
+        assert twin.reducer is not model.reducer
+        assert twin.reducer.hook is None
+        assert twin.reducer.limits == model.reducer.limits
+        for one, other in zip(model.parameters(), twin.parameters(), strict=True):
+            assert one is not other
+            assert tensor.equal(one, other)
+        for each in (model, twin):
+            each.zero_grad()
+            for _ in range(2):
+                (each(x * 3) ** 2).sum().backward()
+        with twin.no_sync():
+            twin(x).sum()
+        return [each.grad.numpy() for one in (model, twin) for each in one.parameters()]
+
+
+@pytest.mark.parametrize("way", ["copy", "pickle"])
+def test_a_copy_averages_in_the_default_group(way: str, tmp_path: Path) -> None:
+    for gradients in zip(*run(_copied, 2, str(tmp_path / "store"), way), strict=True):
+        np.testing.assert_array_equal(gradients[0], gradients[1])
+    results = run(_copied, 2, str(tmp_path / "another"), way)
+    for one, other in zip(results[0][:4], results[0][4:], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def _of_another_group(rank: int, size: int, store: str) -> bytes:
+    with joined(rank, size, store):
+        group = parallel.new_group([0, 1])
+        model = DistributedDataParallel(nn.Linear(2, 2), process_group=group)
+        for copied in (copy.deepcopy, pickle.dumps):
+            with pytest.raises(
+                RuntimeError, match="only supported when using DDP with the default process group"
+            ):
+                copied(model)
+        data = pickle.dumps(DistributedDataParallel(nn.Linear(2, 2)))
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
+        pickle.loads(data)
+    return data
+
+
+def test_other_groups_and_none_are_said(tmp_path: Path) -> None:
+    data = run(_of_another_group, 2, str(tmp_path / "store"))[0]
+    # In a job of another size.
+    run(_unpickled, 1, str(tmp_path / "another"), data)
+
+
+def _unpickled(rank: int, size: int, store: str, data: bytes) -> None:
+    with joined(rank, size, store):
+        model = pickle.loads(data)
+        assert model.reducer.collectives.size == 1
+        model(tensor.ones(1, 2)).sum().backward()
+        assert model.module.weight.grad.tolist() == [[1, 1]] * 2

@@ -380,6 +380,8 @@ def test_a_second_backward_is_not_reduced_and_says_so() -> None:
             warnings.simplefilter("always")
             out.backward()
         assert collectives.begun == [4, 4, 4]
+        # It points at the call above.
+        assert {each.filename for each in caught if "not averaged" in str(each.message)} == {__file__}
         return sum("not averaged between the ranks" in str(each.message) for each in caught)
 
     # Threads share what catches warnings.
