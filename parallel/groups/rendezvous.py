@@ -120,9 +120,11 @@ def _tcp_store(host: str, port: int, rank: int, world_size: int, timeout: timede
     # A launcher that serves the store itself says so, and every rank is a client of it, as torchrun's are.
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     try:
-        return TCPStore(host, port, world_size, rank == 0 and not served, timeout, wait_for_workers=False)
+        store = TCPStore(host, port, world_size, rank == 0 and not served, timeout, wait_for_workers=False)
     except (DistNetworkError, DistStoreError) as error:
         raise type(error)(f"rank {rank} of {world_size}: {error}") from None
+    store.served_by = "the launcher, which serves it," if served else "rank 0, which serves it,"
+    return store
 
 
 def _query(url: SplitResult, init_method: str) -> dict[str, int]:

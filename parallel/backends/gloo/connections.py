@@ -29,7 +29,7 @@ from .channels import (
     deliver,
     note,
 )
-from .handshake import connect_all, machine
+from .handshake import connect_all, machine, with_first_failure
 from .shared_slots import PIECE_BYTES, SHARED_BYTES, SharedMemory
 
 if TYPE_CHECKING:
@@ -109,13 +109,17 @@ class PeerConnections:
         self._closed = False
         self._process = os.getpid()
         deadline = time.monotonic() + timeout
-        connections = connect_all(store, rank, size, deadline)
+        connections: dict[int, socket.socket] = {}
         try:
+            connections = connect_all(store, rank, size, deadline)
             shared = SharedMemory(connections, rank, size, machine() if share_memory else b"", deadline)
-        except BaseException:
+        except BaseException as error:
+            # First, so that others who fail because this rank does can say why.
+            if isinstance(error, DistBackendError):
+                error = with_first_failure(store, rank, error)
             for connection in connections.values():
                 connection.close()
-            raise
+            raise error from None
         self.peers = {}
         for other, connection in connections.items():
             connection.settimeout(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import hmac
@@ -13,10 +14,11 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parallel.groups.errors import DistBackendError, DistNetworkError, DistStoreError
+from parallel.groups.errors import DistBackendError, DistError, DistNetworkError, DistStoreError
 from parallel.groups.job_secret import (
     CHALLENGE_BYTES,
     NONE,
@@ -29,6 +31,7 @@ from parallel.groups.job_secret import (
     required_between,
     wrong_secret,
 )
+from parallel.groups.stores.table import Operation
 from parallel.groups.waiting import seconds_until, time_until
 
 if TYPE_CHECKING:
@@ -41,6 +44,11 @@ _TOKEN_BYTES = 32
 # Who connects, to whom, a random challenge, and the proof that it may.
 _HELLO = struct.Struct(f"<{len(_MAGIC)}sII{CHALLENGE_BYTES}s{PROOF_BYTES}s")
 _PAUSE = 0.01
+# Where the ranks read whether all have come, and what it says then; else who gave up first, when, and who was missing.
+_OUTCOME = "mesh/outcome"
+_ALL = "all"
+# Seconds that a rank stays for the others, when it has given up or failed.
+_HEARING = 5.0
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _SIOCGIFADDR = 0x8915
 
@@ -114,17 +122,64 @@ def _exchange_endpoints(
     if own.stance != NONE:
         told += [own.stance, own.proof]
     store.set(keys[rank], json.dumps(told))
-    try:
-        store.wait(keys, time_until(deadline))
-    except DistStoreError as error:
-        missing = [str(other) for other in range(size) if not store.check([keys[other]])]
-        if not missing:
-            raise
-        verb = "rank has" if len(missing) == 1 else "ranks have"
-        raise DistStoreError(
-            f"rank {rank} waited for all {size} ranks, and {len(missing)} {verb} not joined: {', '.join(missing)} ({error})"
-        ) from None
+    _meet(store, rank, keys, deadline)
     return [_endpoint(other, value) for other, value in enumerate(store.multi_get(keys))]
+
+
+def _meet(store: Store, rank: int, keys: list[str], deadline: float) -> None:
+    """Wait until all ``keys`` are set. The rank that gives up first names those that are missing for all others.
+
+    Raises
+    ------
+    DistStoreError
+        Some are missing; the text names them.
+    """
+    size = len(keys)
+    started = time.monotonic()
+    if store.check(keys):
+        store.compare_set(_OUTCOME, "", _ALL)
+    why = ""
+    try:
+        store.wait([_OUTCOME], time_until(deadline))
+        outcome = store.get(_OUTCOME).decode()
+    except DistStoreError as error:
+        absent = [other for other in range(size) if not store.check([keys[other]])]
+        waited = json.dumps([rank, time.monotonic() - started, absent])
+        outcome = store.compare_set(_OUTCOME, "", waited if absent else _ALL).decode()
+        why = str(error)
+    if outcome == _ALL:
+        return
+    first, seconds, missing = json.loads(outcome)
+    if first != rank:
+        why = f"rank {first} gave up after {seconds:.1f} s"
+    _let_others_hear(store, size - len(missing))
+    verb = "rank has" if len(missing) == 1 else "ranks have"
+    raise DistStoreError(
+        f"rank {rank} waited for all {size} ranks, and {len(missing)} {verb} not joined: "
+        f"{', '.join(map(str, missing))} ({why})"
+    )
+
+
+def _let_others_hear(store: Store, count: int) -> None:
+    """Return once ``count`` ranks have read the outcome: the store may end with this rank."""
+    until = time.monotonic() + _HEARING
+    with contextlib.suppress(DistError):
+        heard = store.add("mesh/heard", 1)
+        while heard < count and time.monotonic() < until:
+            time.sleep(_PAUSE)
+            heard = store.add("mesh/heard", 0)
+
+
+def with_first_failure(store: Store, rank: int, error: DistBackendError) -> DistBackendError:
+    """``error`` of a rank that could not connect, with that of the rank which failed first: it may be the reason."""
+    text = f"rank {rank}: {error}"
+    try:
+        first = store._ask(Operation.COMPARE_SET, ["mesh/failure"], ["", text], timedelta(seconds=_HEARING))[
+            0
+        ].decode(errors="replace")
+    except DistError as gone:
+        return DistBackendError(f"{error}; and {gone}")
+    return error if first == text else DistBackendError(f"{error}; before it failed {first}")
 
 
 def _endpoint(rank: int, value: bytes) -> _Endpoint:

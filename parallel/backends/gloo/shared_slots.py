@@ -113,8 +113,8 @@ class SharedMemory:
             offered, os.getpid(), self._descriptor, token, machine.ljust(_MACHINE_BYTES)
         )
         try:
-            for connection in connections.values():
-                _within(connection, deadline).sendall(greeting)
+            for other, connection in connections.items():
+                _send(connection, greeting, other, deadline)
             for other, connection in connections.items():
                 theirs = _GREETING.unpack(_receive(connection, _GREETING.size, other, deadline))
                 memory = (
@@ -122,12 +122,10 @@ class SharedMemory:
                 )
                 if memory is not None:
                     self.inboxes[other] = Inbox(memory, size, rank)
-                _within(connection, deadline).sendall(b"\1" if memory is not None else b"\0")
+                _send(connection, b"\1" if memory is not None else b"\0", other, deadline)
             for other, connection in connections.items():
                 if _receive(connection, 1, other, deadline) == b"\1" and region is not None:
                     self.outboxes[other] = Outbox(region, size, other)
-        except OSError as error:
-            raise DistBackendError(f"rank {rank} has lost the connection to another rank ({error})") from None
         finally:
             # All that could open it have it.
             if self._descriptor >= 0:
@@ -163,16 +161,27 @@ def _opened(size: int, process: int, descriptor: int, token: bytes) -> NDArray[n
     return region if hmac.compare_digest(region[:_TOKEN_BYTES].tobytes(), token) else None
 
 
-def _within(connection: socket.socket, deadline: float) -> socket.socket:
+def _send(connection: socket.socket, data: bytes, other: int, deadline: float) -> None:
     connection.settimeout(seconds_until(deadline, 0.001))
-    return connection
+    try:
+        connection.sendall(data)
+    except OSError as error:
+        raise _lost(other, error) from None
 
 
 def _receive(connection: socket.socket, length: int, other: int, deadline: float) -> bytes:
     data = b""
     while len(data) < length:
-        piece = _within(connection, deadline).recv(length - len(data))
+        connection.settimeout(seconds_until(deadline, 0.001))
+        try:
+            piece = connection.recv(length - len(data))
+        except OSError as error:
+            raise _lost(other, error) from None
         if not piece:
-            raise DistBackendError(f"rank {other} has ended while the ranks connected")
+            raise _lost(other, "it closed the connection")
         data += piece
     return data
+
+
+def _lost(other: int, why: object) -> DistBackendError:
+    return DistBackendError(f"rank {other} has ended, or hangs, while the ranks connected ({why})")

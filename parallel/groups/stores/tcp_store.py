@@ -106,6 +106,8 @@ class TCPStore(Store):
         self.host = host_name
         self._world_size = world_size
         self._server: Server | None = None
+        #: Who serves it, for messages.
+        self.served_by = "the process that serves it"
         self._connections = _Connections(host_name, port)
         try:
             if is_master:
@@ -214,12 +216,10 @@ class TCPStore(Store):
             # What the server still sends would be taken for the next answer.
             connection.close()
             if isinstance(error, TimeoutError):
-                message = (
-                    f"the server of {self!r} has not answered for {timeout + _GRACE:g} s: it hangs or is gone"
-                )
+                message = f"the server of {self!r} has not answered for {timeout + _GRACE:g} s: {self.served_by} hangs or is gone"
                 raise DistNetworkError(message) from None
             if isinstance(error, OSError):
-                message = f"the server of {self!r} has gone ({error}): the process that serves it ended or closed it"
+                message = f"the server of {self!r} has gone ({error}): {self.served_by} ended or closed it"
                 raise DistNetworkError(message) from None
             raise
         self._connections.release(connection)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import time
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+import parallel
 from parallel.groups.errors import DistNetworkError, DistStoreError
 from parallel.groups.rendezvous import rendezvous
 from tests.parallel.processes import run
@@ -132,3 +136,66 @@ def test_nobody_there(free_port: int, tmp_path: Path) -> None:
         rendezvous(f"file://{tmp_path}/none/store", 0, 2, SHORT)
     with pytest.raises(TypeError, match="init_method is a string"):
         rendezvous(None, 0, 1)  # type: ignore[arg-type]
+
+
+def _misses(rank: int, size: int, init_method: str, world_size: int, seconds: float, late: float) -> str:
+    # The server's rank gives up first, and its program ends at once.
+    time.sleep(late * rank)
+    with pytest.raises((DistStoreError, DistNetworkError)) as caught:
+        parallel.init_process_group(
+            "gloo",
+            init_method=init_method,
+            rank=rank,
+            world_size=world_size,
+            timeout=timedelta(seconds=seconds + rank * 30),
+        )
+    assert not parallel.is_initialized()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["tcp", "file"])
+@pytest.mark.parametrize(("size", "world_size"), [(3, 5), (2, 3), (1, 2)])
+def test_every_rank_names_those_that_do_not_come(
+    way: str, size: int, world_size: int, free_port: int, tmp_path: Path
+) -> None:
+    url = f"tcp://127.0.0.1:{free_port}" if way == "tcp" else f"file://{tmp_path}/store"
+    missing = list(range(size, world_size))
+    named = ", ".join(map(str, missing))
+    begun = time.monotonic()
+    for rank, text in enumerate(run(_misses, size, url, world_size, 1.5, 0.2)):
+        assert f"rank {rank} waited for all {world_size} ranks" in text
+        assert f"{len(missing)} rank{'s have' if len(missing) > 1 else ' has'} not joined: {named} (" in text
+        assert ("waited" if rank == 0 else "rank 0 gave up after") in text.partition("(")[2]
+    # Far from the others' own timeouts.
+    assert time.monotonic() - begun < 25
+
+
+def test_the_rank_that_serves_the_store_is_named_when_it_does_not_come(free_port: int) -> None:
+    with pytest.raises(DistNetworkError, match=r"rank 1 of 2: no store answers .*rank 0\) running"):
+        parallel.init_process_group(
+            "gloo", init_method=f"tcp://127.0.0.1:{free_port}", rank=1, world_size=2, timeout=SHORT
+        )
+
+
+def _is_killed(rank: int, size: int, init_method: str) -> str:
+    """Rank 0 serves the store, and dies while the others wait for one that does not come."""
+    if rank == 0:
+        child = os.fork()
+        if child == 0:
+            try:
+                parallel.init_process_group("gloo", init_method=init_method, rank=0, world_size=4)
+            finally:
+                os._exit(0)
+        time.sleep(1.5)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return ""
+    with pytest.raises(DistNetworkError) as caught:
+        parallel.init_process_group("gloo", init_method=init_method, rank=rank, world_size=4)
+    return str(caught.value)
+
+
+def test_the_rank_that_serves_the_store_is_named_when_it_dies(free_port: int) -> None:
+    for text in run(_is_killed, 3, f"tcp://127.0.0.1:{free_port}")[1:]:
+        assert "has gone" in text
+        assert "rank 0, which serves it, ended or closed it" in text
