@@ -11,7 +11,7 @@ import numpy as np
 
 from parallel.groups.errors import DistBackendError
 
-from .process import calls, give_up, library
+from .process import calls, give_up, library, silent_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,6 +93,7 @@ class Operations:
         *,
         status: Any = None,
         receives: bool = False,
+        collective: bool = True,
     ) -> None:
         """Start an operation on ``buffers``, and wait until it is done.
 
@@ -117,10 +118,7 @@ class Operations:
                 if self._error is not None:
                     raise DistBackendError(f"{operation}: {self._error}")
                 if now >= deadline:
-                    raise self.failed(
-                        operation,
-                        f"Operation timed out! Not every rank took part in time, of the ranks 0 to {self._size - 1}",
-                    )
+                    raise self._late(operation, collective)
                 time.sleep(0 if now < patience else _PAUSE)
                 with calls:
                     done = request.Test(status)
@@ -132,6 +130,19 @@ class Operations:
                 give_up(request, buffers, receives=receives)
             with self._lock:
                 self._under_way -= 1
+
+    def _late(self, operation: str, collective: bool) -> DistBackendError:
+        text = f"Operation timed out! Not every rank took part in time, of the ranks 0 to {self._size - 1}"
+        # The group is of no use from here on, so others of its threads need not wait as well.
+        error = self.failed(operation, text)
+        silent = silent_ranks(self._communicator) if collective else []
+        if not silent:
+            return error
+        verb = "rank does" if len(silent) == 1 else "ranks do"
+        self._error = DistBackendError(
+            f"{error}; {len(silent)} {verb} not answer: ranks {', '.join(map(str, silent))}"
+        )
+        return self._error
 
     def _check_usable(self, operation: str) -> None:
         if self._closed:

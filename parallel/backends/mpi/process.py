@@ -9,6 +9,7 @@ import atexit
 import sys
 import threading
 import time
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,11 @@ _GRACE = 1.0
 #: Seconds that the launcher has to show what was written before the end.
 _FORWARDING = 0.3
 _PAUSE = 0.001
-_READY, _GO, _CREATE = 1, 2, 3
+_READY, _GO, _CREATE, _ROLL_CALL = 1, 2, 3, 4
+#: Tags of roll calls, from the last one of these on: each group has its own.
+_ROLL_CALLS = 1000
+#: Seconds in which ranks whose operation was not over in time wait for the others to say the same.
+_ANSWER = 2.0
 
 #: Held for each call of MPI: not every library is made for several threads at once, and groups have some.
 calls = threading.RLock()
@@ -148,6 +153,37 @@ def subgroup(communicator: Any, ranks: Sequence[int], timeout: timedelta) -> Any
         created = communicator.Create_group(members, _CREATE)
         members.Free()
     return created
+
+
+def silent_ranks(communicator: Any) -> list[int]:
+    """Ranks of ``communicator`` that say nothing while the others, whose operation was not over in time, all call this."""
+    if _process.world is None:
+        return []
+    mpi = library()
+    with calls:
+        group, everybody = communicator.Get_group(), _process.world.Get_group()
+        rank, size = communicator.Get_rank(), communicator.Get_size()
+        ranks = group.Translate_ranks(list(range(size)), everybody)
+        group.Free()
+        everybody.Free()
+        tag = _ROLL_CALL + zlib.crc32(str(list(ranks)).encode()) % _ROLL_CALLS
+        word = np.zeros(1, np.int8)
+        heard = {other: np.zeros(1, np.int8) for other in range(size) if other != rank}
+        sending = [_process.world.Isend([word, mpi.INT8_T], ranks[other], tag) for other in heard]
+        receiving = {
+            other: _process.world.Irecv([place, mpi.INT8_T], ranks[other], tag)
+            for other, place in heard.items()
+        }
+    deadline = time.monotonic() + _ANSWER
+    silent = list(heard)
+    while silent and time.monotonic() < deadline:
+        silent = [other for other in silent if not _done(receiving[other])]
+        time.sleep(_PAUSE)
+    for other in silent:
+        give_up(receiving[other], (heard[other],), receives=True)
+    for request in sending:
+        give_up(request, (word,), receives=False)
+    return silent
 
 
 def _wait(request: Any, timeout: timedelta, operation: str, whom: str, *, receives: bool = False) -> None:

@@ -205,6 +205,7 @@ class MpiTransport:
             lambda: self._communicator.Isend(buffer, dst, tag),
             (array,),
             deadline,
+            collective=False,
         )
 
     def recv(self, array: Array, src: int | None, tag: int, deadline: float) -> int:
@@ -221,6 +222,7 @@ class MpiTransport:
             deadline,
             status=status,
             receives=True,
+            collective=False,
         )
         sender: int = status.Get_source()
         count = status.Get_count(buffer[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 import threading
 import time
@@ -298,6 +299,37 @@ def missing() -> None:
         return
     with pytest.raises(DistBackendError, match="timed out"):
         mine.all_reduce(np.ones(3, np.float32), ReduceOp.SUM, time.monotonic() + 0.3)
+
+
+def attacked() -> None:
+    """Operations without end, until the rank that ATTACK names is killed or stopped, by itself at a random moment."""
+    number, victim, seed = map(int, os.environ["ATTACK"].split())
+    parallel.init_process_group("mpi", timeout=timedelta(seconds=5))
+    choice = random.Random(seed)
+    rank, size = parallel.get_rank(), parallel.get_world_size()
+    print(f"rank {rank} is process {os.getpid()}", flush=True)
+    if rank == victim:
+        moment = time.monotonic() + 1.5 * random.Random(seed + 1).random()
+
+        def attack() -> None:
+            time.sleep(max(0.0, moment - time.monotonic()))
+            os.kill(os.getpid(), number)
+
+        threading.Thread(target=attack, daemon=True).start()
+    while True:
+        count = choice.choice([1, 1000, 100_000])
+        x = tensor.full((count,), float(rank))
+        kind = choice.randrange(3)
+        try:
+            if kind == 0:
+                parallel.all_reduce(x)
+            elif kind == 1:
+                parallel.broadcast(x, choice.randrange(size))
+            else:
+                parallel.barrier()
+        except DistBackendError as error:
+            print(f"rank {rank} heard: {error}", flush=True)
+            raise
 
 
 def failing() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import re
 import shutil
 import signal
 import subprocess
@@ -50,13 +52,13 @@ def _marked(mark: str) -> Iterator[int]:
             continue
 
 
-def run(*names: str, ranks: int = 3, timeout: float = 60) -> tuple[int, str, str]:
+def run(*names: str, ranks: int = 3, timeout: float = 60, **variables: str) -> tuple[int, str, str]:
     """Exit code, output and errors of ranks that call functions of ``mpi_ranks``. None of them stays behind."""
     mark = uuid.uuid4().hex
     notes = tempfile.TemporaryDirectory()
     program = [sys.executable, "-m", "tests.parallel.backends.mpi.mpi_ranks", notes.name, *names]
     command = [_mpiexec(), "-n", str(ranks), *program]
-    environment = {**os.environ, **_OPEN_MPI, _MARK: mark, "PYTHONPATH": str(_ROOT)}
+    environment = {**os.environ, **_OPEN_MPI, _MARK: mark, "PYTHONPATH": str(_ROOT), **variables}
     process = subprocess.Popen(
         command,
         cwd=_ROOT,
@@ -82,6 +84,41 @@ def run(*names: str, ranks: int = 3, timeout: float = 60) -> tuple[int, str, str
     if "cannot load MPI library" in errors:
         pytest.skip("no MPI library is installed")
     return process.returncode, output, errors
+
+
+def _attack(number: int, seed: int, ranks: int = 3) -> None:
+    """A rank is killed or stopped at a random moment."""
+    victim = random.Random(seed).randrange(ranks)
+    what = f"seed {seed}: {signal.Signals(number).name} for rank {victim} of {ranks}"
+    code, output, errors = run("attacked", ranks=ranks, timeout=60, ATTACK=f"{int(number)} {victim} {seed}")
+    # All have ended, which run() has checked.
+    assert code != 0, what
+    if number == signal.SIGKILL:
+        # MPI's launcher ends the others at once, and names the process that was killed.
+        assert code in (signal.SIGKILL, 128 + signal.SIGKILL, -signal.SIGKILL), (what, code, errors)
+        process = re.search(rf"rank {victim} is process (\d+)", output)
+        shown = output + errors
+        assert process is not None, (what, shown)
+        if "BAD TERMINATION" in shown:
+            assert f"PID {process[1]} " in shown, (what, shown)
+        return
+    heard = [line for line in output.splitlines() if " heard: " in line]
+    assert heard, (what, output, errors)
+    for line in heard:
+        assert f"does not answer: ranks {victim}" in line, (what, line)
+
+
+@pytest.mark.parametrize(("number", "seed"), [(signal.SIGKILL, 1), (signal.SIGSTOP, 2)])
+def test_a_rank_that_is_killed_or_stopped(number: int, seed: int) -> None:
+    _attack(number, seed)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_random_ranks_at_random_moments(number: int) -> None:
+    for seed in range(10, 17):
+        _attack(number, seed, 2 + seed % 3)
 
 
 def test_without_mpi4py_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
