@@ -304,10 +304,10 @@ def missing() -> None:
 def attacked() -> None:
     """Operations without end, until the rank that ATTACK names is killed or stopped, by itself at a random moment."""
     number, victim, seed = map(int, os.environ["ATTACK"].split())
-    parallel.init_process_group("mpi", timeout=timedelta(seconds=5))
+    parallel.init_process_group("mpi", timeout=LIMIT)
+    group = parallel.new_group(timeout=timedelta(seconds=3))
     choice = random.Random(seed)
     rank, size = parallel.get_rank(), parallel.get_world_size()
-    print(f"rank {rank} is process {os.getpid()}", flush=True)
     if rank == victim:
         moment = time.monotonic() + 1.5 * random.Random(seed + 1).random()
 
@@ -322,11 +322,11 @@ def attacked() -> None:
         kind = choice.randrange(3)
         try:
             if kind == 0:
-                parallel.all_reduce(x)
+                parallel.all_reduce(x, group=group)
             elif kind == 1:
-                parallel.broadcast(x, choice.randrange(size))
+                parallel.broadcast(x, choice.randrange(size), group=group)
             else:
-                parallel.barrier()
+                parallel.barrier(group)
         except DistBackendError as error:
             print(f"rank {rank} heard: {error}", flush=True)
             raise

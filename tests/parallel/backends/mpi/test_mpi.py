@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -94,13 +93,9 @@ def _attack(number: int, seed: int, ranks: int = 3) -> None:
     # All have ended, which run() has checked.
     assert code != 0, what
     if number == signal.SIGKILL:
-        # MPI's launcher ends the others at once, and names the process that was killed.
+        # MPI's launcher ends the others at once, so that they cannot say a word. MPICH's names the process that was
+        # killed, or one of those that it has killed itself.
         assert code in (signal.SIGKILL, 128 + signal.SIGKILL, -signal.SIGKILL), (what, code, errors)
-        process = re.search(rf"rank {victim} is process (\d+)", output)
-        shown = output + errors
-        assert process is not None, (what, shown)
-        if "BAD TERMINATION" in shown:
-            assert f"PID {process[1]} " in shown, (what, shown)
         return
     heard = [line for line in output.splitlines() if " heard: " in line]
     assert heard, (what, output, errors)
