@@ -301,7 +301,10 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | No
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Glorot initialization: normal with mean 0 and standard deviation ``gain * sqrt(2 / (fan_in + fan_out))``.
 
-    The parameters are those of :func:`xavier_uniform_`.
+    Parameters
+    ----------
+    tensor, gain, generator
+        See :func:`xavier_uniform_`.
 
     Raises
     ------
@@ -364,7 +367,10 @@ def kaiming_normal_(
 ) -> Tensor:
     """He initialization: normal with mean 0 and standard deviation ``gain / sqrt(fan)``.
 
-    The parameters are those of :func:`kaiming_uniform_`.
+    Parameters
+    ----------
+    tensor, a, mode, nonlinearity, generator
+        See :func:`kaiming_uniform_`.
 
     Raises
     ------
@@ -467,7 +473,7 @@ def _deprecated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return function(*args, **kwargs)
 
     called.__name__ = called.__qualname__ = old
-    called.__doc__ = f"Deprecated name of :func:`{new}`; the parameters are those of that function."
+    called.__doc__ = f"Deprecated name of :func:`{new}`, with a FutureWarning; the parameters are those of that function, as are the errors."
     return called
 
 

@@ -181,7 +181,7 @@ class UninitializedTensorMixin:
         )
 
     def size(self, dim: int | None = None) -> Any:
-        """Unknown, as :attr:`shape`."""
+        """Unknown, as :attr:`shape`, which raises RuntimeError, also for one ``dim``."""
         return self.shape
 
     def get_device(self) -> int:

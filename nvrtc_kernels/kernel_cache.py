@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 class KernelCache:
     """Compiled and loaded programs of one runtime. Use :meth:`of`.
 
+    Parameters
+    ----------
+    disk : DiskCache, optional
+        Where compiled programs are kept from one process to the next; the user's cache directory if not given.
+
     Attributes
     ----------
     sources : dict

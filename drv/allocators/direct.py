@@ -126,7 +126,7 @@ class DirectAllocator(ABC, Generic[B]):
         self._observer = observer
 
     def grant_access(self, device: int) -> None:
-        """Nothing to do: peer access covers the driver's own allocations."""
+        """Nothing to do for ``device``: peer access covers the driver's own allocations."""
 
     def statistics(self) -> dict[str, int]:
         """See :meth:`~drv.allocators.protocol.Allocator.statistics`."""

@@ -22,7 +22,7 @@ class _InPlace(Module):
         self.inplace = inplace
 
     def extra_repr(self) -> str:
-        """``inplace``, where it is set."""
+        """What ``repr()`` shows of the module: ``inplace``, where it is set."""
         return _with_inplace(self.inplace)
 
 
@@ -73,7 +73,7 @@ class LeakyReLU(Module):
         return functional.leaky_relu(input, self.negative_slope, self.inplace)
 
     def extra_repr(self) -> str:
-        """Numbers."""
+        """What ``repr()`` shows of the module: numbers."""
         return _with_inplace(self.inplace, f"negative_slope={self.negative_slope}")
 
 
@@ -108,7 +108,7 @@ class RReLU(Module):
         return functional.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
     def extra_repr(self) -> str:
-        """Numbers."""
+        """What ``repr()`` shows of the module: numbers."""
         return _with_inplace(self.inplace, f"lower={self.lower}", f"upper={self.upper}")
 
 
@@ -151,7 +151,7 @@ class PReLU(Module):
         return functional.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
-        """Numbers."""
+        """What ``repr()`` shows of the module: numbers."""
         return f"num_parameters={self.num_parameters}"
 
 
@@ -179,7 +179,7 @@ class Threshold(Module):
         return functional.threshold(input, self.threshold, self.value, self.inplace)
 
     def extra_repr(self) -> str:
-        """Numbers."""
+        """What ``repr()`` shows of the module: numbers."""
         return _with_inplace(self.inplace, f"threshold={self.threshold}", f"value={self.value}")
 
 
@@ -209,7 +209,7 @@ class ELU(Module):
         return functional.elu(input, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
-        """Numbers."""
+        """What ``repr()`` shows of the module: numbers."""
         return _with_inplace(self.inplace, f"alpha={self.alpha}")
 
 
@@ -236,7 +236,7 @@ class CELU(Module):
         return functional.celu(input, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
-        """Numbers."""
+        """What ``repr()`` shows of the module: numbers."""
         return _with_inplace(self.inplace, f"alpha={self.alpha}")
 
 
@@ -283,7 +283,7 @@ class GELU(Module):
         return functional.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
-        """Formula."""
+        """What ``repr()`` shows of the module: formula."""
         return f"approximate={self.approximate!r}"
 
 
@@ -337,7 +337,7 @@ class Softplus(Module):
         return functional.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self) -> str:
-        """Numbers."""
+        """What ``repr()`` shows of the module: numbers."""
         return f"beta={self.beta}, threshold={self.threshold}"
 
 
@@ -421,7 +421,7 @@ class Hardtanh(Module):
         return functional.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
     def extra_repr(self) -> str:
-        """Numbers."""
+        """What ``repr()`` shows of the module: numbers."""
         return _with_inplace(self.inplace, f"min_val={self.min_val}", f"max_val={self.max_val}")
 
 
@@ -438,7 +438,7 @@ class ReLU6(Hardtanh):
         super().__init__(0.0, 6.0, inplace)
 
     def extra_repr(self) -> str:
-        """``inplace``, where it is set."""
+        """What ``repr()`` shows of the module: ``inplace``, where it is set."""
         return _with_inplace(self.inplace)
 
 
@@ -458,7 +458,7 @@ class Hardsigmoid(_InPlace):
         return functional.hardsigmoid(input, self.inplace)
 
     def extra_repr(self) -> str:
-        """Nothing, as in PyTorch."""
+        """What ``repr()`` shows of the module: nothing, as in PyTorch."""
         return ""
 
 
@@ -478,7 +478,7 @@ class Hardswish(_InPlace):
         return functional.hardswish(input, self.inplace)
 
     def extra_repr(self) -> str:
-        """Nothing, as in PyTorch."""
+        """What ``repr()`` shows of the module: nothing, as in PyTorch."""
         return ""
 
 
@@ -503,7 +503,7 @@ class Hardshrink(Module):
         return functional.hardshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
-        """Number."""
+        """What ``repr()`` shows of the module: number."""
         return f"{self.lambd}"
 
 
@@ -530,7 +530,7 @@ class Softshrink(Module):
         return functional.softshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
-        """Number."""
+        """What ``repr()`` shows of the module: number."""
         return f"{self.lambd}"
 
 
@@ -571,7 +571,7 @@ class GLU(Module):
         return functional.glu(input, self.dim)
 
     def extra_repr(self) -> str:
-        """Dimension."""
+        """What ``repr()`` shows of the module: dimension."""
         return f"dim={self.dim}"
 
 
@@ -581,7 +581,7 @@ class _Softmax(Module):
         self.dim = dim
 
     def extra_repr(self) -> str:
-        """The dimension."""
+        """What ``repr()`` shows of the module: the dimension."""
         return f"dim={self.dim}"
 
 
@@ -644,7 +644,13 @@ class Softmax2d(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape, whose channels sum to 1 at each pixel."""
+        """Tensor of the input's shape, (N, C, H, W) or (C, H, W), whose channels sum to 1 at each pixel.
+
+        Raises
+        ------
+        ValueError
+            If the input has another number of dimensions than 3 or 4.
+        """
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
         return functional.softmax(input, -3)

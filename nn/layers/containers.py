@@ -89,7 +89,13 @@ class _Row(Module):
         return self
 
     def pop(self, key: int | slice) -> Any:
-        """Remove the module at an index, or those of a slice, and return it."""
+        """Remove the module at the index ``key``, or those of a slice, and return it.
+
+        Raises
+        ------
+        IndexError
+            If ``key`` is out of range.
+        """
         removed = self[key]
         del self[key]
         return removed
@@ -162,7 +168,7 @@ class Sequential(_Row):
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Self:
-        """Add modules at the end.
+        """Add the modules of ``sequential``, an iterable, at the end.
 
         Raises
         ------
@@ -456,7 +462,7 @@ class ParameterList(Module):
         raise RuntimeError("ParameterList should not be called.")
 
     def extra_repr(self) -> str:
-        """One line for each value."""
+        """What ``repr()`` shows of the module: one line for each value."""
         return "\n".join(_line(key, each, str(getattr(each, "dtype", ""))) for key, each in enumerate(self))
 
 
@@ -604,7 +610,7 @@ class ParameterDict(Module):
         raise RuntimeError("ParameterDict should not be called.")
 
     def extra_repr(self) -> str:
-        """One line for each value."""
+        """What ``repr()`` shows of the module: one line for each value."""
         return "\n".join(
             _line(key, value, value.type() if isinstance(value, Tensor) else "")
             for key, value in self.items()

@@ -22,7 +22,7 @@ class _Dropout(Module):
         self.inplace = inplace
 
     def extra_repr(self) -> str:
-        """Parameters."""
+        """What ``repr()`` shows of the module: parameters."""
         return f"p={self.p}, inplace={self.inplace}"
 
 

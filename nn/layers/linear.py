@@ -93,7 +93,7 @@ class Linear(Module):
         return linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """Sizes, and whether there is a bias."""
+        """What ``repr()`` shows of the module: sizes, and whether there is a bias."""
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
         )
@@ -158,11 +158,17 @@ class Bilinear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
-        """Map inputs of shapes (..., in1_features) and (..., in2_features) to (..., out_features)."""
+        """Map ``input1`` and ``input2``, of shapes (..., in1_features) and (..., in2_features), to (..., out_features).
+
+        Raises
+        ------
+        RuntimeError
+            If a last dimension has another size, or the other dimensions differ.
+        """
         return bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """Sizes, and whether there is a bias."""
+        """What ``repr()`` shows of the module: sizes, and whether there is a bias."""
         return (
             f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"

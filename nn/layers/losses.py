@@ -319,7 +319,7 @@ class BCEWithLogitsLoss(_Loss):
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of logits and a target in [0, 1] of the same shape.
+        """Loss of logits ``input`` and a ``target`` in [0, 1] of the same shape.
 
         Raises
         ------
@@ -356,7 +356,7 @@ class KLDivLoss(_Loss):
         self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of log-probabilities and a target of the same shape."""
+        """Loss of log-probabilities ``input`` and a ``target`` of the same shape."""
         return functional.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
@@ -432,7 +432,7 @@ class PoissonNLLLoss(_Loss):
         self.log_input, self.full, self.eps = log_input, full, eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
-        """Loss of (logarithms of) rates and counts of the same, or of broadcastable, shape."""
+        """Loss of rates, or their logarithms, ``log_input`` and counts ``target``, of broadcastable shapes."""
         return functional.poisson_nll_loss(
             log_input,
             target,
@@ -552,7 +552,7 @@ class MarginRankingLoss(_Loss):
         self.margin = margin
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        """Loss of two inputs and a target of broadcastable shapes."""
+        """Loss of ``input1``, ``input2`` and a ``target`` of 1 and -1, of shapes that can be broadcast together."""
         return functional.margin_ranking_loss(
             input1, input2, target, margin=self.margin, reduction=self.reduction
         )
@@ -595,7 +595,7 @@ class MultiMarginLoss(_WeightedLoss):
         self.p, self.margin = p, margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of scores of shape (N, C) or (C,) and int64 class indices of shape (N,) or ()."""
+        """Loss of scores ``input`` of shape (N, C) or (C,) and int64 class indices ``target`` of shape (N,) or ()."""
         return functional.multi_margin_loss(
             input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
         )
@@ -639,7 +639,7 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of logits and a target in {0, 1}, both of shape (N, C)."""
+        """Loss of logits ``input`` and a ``target`` in {0, 1}, both of shape (N, C)."""
         return functional.multilabel_soft_margin_loss(
             input, target, weight=self.weight, reduction=self.reduction
         )
@@ -730,7 +730,7 @@ class TripletMarginLoss(_Loss):
         self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Loss of anchors, positive and negative examples, of shape (N, D) or (D,) each."""
+        """Loss of ``anchor``, ``positive`` and ``negative`` examples, each of shape (N, D) or (D,)."""
         return functional.triplet_margin_loss(
             anchor,
             positive,
@@ -786,7 +786,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.margin, self.swap = margin, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Loss of anchors, positive and negative examples of the same shape."""
+        """Loss of ``anchor``, ``positive`` and ``negative`` examples, of the same shape."""
         return functional.triplet_margin_with_distance_loss(
             anchor,
             positive,
@@ -816,7 +816,7 @@ class PairwiseDistance(Module):
         self.norm, self.eps, self.keepdim = p, eps, keepdim
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Distances of vectors of shape (N, D) or (D,)."""
+        """Distances, (N,) or (), of the vectors ``x1`` and ``x2``, (N, D) or (D,)."""
         return functional.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
@@ -836,5 +836,11 @@ class CosineSimilarity(Module):
         self.dim, self.eps = dim, eps
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Cosines of two tensors of broadcastable shapes, without ``dim``."""
+        """Cosines of ``x1`` and ``x2``, which have broadcastable shapes: their shape without ``dim``.
+
+        Raises
+        ------
+        RuntimeError
+            If the shapes cannot be broadcast together.
+        """
         return functional.cosine_similarity(x1, x2, self.dim, self.eps)

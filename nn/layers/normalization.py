@@ -33,7 +33,10 @@ class Affine(Module):
     def add_parameters(
         self, shape: int | tuple[int, ...], weight: bool, bias: bool | None, device: Any, dtype: dtype | None
     ) -> None:
-        """Register ``weight`` and ``bias``, as ``None`` where the argument is False; a ``bias`` of None registers none."""
+        """Register parameters ``weight`` and ``bias`` of ``shape``, ``device`` and ``dtype``.
+
+        ``None`` is registered where the argument is False, and no bias where ``bias`` is ``None``.
+        """
         for name, present in (("weight", weight), ("bias", bias)):
             if present is not None:
                 parameter = Parameter(empty(shape, device=device, dtype=dtype)) if present else None
@@ -121,7 +124,7 @@ class _Norm(Affine):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def extra_repr(self) -> str:
-        """Options."""
+        """What ``repr()`` shows of the module: options."""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
@@ -184,7 +187,15 @@ class _BatchNorm(_Norm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalize an input."""
+        """Normalize an input, with the statistics of the batch in training and the running ones in evaluation.
+
+        Raises
+        ------
+        ValueError
+            If the input has another number of dimensions than the class is for, or one value per channel in training.
+        RuntimeError
+            If it has not ``num_features`` channels.
+        """
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
@@ -273,7 +284,14 @@ class _InstanceNorm(_Norm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalize an input."""
+        """Normalize an input, each sample and channel by itself.
+
+        Raises
+        ------
+        ValueError
+            If the input has another number of dimensions than the class is for, or with ``affine`` other than
+            ``num_features`` channels.
+        """
         self._check_input_dim(input)
         batched = input.dim() == max(self.ranks)
         channels = input.size(1 if batched else 0)
@@ -380,7 +398,7 @@ class LayerNorm(Affine):
         return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        """Options."""
+        """What ``repr()`` shows of the module: options."""
         return (
             f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
             f"bias={self.bias is not None}"
@@ -427,7 +445,7 @@ class RMSNorm(Affine):
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalize an input of shape (..., *normalized_shape).
+        """Normalize an input ``x`` of shape (..., *normalized_shape).
 
         Raises
         ------
@@ -437,7 +455,7 @@ class RMSNorm(Affine):
         return functional.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
-        """Options."""
+        """What ``repr()`` shows of the module: options."""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
@@ -505,7 +523,7 @@ class GroupNorm(Affine):
         return functional.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        """Options."""
+        """What ``repr()`` shows of the module: options."""
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
 
 
@@ -536,12 +554,18 @@ class LocalResponseNorm(Module):
         return functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:
-        """Options."""
+        """What ``repr()`` shows of the module: options."""
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
 class CrossMapLRN2d(LocalResponseNorm):
-    """Older name of :class:`LocalResponseNorm`; the parameters are those of that class."""
+    """Older name of :class:`LocalResponseNorm`.
+
+    Parameters
+    ----------
+    size, alpha, beta, k
+        See that class.
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)

@@ -40,7 +40,7 @@ class Flatten(Module):
         return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
-        """Dimensions."""
+        """What ``repr()`` shows of the module: dimensions."""
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
@@ -88,7 +88,7 @@ class Unflatten(Module):
         return input.unflatten(self.dim, tuple(self.unflattened_size))
 
     def extra_repr(self) -> str:
-        """Dimension and sizes."""
+        """What ``repr()`` shows of the module: dimension and sizes."""
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
 
@@ -124,7 +124,7 @@ class Unfold(Module):
         return functional.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:
-        """Window options."""
+        """What ``repr()`` shows of the module: window options."""
         return f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
 
 
@@ -174,7 +174,7 @@ class Fold(Module):
         )
 
     def extra_repr(self) -> str:
-        """Size of the images, and window options."""
+        """What ``repr()`` shows of the module: size of the images, and window options."""
         return (
             f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
             f"padding={self.padding}, stride={self.stride}"
@@ -207,5 +207,5 @@ class ChannelShuffle(Module):
         return functional.channel_shuffle(input, self.groups)
 
     def extra_repr(self) -> str:
-        """Number of groups."""
+        """What ``repr()`` shows of the module: number of groups."""
         return f"groups={self.groups}"

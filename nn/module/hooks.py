@@ -219,7 +219,10 @@ def register_module_forward_hook(
 ) -> RemovableHandle:
     """Call ``hook(module, args, output)`` after ``forward`` of every module, before the module's own hooks.
 
-    The parameters are those of :meth:`~nn.Module.register_forward_hook`.
+    Parameters
+    ----------
+    hook, with_kwargs, always_call
+        See :meth:`~nn.Module.register_forward_hook`.
     """
     return add(every_module, Hook(hook, FORWARD, with_kwargs, always_call))
 

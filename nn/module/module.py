@@ -33,6 +33,11 @@ class Module:
     training : bool
         Whether the module is in training mode, which dropout and batch normalization depend on; see :meth:`train`.
 
+    Raises
+    ------
+    TypeError
+        If arguments are passed, unless ``call_super_init`` is set, where they go to the next class.
+
     Examples
     --------
     >>> class Residual(nn.Module):
@@ -198,7 +203,7 @@ class Module:
         self._modules[name] = registered(self, MODULE, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """Alias of :meth:`add_module`."""
+        """Register ``module`` as the submodule ``name``: an alias of :meth:`add_module`, whose errors it raises."""
         self.add_module(name, module)
 
     def _check_name(self, role: str, name: Any, table: dict[str, Any]) -> None:
@@ -375,7 +380,13 @@ class Module:
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Iterate over the buffers as (path, buffer); the parameters are those of :meth:`named_parameters`."""
+        """Iterate over the buffers as (path, buffer). The parameters are those of :meth:`named_parameters`.
+
+        Parameters
+        ----------
+        prefix, recurse, remove_duplicate
+            See :meth:`named_parameters`.
+        """
         return self._named_members(lambda module: module._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
@@ -640,14 +651,20 @@ class Module:
     # State dicts
 
     def get_extra_state(self) -> Any:
-        """What the state dict holds beside the tensors; a subclass defines it together with :meth:`set_extra_state`."""
+        """What the state dict holds beside the tensors; a subclass defines it together with :meth:`set_extra_state`.
+
+        Here it raises RuntimeError; it is called only where a subclass defines it.
+        """
         raise RuntimeError(
             "Reached a code path in Module.get_extra_state() that should never be called: define it in the subclass "
             "beside set_extra_state()"
         )
 
     def set_extra_state(self, state: Any) -> None:
-        """Restore what :meth:`get_extra_state` has returned."""
+        """Restore ``state``, which :meth:`get_extra_state` has returned; a subclass defines both.
+
+        Here it raises RuntimeError.
+        """
         raise RuntimeError(
             "Reached a code path in Module.set_extra_state() that should never be called: define it in the subclass "
             "beside get_extra_state()"
@@ -818,7 +835,8 @@ class Module:
         """Call ``hook(module, grad_output)`` before the module's gradients are computed.
 
         ``grad_output`` is a tuple with the gradient of each output, ``None`` for those that are not tensors. What the
-        hook returns, if not ``None``, replaces it.
+        hook returns, if not ``None``, replaces it. With ``prepend`` it runs before the hooks that are there. Returns
+        a handle, whose ``remove()`` removes the hook.
         """
         return hooks.add(self._backward_pre_hooks, Hook(hook), prepend=prepend)
 
@@ -826,7 +844,8 @@ class Module:
         """Call ``hook(module, grad_input, grad_output)`` when the gradients of the inputs have been computed.
 
         Both are tuples, with ``None`` for what is not a tensor; keyword arguments are not among them. What the hook
-        returns, if not ``None``, replaces ``grad_input``.
+        returns, if not ``None``, replaces ``grad_input``. With ``prepend`` it runs before the hooks that are there.
+        Returns a handle, whose ``remove()`` removes the hook.
 
         Raises
         ------

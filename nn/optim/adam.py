@@ -206,7 +206,14 @@ class Adam(SteppingOptimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay: each step first multiplies parameters by ``1 - lr * weight_decay``.
 
-    The parameters are those of :class:`Adam`, with ``weight_decay=1e-2`` by default.
+    Parameters
+    ----------
+    params, lr, betas, eps, amsgrad
+        See :class:`Adam`, as for the errors.
+    weight_decay : float
+        As for :class:`Adam`; 1e-2 by default.
+    maximize, foreach, capturable, differentiable, fused
+        See :class:`Adam`.
 
     References
     ----------

@@ -101,6 +101,8 @@ class LBFGS(Optimizer):
         ------
         TypeError
             Without a closure.
+        RuntimeError
+            If ``line_search_fn`` is neither ``None`` nor ``"strong_wolfe"``.
         """
         if closure is None:
             raise TypeError("LBFGS.step() wants a closure that computes the loss and its gradients anew")

@@ -41,6 +41,11 @@ def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
     -------
     RemovableHandle
         Its ``remove()`` removes the hook.
+
+    Raises
+    ------
+    TypeError
+        If ``hook`` is not callable.
     """
     return _add(_every_step_before, hook)
 
@@ -52,6 +57,11 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHand
     -------
     RemovableHandle
         Its ``remove()`` removes the hook.
+
+    Raises
+    ------
+    TypeError
+        If ``hook`` is not callable.
     """
     return _add(_every_step_after, hook)
 
@@ -268,7 +278,7 @@ class Optimizer:
                 grad.zero_()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters by their gradients.
+        """Update the parameters by their gradients. Subclasses define it; here NotImplementedError is raised.
 
         Parameters
         ----------
@@ -309,7 +319,9 @@ class Optimizer:
         return state_dict
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore a state dict, of this library or of PyTorch. Its tensors are copied to the parameters' devices and dtypes.
+        """Restore ``state_dict``, of this library or of PyTorch.
+
+        Its tensors are copied to the parameters' devices and dtypes.
 
         Raises
         ------
@@ -354,35 +366,57 @@ class Optimizer:
     # Hooks
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer, args, kwargs)`` before each step; a pair that it returns replaces both."""
+        """Call ``hook(optimizer, args, kwargs)`` before each step; if it returns a pair, that replaces both.
+
+        Returns a handle, whose ``remove()`` removes the hook; raises TypeError if it is not callable. So do the
+        methods below.
+        """
         return _add(self._step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer, args, kwargs)`` after each step."""
+        """Call ``hook(optimizer, args, kwargs)`` after each step.
+
+        Returns a handle, whose ``remove()`` removes the hook; raises TypeError if it is not callable.
+        """
         return _add(self._step_post_hooks, hook)
 
     def register_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer)`` before :meth:`state_dict`; before the other hooks if ``prepend``."""
+        """Call ``hook(optimizer)`` before :meth:`state_dict`; before the other hooks if ``prepend``.
+
+        Returns a handle, whose ``remove()`` removes the hook; raises TypeError if it is not callable.
+        """
         return _add(self._state_dict_pre_hooks, hook, prepend=prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` after :meth:`state_dict`; if it returns a dict, that is the result."""
+        """Call ``hook(optimizer, state_dict)`` after :meth:`state_dict`; if it returns a dict, that is the result.
+
+        With ``prepend`` it runs before the other hooks. Returns a handle, whose ``remove()`` removes the hook; raises
+        TypeError if it is not callable.
+        """
         return _add(self._state_dict_post_hooks, hook, prepend=prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` before :meth:`load_state_dict`; a dict that it returns is loaded instead."""
+        """Call ``hook(optimizer, state_dict)`` before :meth:`load_state_dict`; a dict as its result is loaded instead.
+
+        With ``prepend`` it runs before the other hooks. Returns a handle, whose ``remove()`` removes the hook; raises
+        TypeError if it is not callable.
+        """
         return _add(self._load_pre_hooks, hook, prepend=prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer)`` after :meth:`load_state_dict`."""
+        """Call ``hook(optimizer)`` after :meth:`load_state_dict`.
+
+        With ``prepend`` it runs before the other hooks. Returns a handle, whose ``remove()`` removes the hook; raises
+        TypeError if it is not callable.
+        """
         return _add(self._load_post_hooks, hook, prepend=prepend)
 
 

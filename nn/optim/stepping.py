@@ -84,7 +84,10 @@ class SteppingOptimizer(Optimizer):
         raise NotImplementedError
 
     def prepare(self, group: dict[str, Any], parameter: Tensor, names: Sequence[str]) -> dict[str, Any]:
-        """The state of a parameter, initialized at its first step: a count of steps, and zeros under each of ``names``."""
+        """The state of ``parameter``: from its first step on a count of steps, and a tensor under each of ``names``.
+
+        The tensors are zeros at first. ``group`` has the options of the parameter.
+        """
         state: dict[str, Any] = self.state[parameter]
         if "step" not in state:
             state["step"] = count()
@@ -102,7 +105,19 @@ class SteppingOptimizer(Optimizer):
     ) -> Iterator[tuple[float, list[list[Tensor]]]]:
         """Count a step of each parameter, and group those that have the same count.
 
-        Yields the count, and the columns of the update: parameters, gradients and their states ``names``.
+        Parameters
+        ----------
+        group : dict
+            Their options.
+        params, grads : list of Tensor
+            The parameters and their gradients.
+        names : sequence of str
+            Which states the update takes.
+
+        Yields
+        ------
+        tuple
+            The count, and the columns of the update: parameters, gradients and their states ``names``.
         """
         states = [self.prepare(group, each, names) for each in params]
         counts = advance([state["step"] for state in states])
@@ -117,7 +132,7 @@ class SteppingOptimizer(Optimizer):
     def counted_together(
         self, group: dict[str, Any], params: list[Tensor], names: Sequence[str]
     ) -> list[list[Tensor]]:
-        """Count a step of each parameter; their states ``names``, whatever their counts."""
+        """Count a step of each of ``params``, of ``group``; their states ``names`` in columns, whatever their counts."""
         states = [self.prepare(group, each, names) for each in params]
         advance([state["step"] for state in states])
         return [[state[name] for state in states] for name in names]

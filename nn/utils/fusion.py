@@ -80,7 +80,21 @@ def fuse_linear_bn_weights(
 ) -> tuple[Parameter, Parameter]:
     """Weight and bias of a linear layer with a batch normalization folded in.
 
-    Apart from their prefix the parameters are those of :func:`fuse_conv_bn_weights`.
+    Parameters
+    ----------
+    linear_w, linear_b : Tensor
+        Weight (out_features, in_features) and bias (out_features,) of the layer; the bias may be ``None``.
+    bn_rm, bn_rv : Tensor
+        Running mean and variance, (out_features,).
+    bn_eps : float
+        What is added to the variance.
+    bn_w, bn_b : Tensor
+        Weight and bias of the normalization, (out_features,).
+
+    Returns
+    -------
+    tuple of Parameter
+        The new weight and bias.
     """
     return _fused(linear_w, linear_b, [-1, 1], bn_rm, _scales(bn_rv, bn_eps, bn_w), bn_b)
 

@@ -154,7 +154,18 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Deprecated name of :func:`clip_grad_norm_`; the parameters are those of that function."""
+    """Deprecated name of :func:`clip_grad_norm_`.
+
+    Parameters
+    ----------
+    parameters, max_norm, norm_type, error_if_nonfinite, foreach
+        See that function, as for the errors.
+
+    Warns
+    -----
+    FutureWarning
+        Always.
+    """
     warnings.warn(
         "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
         FutureWarning,

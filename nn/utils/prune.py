@@ -113,7 +113,14 @@ def l1_unstructured(module: Module, name: str, amount: float, importance_scores:
 def random_structured(module: Module, name: str, amount: float, dim: int) -> Module:
     """Prune random indices along dimension ``dim`` of a parameter.
 
-    The other parameters are those of :func:`random_unstructured`; ``amount`` counts indices.
+    Parameters
+    ----------
+    module, name
+        See :func:`random_unstructured`, as for the errors.
+    amount : int or float
+        How many indices, or which fraction of them.
+    dim : int
+        The dimension.
     """
     RandomStructured.apply(module, name, amount, dim)
     return module
@@ -124,7 +131,16 @@ def ln_structured(
 ) -> Module:
     """Prune the indices along dimension ``dim`` of a parameter with the smallest ``n``-norms.
 
-    The other parameters are those of :func:`l1_unstructured`; ``amount`` counts indices.
+    Parameters
+    ----------
+    module, name, importance_scores
+        See :func:`l1_unstructured`, as for the errors.
+    amount : int or float
+        How many indices, or which fraction of them.
+    n : int, float or str
+        Order of the norm.
+    dim : int
+        The dimension.
     """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module

@@ -45,7 +45,7 @@ class BasePruningMethod(ABC):
         """The mask for elements of importance ``t``, of which ``default_mask`` has pruned some before."""
 
     def apply_mask(self, module: Module) -> Any:
-        """The pruned tensor."""
+        """The pruned tensor of ``module``: ``<name>_orig`` times ``<name>_mask``, of their shape."""
         mask, original = (getattr(module, f"{self._tensor_name}_{part}") for part in ("mask", "orig"))
         return mask.to(dtype=original.dtype) * original
 
@@ -120,7 +120,10 @@ class BasePruningMethod(ABC):
         return t * self.compute_mask(scores, default_mask=mask)
 
     def remove(self, module: Module) -> None:
-        """Make the pruning permanent. The hook itself is left to the caller."""
+        """Make the pruning of ``module`` permanent: its parameter becomes the pruned tensor, and the mask goes.
+
+        The hook itself is left to the caller.
+        """
         name = self._tensor_name
         pruned = self.apply_mask(module)
         if hasattr(module, name):
@@ -161,7 +164,15 @@ class PruningContainer(BasePruningMethod):
             self.add_pruning_method(method)
 
     def add_pruning_method(self, method: BasePruningMethod) -> None:
-        """Add a method for the same parameter."""
+        """Add ``method``, for the same parameter.
+
+        Raises
+        ------
+        TypeError
+            If it is not a :class:`BasePruningMethod`.
+        ValueError
+            If it is for a parameter of another name.
+        """
         if not isinstance(method, BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
         if self._tensor_name != method._tensor_name:
@@ -181,7 +192,15 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """``default_mask``, further pruned by the last method."""
+        """``default_mask``, further pruned by the last method, which sees the elements of ``t`` that are left.
+
+        Raises
+        ------
+        ValueError
+            If that method is of no known type, or fewer elements are left than it prunes.
+        IndexError, AttributeError
+            If it prunes along a dimension that ``t``, or that it itself, does not have.
+        """
         return self._combined(self._pruning_methods[-1], t, default_mask)
 
     @staticmethod
@@ -219,7 +238,7 @@ class Identity(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """``default_mask``."""
+        """``default_mask``, whatever ``t`` is."""
         return default_mask
 
     @classmethod
@@ -265,7 +284,13 @@ class _Unstructured(_Amount):
         raise NotImplementedError
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """``default_mask`` with 0 for the least important elements."""
+        """``default_mask`` with 0 for the least important elements of ``t``, which has its shape.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer elements than are to be pruned.
+        """
         count = self._count(t.numel())
         flat = default_mask.flatten().clone()
         if count:
@@ -295,7 +320,11 @@ class L1Unstructured(_Unstructured):
     def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: float, importance_scores: Any = None
     ) -> Self:
-        """Prune ``amount`` elements of the parameter ``name`` of ``module``."""
+        """Prune ``amount`` elements of the parameter ``name`` of ``module``: the smallest, or the least important.
+
+        ``importance_scores``, of the parameter's shape, take the place of its absolute values. Raises as
+        :func:`nn.utils.prune.l1_unstructured`.
+        """
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)  # type: ignore[return-value]
 
 
@@ -308,7 +337,17 @@ class _Structured(_Amount):
         raise NotImplementedError
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """``default_mask`` with 0 for the least important indices."""
+        """``default_mask`` with 0 for the least important indices of ``t``, which has its shape.
+
+        Raises
+        ------
+        ValueError
+            If ``t`` has fewer than two dimensions, or fewer indices than are to be pruned.
+        IndexError
+            If it has no dimension ``dim``.
+        AttributeError
+            If the method has no ``dim``.
+        """
         if t.dim() < 2:
             raise ValueError(
                 f"Structured pruning can only be applied to multidimensional tensors. Found tensor of shape {t.shape} with "
@@ -356,7 +395,11 @@ class LnStructured(_Structured):
     def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Any = None
     ) -> Self:
-        """Prune ``amount`` indices along ``dim`` of the parameter ``name`` of ``module``."""
+        """Prune ``amount`` indices along ``dim`` of the parameter ``name`` of ``module``: the smallest ``n``-norms.
+
+        ``importance_scores``, of the parameter's shape, take the place of its elements. Raises as
+        :func:`nn.utils.prune.ln_structured`.
+        """
         return super().apply(  # type: ignore[return-value]
             module, name, amount=amount, n=n, dim=dim, importance_scores=importance_scores
         )
@@ -371,7 +414,13 @@ class CustomFromMask(BasePruningMethod):
         self.mask = mask
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """The product of both masks."""
+        """The product of ``default_mask`` and the mask that was passed; ``t`` does not matter.
+
+        Raises
+        ------
+        AssertionError
+            If their shapes differ.
+        """
         if default_mask.shape != self.mask.shape:
             raise AssertionError(
                 f"default_mask shape {default_mask.shape} must match self.mask shape {self.mask.shape}"

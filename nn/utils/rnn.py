@@ -53,6 +53,8 @@ class PackedSequence(_Fields):
     ------
     ValueError
         If ``batch_sizes`` is not on the CPU.
+    AssertionError
+        If ``batch_sizes`` is missing, and ``data`` is not a pair of both.
 
     Examples
     --------

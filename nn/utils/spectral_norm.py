@@ -73,7 +73,12 @@ def spectral_norm(
 ) -> Module:
     """Divide a weight by its largest singular value; ``<name>_orig`` is trained instead.
 
-    Use :func:`nn.utils.parametrizations.spectral_norm` in new code. The parameters are those of that function.
+    Use :func:`nn.utils.parametrizations.spectral_norm` in new code.
+
+    Parameters
+    ----------
+    module, name, n_power_iterations, eps, dim
+        See that function.
 
     Raises
     ------

@@ -41,8 +41,12 @@ def _hook_of(module: Module, name: str) -> int | None:
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Train the norm and the direction of a weight separately, as ``<name>_g`` and ``<name>_v``.
 
-    Deprecated: use :func:`nn.utils.parametrizations.weight_norm` in new code. The parameters are those of that
-    function.
+    Deprecated: use :func:`nn.utils.parametrizations.weight_norm` in new code.
+
+    Parameters
+    ----------
+    module, name, dim
+        See that function.
 
     Raises
     ------

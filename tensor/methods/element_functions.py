@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def apply_(input: Tensor, callable: Callable[[Any], Any]) -> Tensor:
-    """Replace each element of a CPU tensor by what ``callable`` gives for it. Slow: it is called for each.
+    """Replace each element of the CPU tensor ``input`` by what ``callable`` gives for it. Slow: it is called for each.
+
+    >>> tensor.tensor([1.0, 2.0]).apply_(lambda x: x + 1)
+    tensor([2., 3.])
 
     Raises
     ------
@@ -31,7 +34,20 @@ def apply_(input: Tensor, callable: Callable[[Any], Any]) -> Tensor:
 
 
 def map_(input: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
-    """Replace each element by what ``callable`` gives for it and that of ``tensor``; see :meth:`apply_`."""
+    """Replace each element of ``input`` by what ``callable`` gives for it and that of ``tensor``. Slow.
+
+    ``tensor`` is expanded to the shape of ``input``.
+
+    >>> tensor.tensor([1.0, 2.0]).map_(tensor.tensor([10.0]), lambda x, y: x * y)
+    tensor([10., 20.])
+
+    Raises
+    ------
+    TypeError
+        For CUDA tensors, other dtypes, or where ``callable`` gives no number.
+    RuntimeError
+        For a tensor that requires grad, or if ``tensor`` cannot be expanded.
+    """
     _check(input, "map_")
     check_tensor(tensor, "map_", "tensor")
     _check(tensor, "map_")

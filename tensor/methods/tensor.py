@@ -88,7 +88,7 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
         self.requires_grad_(requires_grad)
 
     def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
-        """Set whether operations on this leaf are recorded, in place. Returns the tensor.
+        """Set whether operations on this leaf are recorded to ``requires_grad``, in place. Returns the tensor.
 
         Raises
         ------
@@ -410,7 +410,8 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
     ) -> Tensor:
         """Tensor with a copy of ``data``, and the dtype and device of this one; see :func:`tensor.tensor`.
 
-        Another dtype or device can be given by name. Gradients do not flow through the copy.
+        Another ``dtype`` or ``device`` can be given by name, and ``requires_grad``. Gradients do not flow through the
+        copy.
 
         Examples
         --------
@@ -552,7 +553,7 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
         return self._in_place(views.t(self))
 
     def transpose_(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
-        """:meth:`transpose` in place: two dimensions are exchanged, the elements stay. Returns the tensor.
+        """:meth:`transpose` in place: ``dim0`` and ``dim1`` are exchanged, the elements stay. Returns the tensor.
 
         Raises
         ------
@@ -611,11 +612,14 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
     def as_strided_(self, size: Any, stride: Any, storage_offset: builtins.int | None = None) -> Tensor:
         """:meth:`as_strided` in place: the tensor shows its storage with other sizes and strides. Returns the tensor.
 
-        Its parameters and errors are those of that method.
-
         >>> tensor.arange(6).as_strided_((2, 2), (3, 1))
         tensor([[0, 1],
                 [3, 4]])
+
+        Parameters
+        ----------
+        size, stride, storage_offset
+            See that method, as for the errors.
         """
         return self._in_place(storage_views.as_strided(self, size, stride, storage_offset))
 

@@ -186,7 +186,7 @@ class Embedding(_Table):
         )
 
     def extra_repr(self) -> str:
-        """Sizes, and options that are not the default."""
+        """What ``repr()`` shows of the module: sizes, and options that are not the default."""
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         if self.padding_idx is not None:
             text += f", padding_idx={self.padding_idx}"
@@ -320,7 +320,7 @@ class EmbeddingBag(_Table):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """Sizes, and options that are not the default."""
+        """What ``repr()`` shows of the module: sizes, and options that are not the default."""
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         if self.max_norm is not None:
             text += f", max_norm={self.max_norm}"

@@ -213,6 +213,15 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor | None, int | None]:
         """Combine both masks, for a query of shape (N, L, E).
 
+        Parameters
+        ----------
+        attn_mask : Tensor or None
+            Shape (L, S) or (N * num_heads, L, S).
+        key_padding_mask : Tensor or None
+            Shape (N, S).
+        query : Tensor
+            Shape (N, L, E).
+
         Returns
         -------
         tuple

@@ -141,12 +141,19 @@ class RNNBase(Module):
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Check rank, features and dtype of an input.
 
+        Parameters
+        ----------
+        input : Tensor
+            What is checked.
+        batch_sizes : Tensor or None
+            Those of a packed sequence, whose data has two dimensions; ``None`` for a tensor, which has three.
+
         Raises
         ------
         ValueError
             If its dtype is not that of the weights, outside autocast.
         RuntimeError
-            If its rank or number of features is wrong.
+            If it has another number of dimensions, or its last one is not ``input_size``.
         """
         dtype = self._flat_weights[0].dtype
         if input.dtype is not dtype and modes.autocast is None:
@@ -163,7 +170,7 @@ class RNNBase(Module):
             )
 
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        """Shape of the hidden states for an input."""
+        """Shape (D * num_layers, N, H_out) of the hidden states for an input, with ``batch_sizes`` if it is packed."""
         return self._states_of(input, batch_sizes, self.proj_size or self.hidden_size)
 
     def _states_of(self, input: Tensor, batch_sizes: Tensor | None, size: int) -> tuple[int, int, int]:
@@ -176,12 +183,18 @@ class RNNBase(Module):
         expected_hidden_size: tuple[int, int, int],
         msg: str = "Expected hidden size {}, got {}",
     ) -> None:
-        """Raise RuntimeError if the shape of a state is not ``expected_hidden_size``."""
+        """Check the shape of the state ``hx``.
+
+        Raises
+        ------
+        RuntimeError
+            If it is not ``expected_hidden_size``; ``msg`` is the text, with both shapes in its braces.
+        """
         if tuple(hx.shape) != expected_hidden_size:
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.shape)))
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
-        """Check the shapes of input and initial states.
+        """Check the shapes of ``input`` and of the initial states ``hidden``, with ``batch_sizes`` if packed.
 
         Raises
         ------
@@ -192,7 +205,7 @@ class RNNBase(Module):
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """States with the samples of the batch permuted."""
+        """The states ``hx`` with the samples of the batch in the order of ``permutation``; unchanged for ``None``."""
         return hx if permutation is None else hx.index_select(1, permutation)
 
     # States are tuples of one tensor, or of two for LSTM.
@@ -261,7 +274,7 @@ class RNNBase(Module):
         }
 
     def extra_repr(self) -> str:
-        """Sizes, and options that are not the default."""
+        """What ``repr()`` shows of the module: sizes, and options that are not the default."""
         text = f"{self.input_size}, {self.hidden_size}"
         for name, default in (
             ("proj_size", 0),
@@ -500,11 +513,11 @@ class LSTM(RNNBase):
         )  # fmt: skip
 
     def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        """Shape of the cell states for an input."""
+        """Shape (D * num_layers, N, hidden_size) of the cell states for an input, with ``batch_sizes`` if it is packed."""
         return self._states_of(input, batch_sizes, self.hidden_size)
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
-        """Check the shapes of input, hidden and cell states.
+        """Check the shapes of ``input`` and of the initial states ``hidden``, a pair, with ``batch_sizes`` if packed.
 
         Raises
         ------
@@ -520,7 +533,7 @@ class LSTM(RNNBase):
             self.check_hidden_size(hidden[number], expected, f"Expected hidden[{number}] size {{}}, got {{}}")
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """States with the samples of the batch permuted."""
+        """Both states of ``hx`` with the samples of the batch in the order of ``permutation``; unchanged for ``None``."""
         return hx if permutation is None else tuple([state.index_select(1, permutation) for state in hx])
 
     def forward(

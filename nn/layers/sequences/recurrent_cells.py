@@ -73,7 +73,7 @@ class RNNCellBase(Module):
             init.uniform_(parameter, -bound, bound)
 
     def extra_repr(self) -> str:
-        """Sizes, and options that are not the default."""
+        """What ``repr()`` shows of the module: sizes, and options that are not the default."""
         text = f"{self.input_size}, {self.hidden_size}"
         if self.bias is not True:
             text += f", bias={self.bias}"
@@ -162,6 +162,8 @@ class RNNCell(RNNCellBase):
         ------
         ValueError
             If an argument has another number of dimensions than 1 or 2.
+        RuntimeError
+            If ``nonlinearity`` was set to something else than ``"tanh"`` and ``"relu"``.
         """
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}; it is 'tanh' or 'relu'")

@@ -85,7 +85,7 @@ class _Convolution(Module):
                 init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
-        """Sizes, and options that are not the default."""
+        """What ``repr()`` shows of the module: sizes, and options that are not the default."""
         text = (
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         )

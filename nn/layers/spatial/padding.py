@@ -26,7 +26,7 @@ class _Pad(Module):
         return functional.pad(input, self.padding, self.mode)
 
     def extra_repr(self) -> str:
-        """Numbers of elements."""
+        """What ``repr()`` shows of the module: numbers of elements."""
         return f"{self.padding}"
 
 
@@ -63,7 +63,7 @@ class _ConstantPad(_Pad):
         return functional.pad(input, self.padding, "constant", self.value)
 
     def extra_repr(self) -> str:
-        """Numbers of elements, and the constant."""
+        """What ``repr()`` shows of the module: numbers of elements, and the constant."""
         return f"padding={self.padding}, value={self.value}"
 
 
@@ -86,7 +86,7 @@ class _ZeroPad(_ConstantPad):
         super().__init__(padding, 0.0)
 
     def extra_repr(self) -> str:
-        """Numbers of elements."""
+        """What ``repr()`` shows of the module: numbers of elements."""
         return f"{self.padding}"
 
 

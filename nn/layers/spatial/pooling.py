@@ -78,7 +78,7 @@ class _MaxPool(Module):
         )
 
     def extra_repr(self) -> str:
-        """Window options."""
+        """What ``repr()`` shows of the module: window options."""
         return (
             f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
             f"ceil_mode={self.ceil_mode}"
@@ -145,7 +145,7 @@ class AvgPool1d(Module):
         )
 
     def extra_repr(self) -> str:
-        """Window options."""
+        """What ``repr()`` shows of the module: window options."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
@@ -211,7 +211,7 @@ class _AvgPool(Module):
         return result
 
     def extra_repr(self) -> str:
-        """Window options."""
+        """What ``repr()`` shows of the module: window options."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
@@ -262,7 +262,7 @@ class _AdaptiveMaxPool(Module):
         return pool(input, self.output_size, self.return_indices)
 
     def extra_repr(self) -> str:
-        """Size of the output."""
+        """What ``repr()`` shows of the module: size of the output."""
         return f"output_size={self.output_size}"
 
 
@@ -310,7 +310,7 @@ class _AdaptiveAvgPool(Module):
         return result
 
     def extra_repr(self) -> str:
-        """Size of the output."""
+        """What ``repr()`` shows of the module: size of the output."""
         return f"output_size={self.output_size}"
 
 
@@ -443,7 +443,7 @@ class _LPPool(Module):
         return result
 
     def extra_repr(self) -> str:
-        """Power and window options."""
+        """What ``repr()`` shows of the module: power and window options."""
         return (
             f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
             f"ceil_mode={self.ceil_mode}"
@@ -489,7 +489,7 @@ class _MaxUnpool(Module):
         self.padding = for_each_dimension(padding, self.rank)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        """DeviceState the maxima.
+        """Place the maxima at the positions that the pooling returned, and zeros elsewhere.
 
         Parameters
         ----------
@@ -510,7 +510,7 @@ class _MaxUnpool(Module):
         return result
 
     def extra_repr(self) -> str:
-        """Window options."""
+        """What ``repr()`` shows of the module: window options."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 

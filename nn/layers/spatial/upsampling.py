@@ -74,7 +74,7 @@ class Upsample(Module):
         )
 
     def extra_repr(self) -> str:
-        """Size or factor, and mode."""
+        """What ``repr()`` shows of the module: size or factor, and mode."""
         size = f"size={self.size!r}" if self.scale_factor is None else f"scale_factor={self.scale_factor!r}"
         return f"{size}, mode={self.mode!r}"
 
@@ -136,7 +136,7 @@ class PixelShuffle(Module):
         return functional.pixel_shuffle(input, self.upscale_factor)
 
     def extra_repr(self) -> str:
-        """The factor."""
+        """What ``repr()`` shows of the module: the factor."""
         return f"upscale_factor={self.upscale_factor}"
 
 
@@ -164,5 +164,5 @@ class PixelUnshuffle(Module):
         return functional.pixel_unshuffle(input, self.downscale_factor)
 
     def extra_repr(self) -> str:
-        """The factor."""
+        """What ``repr()`` shows of the module: the factor."""
         return f"downscale_factor={self.downscale_factor}"

@@ -76,7 +76,7 @@ class LRScheduler:
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore a state dict."""
+        """Restore ``state_dict``, which :meth:`state_dict` returned; its entries become attributes."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Rate]:
@@ -84,7 +84,10 @@ class LRScheduler:
         return self._last_lr
 
     def get_lr(self) -> list[Rate]:
-        """Compute the learning rates of epoch ``last_epoch``, one for each group."""
+        """Compute the learning rates of epoch ``last_epoch``, one for each group.
+
+        Subclasses define it; here NotImplementedError is raised.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no get_lr()")
 
     def step(self, epoch: int | None = None) -> None:

@@ -69,6 +69,8 @@ class SequentialLR(_Combined):
     ------
     ValueError
         If the schedulers are not one more than the milestones, one is of another optimizer, or a ReduceLROnPlateau.
+    TypeError
+        If one has no ``optimizer``.
 
     Examples
     --------
@@ -138,6 +140,8 @@ class ChainedScheduler(_Combined):
     ------
     ValueError
         If there is none, they are of several optimizers, or one is a ReduceLROnPlateau.
+    TypeError
+        If one has no ``optimizer``.
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:

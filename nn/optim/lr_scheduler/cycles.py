@@ -120,7 +120,7 @@ class CyclicLR(LRScheduler):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x: float) -> float:
-        """Amplitude at a cycle, or at a batch."""
+        """Amplitude at ``x``, the number of a cycle (from 1) or of a batch, as ``scale_mode`` says."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular2":

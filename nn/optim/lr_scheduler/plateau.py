@@ -101,6 +101,11 @@ class ReduceLROnPlateau(LRScheduler):
             The metric.
         epoch : int, optional
             Deprecated.
+
+        Raises
+        ------
+        RuntimeError
+            If groups were added to the optimizer since ``min_lr`` was passed as a list.
         """
         current = float(metrics)
         if epoch is not None:

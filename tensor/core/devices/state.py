@@ -130,7 +130,7 @@ cpu = HostState(devices.device("cpu"))
 
 
 def cuda_state(ordinal: int | None = None) -> CudaState:
-    """DeviceState of a device of the runtime in use; of this thread's current device by default.
+    """The state of a device of the runtime in use, by default of this thread's current device.
 
     Raises
     ------

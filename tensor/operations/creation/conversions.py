@@ -247,14 +247,18 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 def converter(dtype: dtype, name: str) -> Callable[..., Tensor]:
-    """The method that converts to ``dtype``."""
+    """The method ``name`` that converts to ``dtype``."""
 
     def convert(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
         return _converted(self, self._layout.with_dtype(dtype), False, False, memory_format)
 
     convert.__name__ = name
     convert.__qualname__ = f"Tensor.{name}"
-    convert.__doc__ = f"The tensor as {dtype.name}; itself where it is that already."
+    convert.__doc__ = (
+        f"The tensor as {dtype.name}; itself where it is that already, and in ``memory_format``.\n\n"
+        "    The memory format is that of the tensor by default (``tensor.preserve_format``). Raises TypeError if it is not\n"
+        "    one, and RuntimeError if it is for another number of dimensions. See :meth:`to`.\n    "
+    )
     return convert
 
 
