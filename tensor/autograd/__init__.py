@@ -1,6 +1,6 @@
 """Differentiation: what users call.
 
-The graph is made of :mod:`nodes <.node>` as operations run, and run backward by the :mod:`engine <.engine>`.
+The graph is made of :mod:`nodes <.recording.node>` as operations run, and run backward by the :mod:`engine <.engine>`.
 """
 
 from tensor.core.modes.grad_mode import (

@@ -55,7 +55,7 @@ class Pointwise:
     numpy : callable
         The same on NumPy arrays (or numbers) of the type that is computed in.
     rule : callable
-        Promotion: see :mod:`.rules`.
+        Promotion: see :mod:`tensor.core.dtypes.promotion`.
     derivatives : sequence
         For each operand a :class:`.Derivative` by ``grad`` and any of ``a``, ``b``, ..., ``out``, or a function whose
         parameters name these; ``None`` where there is none.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ PACKAGES = ("drv", "nn", "nvrtc_kernels", "parallel", "tensor", "tools")
 #: A path from the root, as far as it is one: `tensor/core/base.py`, `nn/optim/`, `tests/drv`.
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./*-]*")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+ROLE = re.compile(r":(attr|class|data|exc|func|meth|mod):`([^`]+)`")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: Statements of diagrams that need no arrow.
 _STATEMENTS = re.compile(r"^(participant \w+ as .+|Note over [\w,]+: .+|loop .+|end|\w+\[\"[^\"]+\"\])$")
@@ -55,6 +57,30 @@ def test_names_of_the_architecture_are_in_the_code() -> None:
             quoted in files if quoted.endswith(".py") else set(quoted.split(".")) <= words | set(PACKAGES)
         ):
             missing.add(quoted)
+    assert not missing
+
+
+def test_references_of_docstrings_are_in_the_code() -> None:
+    sources = {
+        path: path.read_text(encoding="utf-8")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
+    words = {word for text in sources.values() for word in re.findall(r"\w+", ROLE.sub("", text))}
+    words |= {name for path in sources for name in (path.stem, *path.parts)} | set(sys.stdlib_module_names)
+    missing = []
+    for path, text in sources.items():
+        for role, target in ROLE.findall(text):
+            # Templates of docstrings, which are filled in when the module is loaded.
+            if "$" in target or "{" in target:
+                continue
+            name = re.sub(r".*<(.*)>$", r"\1", target).removeprefix("~")
+            dots = len(name) - len(name.lstrip("."))
+            parts = name.strip(".").split(".")
+            folder = path.parents[dots - 1] if dots else None
+            is_module = folder is None or (folder / parts[0]).is_dir() or (folder / f"{parts[0]}.py").exists()
+            if not (set(parts) <= words and (is_module or role != "mod")):
+                missing.append(f"{path.relative_to(ROOT)}: {target}")
     assert not missing
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class GuardedPinnedMemory:
-    """Pinned memory with the attributes that :class:`PinnedAllocator` uses, and its red zones.
+    """Pinned memory with the attributes that :class:`~drv.allocators.PinnedAllocator` uses, and its red zones.
 
     Attributes
     ----------

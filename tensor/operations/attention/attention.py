@@ -1,6 +1,6 @@
 """Scaled dot-product attention (Vaswani et al., "Attention is all you need", 2017).
 
-One operation. It goes over the scores in blocks (:mod:`.attention_blocks`), so that the memory it takes grows with
+One operation. It goes over the scores in blocks (:mod:`.blocks`), so that the memory it takes grows with
 the lengths of the sequences, and not with their product; backward makes the scores again, from the logarithm of
 each row's sum of exponentials, which is what forward keeps beside the result.
 """

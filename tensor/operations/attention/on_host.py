@@ -78,7 +78,7 @@ def _factors(dropout: Dropout, block: Block) -> Array:
 def plan(
     layout: Layout, mask_layout: Layout | None, problem: Problem, capacity: int
 ) -> Callable[..., tuple[Tensor, Tensor]]:
-    """What computes results and logarithms of the sums; see :class:`..attention._Forward`."""
+    """What computes results and logarithms of the sums; see :func:`.attention._forward_plan`."""
     compute_dtype = rules.computes_in(layout.dtype)
     shape = problem.matrices, problem.rows
     out = contiguous[(*shape, problem.values), layout.dtype, layout.device_state]
@@ -125,7 +125,7 @@ def plan_backward(
     expected: tuple[bool, ...],
     mask_shape: tuple[int, ...] | None,
 ) -> Callable[..., tuple[Tensor | None, ...]]:
-    """What computes the gradients; see :class:`..attention._Backward`."""
+    """What computes the gradients; see :func:`.attention._backward_plan`."""
     compute_dtype = rules.computes_in(layout.dtype)
     lengths = (problem.rows, problem.width), (problem.keys, problem.width), (problem.keys, problem.values)
 

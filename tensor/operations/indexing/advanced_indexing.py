@@ -1,7 +1,7 @@
-"""Elements that index tensors choose: how they are read, written and added to, on the host and on devices.
+"""Elements that index tensors select: how they are read, written and added to, on the host and on devices.
 
-A :class:`Indexing` says which elements. The operations below carry something out on them; what is recorded for
-derivatives is in :mod:`.choosing`.
+An :class:`Indexing` says which elements. The operations below carry something out on them; what is recorded for
+derivatives is in :mod:`.recorded_indexing`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Rows of all steps lie one after another, those of the first step first. A step has the first so many rows of the
 batch (all of them, but in packed sequences), so that states are always the first rows of one matrix, which the
-steps go on with in place. On the CPU the same is in :mod:`.recurrent_on_host`.
+steps go on with in place. On the CPU the same is in :mod:`.on_host`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The steps of one direction of a recurrent layer with NumPy; see :mod:`.recurrent_steps`.
+"""The steps of one direction of a recurrent layer with NumPy; see :mod:`.on_device`.
 
 They are computed, and what they keep is kept, in single precision where the tensors have half of it.
 """
@@ -49,7 +49,7 @@ def _parts(gates: Array, hidden: int) -> list[Array]:
 def forward(
     cell: Cell, state: Layout, keep: bool
 ) -> Callable[[Tensor, Tensor, Tensor | None, Weights, Spans], tuple[Tensor, Kept | None]]:
-    """What :data:`.recurrent_steps.FORWARD` plans for the CPU."""
+    """What :data:`.on_device.FORWARD` plans for the CPU."""
     dtype, hidden, size = state.dtype, cell.hidden, cell.size
     compute_dtype = rules.computes_in(dtype)
 
@@ -148,7 +148,7 @@ def _deliver(to: Tensor, array: Array) -> None:
 
 
 def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
-    """What :data:`.recurrent_steps.BACKWARD` plans for the CPU.
+    """What :data:`.on_device.BACKWARD` plans for the CPU.
 
     What the gradients of gates are multiples of is computed for all steps at once; that leaves little for each step.
     """

@@ -1,7 +1,7 @@
 """One direction of one layer of a recurrent network: the operation, with one node in the graph.
 
 The input is multiplied with its weights for all steps at once, and so are gradients with what they go through; what
-is left for the steps is in :mod:`.recurrent_steps`.
+is left for the steps is in :mod:`.on_device` and :mod:`.on_host`.
 """
 
 from __future__ import annotations
