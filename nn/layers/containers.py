@@ -222,7 +222,10 @@ class ModuleList(_Row):
 
     Examples
     --------
-    >>> self.layers = nn.ModuleList([nn.Linear(10, 10) for _ in range(10)])
+    >>> model = nn.Module()
+    >>> model.layers = nn.ModuleList([nn.Linear(10, 10) for _ in range(3)])
+    >>> len(list(model.parameters()))
+    6
     """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
@@ -293,7 +296,9 @@ class ModuleDict(Module):
 
     Examples
     --------
-    >>> self.activations = nn.ModuleDict({"relu": nn.ReLU(), "tanh": nn.Tanh()})
+    >>> activations = nn.ModuleDict({"relu": nn.ReLU(), "tanh": nn.Tanh()})
+    >>> activations["relu"](tensor.tensor([-1.0, 1.0]))
+    tensor([0., 1.])
     """
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
@@ -409,7 +414,9 @@ class ParameterList(Module):
 
     Examples
     --------
-    >>> self.weights = nn.ParameterList([tensor.randn(10, 10) for _ in range(10)])
+    >>> weights = nn.ParameterList([tensor.randn(10, 10) for _ in range(3)])
+    >>> len(list(weights.parameters()))
+    3
     """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:

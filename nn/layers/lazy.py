@@ -73,7 +73,8 @@ class LazyLinear(_LazyLayer, Linear):
     Examples
     --------
     >>> model = nn.Sequential(nn.LazyLinear(64), nn.ReLU(), nn.LazyLinear(10))
-    >>> model(x)  # shapes are inferred
+    >>> model(tensor.randn(2, 32)).shape  # shapes are inferred
+    tensor.Size([2, 10])
     >>> optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
     """
 

@@ -69,8 +69,11 @@ class MSELoss(_Loss):
 
     Examples
     --------
-    >>> loss = nn.MSELoss()(model(x), y)
+    >>> x, y = tensor.tensor([1.0, 2.0], requires_grad=True), tensor.zeros(2)
+    >>> loss = nn.MSELoss()(x, y)
     >>> loss.backward()
+    >>> x.grad
+    tensor([1., 2.])
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class Module:
     ...
     ...     def forward(self, x):
     ...         return x + self.linear(x).relu()
-    >>> model = Residual(8).to("cuda")
+    >>> model = Residual(8).to(tensor.float64)
     >>> [name for name, _ in model.named_parameters()]
     ['linear.weight', 'linear.bias']
     """
@@ -366,7 +366,9 @@ class Module:
 
         Examples
         --------
-        >>> decay = [p for name, p in model.named_parameters() if not name.endswith("bias")]
+        >>> model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        >>> [name for name, _ in model.named_parameters()]
+        ['0.weight', '0.bias']
         """
         return self._named_members(
             lambda module: module._parameters.items(), prefix, recurse, remove_duplicate
@@ -483,7 +485,7 @@ class Module:
         >>> def initialize(module):
         ...     if isinstance(module, nn.Linear):
         ...         nn.init.normal_(module.weight, std=0.02)
-        >>> model.apply(initialize)
+        >>> model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).apply(initialize)
         """
         for module in self.children():
             module.apply(fn)
@@ -583,8 +585,11 @@ class Module:
 
         Examples
         --------
-        >>> model.to("cuda", tensor.bfloat16)
-        >>> model.to(memory_format=tensor.channels_last)
+        >>> model = nn.Conv2d(3, 8, 3).to("cpu", tensor.bfloat16)
+        >>> model.weight.dtype
+        tensor.bfloat16
+        >>> model.to(memory_format=tensor.channels_last).weight.stride()
+        (27, 1, 9, 3)
         """
         if args:
             device, dtype, non_blocking = _positional(args, device, dtype, non_blocking)
@@ -688,8 +693,11 @@ class Module:
 
         Examples
         --------
-        >>> tensor.save(model.state_dict(), "model.pt")
-        >>> model.load_state_dict(tensor.load("model.pt"))
+        >>> model = nn.Linear(4, 2)
+        >>> list(model.state_dict())
+        ['weight', 'bias']
+        >>> tensor.save(model.state_dict(), "model.pt")  # doctest: +SKIP
+        >>> model.load_state_dict(tensor.load("model.pt"))  # doctest: +SKIP
         """
         if args:
             destination = args[0] if destination is None else destination
@@ -822,9 +830,12 @@ class Module:
         Examples
         --------
         >>> activations = {}
-        >>> handle = model.encoder.register_forward_hook(lambda module, args, out: activations.update(encoder=out))
-        >>> model(x)
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+        >>> handle = model[0].register_forward_hook(lambda module, args, out: activations.update(first=out))
+        >>> output = model(tensor.randn(2, 4))
         >>> handle.remove()
+        >>> activations["first"].shape
+        tensor.Size([2, 8])
         """
         record = Hook(hook, with_kwargs=with_kwargs, always_call=always_call)
         return hooks.add(self._forward_hooks, record, prepend=prepend)

@@ -134,14 +134,15 @@ class Optimizer:
 
     Examples
     --------
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1))
     >>> optimizer = nn.optim.SGD(
-    ...     [{"params": model.base.parameters()}, {"params": model.head.parameters(), "lr": 1e-2}],
+    ...     [{"params": model[0].parameters()}, {"params": model[1].parameters(), "lr": 1e-2}],
     ...     lr=1e-3,
     ...     momentum=0.9,
     ... )
-    >>> for x, y in batches:
+    >>> for x, y in [(tensor.randn(16, 4), tensor.randn(16, 1))]:
     ...     optimizer.zero_grad()
-    ...     loss(model(x), y).backward()
+    ...     nn.functional.mse_loss(model(x), y).backward()
     ...     optimizer.step()
     """
 

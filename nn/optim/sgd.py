@@ -79,6 +79,7 @@ class SGD(SteppingOptimizer):
 
     Examples
     --------
+    >>> model = nn.Linear(4, 1)
     >>> optimizer = nn.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     """
 

@@ -123,7 +123,11 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
 
     Examples
     --------
-    >>> fused = nn.utils.fuse_conv_bn_eval(model.conv.eval(), model.bn.eval())
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval()
+    >>> fused = nn.utils.fuse_conv_bn_eval(model[0], model[1])
+    >>> x = tensor.randn(1, 3, 8, 8)
+    >>> tensor.allclose(fused(x), model(x), atol=1e-5)
+    True
     """
     _check(conv, bn)
     fused = copy.deepcopy(conv)

@@ -131,9 +131,12 @@ def clip_grad_norm_(
 
     Examples
     --------
-    >>> loss.backward()
-    >>> nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
-    >>> optimizer.step()
+    >>> x = tensor.tensor([3.0, 4.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> nn.utils.clip_grad_norm_(x, max_norm=1.0)
+    tensor(10.)
+    >>> x.grad
+    tensor([0.6000, 0.8000])
     """
     if isinstance(parameters, types.GeneratorType):
         parameters = list(parameters)

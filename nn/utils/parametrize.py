@@ -48,8 +48,11 @@ def cached() -> Iterator[None]:
 
     Examples
     --------
+    >>> layer = nn.utils.parametrizations.orthogonal(nn.Linear(8, 8))
+    >>> x = tensor.randn(2, 8)
     >>> with nn.utils.parametrize.cached():
-    ...     output = recurrent_model(inputs)
+    ...     for _ in range(10):
+    ...         x = layer(x).tanh()  # the weight is computed once
     """
     _cache.depth += 1
     try:
@@ -297,7 +300,9 @@ def register_parametrization(
     ...     def forward(self, x):
     ...         return x.triu() + x.triu(1).T
     >>> layer = nn.Linear(5, 5)
-    >>> nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+    >>> _ = nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+    >>> bool((layer.weight == layer.weight.T).all())
+    True
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):

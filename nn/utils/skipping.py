@@ -30,7 +30,9 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
 
     Examples
     --------
-    >>> layer = nn.utils.skip_init(nn.Linear, 4096, 4096, device="cuda")
+    >>> layer = nn.utils.skip_init(nn.Linear, 512, 256)
+    >>> layer.weight.shape
+    tensor.Size([256, 512])
     """
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")

@@ -49,8 +49,10 @@ def functional_call(
 
     Examples
     --------
-    >>> parameters = dict(model.named_parameters())
-    >>> output = nn.utils.stateless.functional_call(model, parameters, (x,))
+    >>> model = nn.Linear(2, 1)
+    >>> parameters = {"weight": tensor.tensor([[1.0, 10.0]]), "bias": tensor.tensor([100.0])}
+    >>> nn.utils.stateless.functional_call(model, parameters, (tensor.tensor([1.0, 2.0]),))
+    tensor([121.])
     """
     if args is None:
         args = ()

@@ -67,21 +67,23 @@ def test_every_method_is_documented(name: str) -> None:
         assert [key for key, each in members.items() if not inspect.getdoc(each)] == []
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, value in PUBLIC.items() if "tensor" in (getattr(value, "__doc__", None) or "")]
-)
+def _examples() -> dict[str, doctest.DocTest]:
+    """Of the public names, and of the methods of classes. They see ``nn`` and ``tensor``, as a program does."""
+    finder = doctest.DocTestFinder(recurse=False)
+    found: list[doctest.DocTest] = []
+    for name, value in PUBLIC.items():
+        members = vars(value).items() if inspect.isclass(value) else ()
+        methods = {f"{name}.{key}": each for key, each in members if inspect.isfunction(each)}
+        for path, each in {name: inspect.unwrap(value), **methods}.items():
+            found += finder.find(each, path, False, {"nn": nn, "tensor": tensor})
+    return {test.name: test for test in found if test.examples}
+
+
+EXAMPLES = _examples()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_examples(name: str) -> None:
-    """Those with a result, which need nothing but ``nn`` and ``tensor``."""
-    examples = doctest.DocTestParser().get_examples(inspect.getdoc(PUBLIC[name]) or "")
-    for position, example in enumerate(examples):
-        if not example.want or "for example" in example.source:
-            continue
-        scope: dict[str, Any] = {"nn": nn, "tensor": tensor}
-        for before in examples[:position]:
-            exec(before.source, scope)
-        try:
-            result = eval(example.source.strip(), scope)
-        except NameError:
-            # It goes on with a model of the reader's.
-            continue
-        assert repr(result) == example.want.strip()
+    report: list[str] = []
+    outcome = doctest.DocTestRunner(verbose=False).run(EXAMPLES[name], out=report.append)
+    assert not outcome.failed, "".join(report)

@@ -64,7 +64,10 @@ class MultiheadAttention(Module):
     Examples
     --------
     >>> attention = nn.MultiheadAttention(16, 4, batch_first=True)
+    >>> x = tensor.randn(2, 5, 16)
     >>> output, weights = attention(x, x, x, need_weights=False)
+    >>> output.shape, weights
+    (tensor.Size([2, 5, 16]), None)
     """
 
     in_proj_weight: Parameter | None

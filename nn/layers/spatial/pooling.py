@@ -475,9 +475,12 @@ class _MaxUnpool(Module):
 
     Examples
     --------
+    >>> x = tensor.randn((1, 3) + (4,) * ${rank})
     >>> pool = nn.MaxPool${rank}d(2, return_indices=True)
     >>> maxima, indices = pool(x)
     >>> restored = nn.MaxUnpool${rank}d(2)(maxima, indices, output_size=x.shape)
+    >>> restored.shape == x.shape
+    True
     """
 
     rank: int

@@ -39,10 +39,13 @@ class LRScheduler:
 
     Examples
     --------
+    >>> optimizer = nn.optim.SGD(nn.Linear(4, 1).parameters(), lr=1.0)
     >>> scheduler = nn.optim.lr_scheduler.StepLR(optimizer, step_size=30, gamma=0.1)
-    >>> for epoch in range(100):
-    ...     train(optimizer)
+    >>> for epoch in range(40):
+    ...     optimizer.step()  # where the epoch trains
     ...     scheduler.step()
+    >>> scheduler.get_last_lr()
+    [0.1]
     """
 
     _get_lr_called_within_step = False

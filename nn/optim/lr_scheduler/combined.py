@@ -74,9 +74,12 @@ class SequentialLR(_Combined):
 
     Examples
     --------
-    >>> warmup = LinearLR(optimizer, start_factor=0.1, total_iters=5)
-    >>> decay = ExponentialLR(optimizer, gamma=0.9)
-    >>> scheduler = SequentialLR(optimizer, schedulers=[warmup, decay], milestones=[5])
+    >>> optimizer = nn.optim.SGD(nn.Linear(4, 1).parameters(), lr=1.0)
+    >>> warmup = nn.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=5)
+    >>> decay = nn.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
+    >>> scheduler = nn.optim.lr_scheduler.SequentialLR(optimizer, schedulers=[warmup, decay], milestones=[5])
+    >>> scheduler.get_last_lr()
+    [0.5]
     """
 
     def __init__(

@@ -37,7 +37,12 @@ class LambdaLR(LRScheduler):
 
     Examples
     --------
-    >>> scheduler = LambdaLR(optimizer, lr_lambda=lambda epoch: 0.95**epoch)
+    >>> optimizer = nn.optim.SGD(nn.Linear(4, 1).parameters(), lr=1.0)
+    >>> scheduler = nn.optim.lr_scheduler.LambdaLR(optimizer, lr_lambda=lambda epoch: 0.5**epoch)
+    >>> optimizer.step()
+    >>> scheduler.step()
+    >>> scheduler.get_last_lr()
+    [0.5]
     """
 
     def __init__(

@@ -42,10 +42,13 @@ class ReduceLROnPlateau(LRScheduler):
 
     Examples
     --------
-    >>> scheduler = ReduceLROnPlateau(optimizer, "min", patience=5)
-    >>> for epoch in range(100):
-    ...     train(optimizer)
-    ...     scheduler.step(validate())
+    >>> optimizer = nn.optim.SGD(nn.Linear(4, 1).parameters(), lr=1.0)
+    >>> scheduler = nn.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min", factor=0.5, patience=1)
+    >>> for validation_loss in (3.0, 2.0, 2.0, 2.0):
+    ...     optimizer.step()  # where the epoch trains
+    ...     scheduler.step(validation_loss)
+    >>> scheduler.get_last_lr()
+    [0.5]
     """
 
     def __init__(
