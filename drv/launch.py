@@ -129,7 +129,8 @@ def launch(
     Raises
     ------
     InvalidValueError
-        If an argument does not fit the kernel's parameter, or the driver refuses grid or block.
+        If there is not one argument for each parameter of the kernel, one has another size than its parameter, or the
+        driver refuses grid or block.
     LaunchResourcesError
         If a block needs more than a multiprocessor has.
 

@@ -43,7 +43,7 @@ def device_allocator(runtime: Runtime, ordinal: int) -> DeviceAllocator[Any]:
     Raises
     ------
     InvalidValueError
-        If there is no such device, or the options are wrong.
+        If there is no such device, or the options in the environment cannot be parsed.
     """
 
     def make() -> DeviceAllocator[Any]:
@@ -71,7 +71,7 @@ def pinned_allocator(runtime: Runtime) -> PinnedAllocator:
     Raises
     ------
     InvalidValueError
-        If the options in the environment are wrong.
+        If the options in the environment cannot be parsed.
     """
 
     def device() -> Device:
@@ -109,7 +109,7 @@ def guard_runtime(runtime: Runtime) -> Guard | None:
     Raises
     ------
     InvalidValueError
-        If the options in the environment are wrong.
+        If the options in the environment cannot be parsed.
     """
     options = AllocatorOptions.from_environment()
     return guard_of(runtime, options) if options.guarding else None

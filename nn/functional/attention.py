@@ -230,7 +230,8 @@ def multi_head_attention_forward(
     Raises
     ------
     AssertionError, RuntimeError
-        If shapes or dtypes do not match; the class is PyTorch's.
+        If a shape is not the one above, ``embed_dim_to_check`` is not E or not divisible by ``num_heads``, or a mask
+        has another dtype than bool and floating point. Which of both is raised is as in PyTorch.
     """
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:

@@ -110,8 +110,9 @@ def embedding_bag(
     Raises
     ------
     ValueError
-        If the shapes do not match, the mode is unknown, or it is ``"max"`` and ``sparse`` or ``scale_grad_by_freq`` is
-        true.
+        If the input has other than one or two dimensions, ``offsets`` are missing with one or passed with two,
+        ``per_sample_weights`` have another shape than the input or come with another mode than ``"sum"``, or the mode
+        is unknown.
     """
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
         raise ValueError(

@@ -34,7 +34,8 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not match.
+        If the last dimensions of the inputs are not those of ``weight``, their other dimensions differ, ``bias`` has
+        not one element for each output, or dtypes or devices differ.
     """
     first, second = input1.shape, input2.shape
     if weight.dim() != 3:

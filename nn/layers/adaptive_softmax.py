@@ -141,7 +141,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         Raises
         ------
         RuntimeError
-            If the shapes do not match, or a target is not in [0, n_classes).
+            If the input's last dimension is not ``in_features``, input and target differ in N, or a target is not in
+            [0, n_classes).
         """
         batched = target_.dim() > 0
         if target_.dim() > 1:

@@ -684,7 +684,7 @@ class CosineEmbeddingLoss(_Loss):
         Raises
         ------
         RuntimeError
-            If the ranks do not match.
+            If the numbers of dimensions are not those above.
         """
         return functional.cosine_embedding_loss(
             input1, input2, target, margin=self.margin, reduction=self.reduction

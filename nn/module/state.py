@@ -180,7 +180,7 @@ def load_own(
     unexpected_keys: list[str],
     error_msgs: list[str],
 ) -> None:
-    """Load the parameters and persistent buffers of ``module`` alone, and append to the lists what is wrong.
+    """Load the parameters and persistent buffers of ``module`` alone, and append what is missing, unexpected or refused.
 
     Changes are put off to the end of a call of :func:`load`, whose list of errors keeps them.
     """

@@ -169,7 +169,8 @@ class ParametrizationList(ModuleList):
         RuntimeError
             If a parametrization has no ``right_inverse``.
         ValueError
-            If the right inverses return tensors that do not match the originals.
+            If the right inverses return tensors of other shapes or dtypes than the originals, or another number of
+            them.
         """
         with no_grad():
             for module in reversed(list(self)):

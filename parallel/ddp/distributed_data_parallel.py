@@ -113,8 +113,8 @@ class DistributedDataParallel(Module, Joinable):
         If no parameter requires gradients, or a lazy module has none yet. In a forward pass, if the last backward pass
         left parameters without gradients and ``find_unused_parameters`` is False.
     ValueError
-        Before :func:`parallel.init_process_group`, if ``device_ids`` and the devices of the parameters do not match,
-        and for a ``bucket_cap_mb`` that is not positive.
+        Before :func:`parallel.init_process_group`, if ``device_ids`` names another device than that of the
+        parameters, or these are on several, and for a ``bucket_cap_mb`` that is not positive.
     DistError
         If the ranks differ in number, shapes, dtypes or strides of their parameters; the message says where.
     DistBackendError

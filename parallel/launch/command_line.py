@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises
     ------
     SystemExit
-        With status 2, if an option is wrong or the script does not exist; the message is on stderr.
+        With status 2, if an option is unknown or has an impossible value, or the script does not exist; the message
+        is on stderr.
     """
     parser = _parser()
     options = parser.parse_args(arguments)

@@ -74,7 +74,7 @@ class RawKernel(nvrtc_kernels.RawKernel):
         CompileError
             If the source does not compile.
         InvalidValueError
-            If an argument does not fit the kernel's parameter.
+            If there is not one argument for each parameter of the kernel, or one has another size than its parameter.
         """
         if stream is None:
             stream = cuda_state().local.stream

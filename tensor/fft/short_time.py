@@ -127,7 +127,8 @@ def stft(
     Raises
     ------
     RuntimeError
-        If sizes do not fit, half a spectrum is asked of complex data, the input is half precision, or it is real
+        If ``n_fft``, ``hop_length`` or ``win_length`` is not positive, the window longer than ``n_fft``, or the
+        signal shorter than it, half a spectrum is asked of complex data, the input is half precision, or it is real
         and ``return_complex`` is not given.
 
     Examples
@@ -214,7 +215,8 @@ def istft(
     Raises
     ------
     RuntimeError
-        If sizes do not fit, or the windows leave a gap.
+        If the spectra have not the size that ``n_fft`` and ``onesided`` ask for, the window is longer than ``n_fft``,
+        or the windows leave a gap.
 
     Examples
     --------

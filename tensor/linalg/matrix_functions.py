@@ -192,7 +192,7 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     Raises
     ------
     RuntimeError
-        If there is no matrix, or shapes, dtypes or devices do not match.
+        If there is no matrix, inner sizes differ, or dtypes or devices differ.
 
     Examples
     --------

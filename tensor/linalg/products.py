@@ -83,7 +83,8 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     Raises
     ------
     RuntimeError
-        If there are fewer than two, or shapes, dtypes or devices do not fit.
+        If there are fewer than two, inner sizes differ, one other than the first and last has not two dimensions, or
+        dtypes or devices differ.
 
     Examples
     --------
@@ -171,7 +172,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     Raises
     ------
     RuntimeError
-        For integers, or where shapes, dtypes or devices do not fit.
+        For integers, where the shapes cannot be broadcast together, and where dtypes or devices differ.
 
     Examples
     --------

@@ -312,7 +312,8 @@ class EmbeddingBag(_Table):
         Raises
         ------
         ValueError
-            If the shapes do not match.
+            If the input has other than one or two dimensions, ``offsets`` are missing with one or passed with two, or
+            ``per_sample_weights`` have another shape than the input.
         """
         return functional.embedding_bag(
             input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse,

@@ -175,7 +175,7 @@ class MultiheadAttention(Module):
         Raises
         ------
         AssertionError, RuntimeError
-            If a shape is wrong, or ``is_causal`` comes without ``attn_mask``.
+            If a shape is not the one above, or ``is_causal`` comes without ``attn_mask``.
         """
         transposed = self.batch_first and query.dim() == 3
         if transposed:

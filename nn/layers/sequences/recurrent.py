@@ -327,7 +327,7 @@ class _OneState(RNNBase):
         Raises
         ------
         ValueError, RuntimeError
-            If a shape or dtype is wrong.
+            If a shape is not the one above, or a dtype is not that of the weights.
         """
         out, (hidden,) = self._run(input, hx)
         return out, hidden
@@ -558,7 +558,7 @@ class LSTM(RNNBase):
         Raises
         ------
         ValueError, RuntimeError
-            If a shape or dtype is wrong.
+            If a shape is not the one above, or a dtype is not that of the weights.
         """
         if hx is not None and (not isinstance(hx, (tuple, list)) or len(hx) != 2):
             raise RuntimeError(

@@ -254,8 +254,8 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     Raises
     ------
     TypeError, ValueError
-        If the list is empty, has something else in it, mixes groups or types of devices, or an operation's arguments
-        do not fit; nothing was sent then.
+        If the list is empty, has something else in it, mixes groups or types of devices, or an operation's peer or
+        tag is none; nothing was sent then.
     """
     for each in p2p_op_list:
         if not isinstance(each, P2POp):

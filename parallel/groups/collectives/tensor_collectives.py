@@ -404,7 +404,7 @@ def gather(
     ------
     TypeError, ValueError, RuntimeError, DistBackendError
         See :func:`parallel.all_reduce`. ValueError also if ``gather_list`` is missing on ``dst`` or passed elsewhere,
-        and if it does not fit ``tensor``.
+        and if it has not one tensor for each rank, or one differs from ``tensor`` in shape, dtype or device.
     """
     check_tensor("gather", "tensor", tensor)
     process_group = member_of("gather", group)
@@ -459,8 +459,9 @@ def scatter(
     Raises
     ------
     TypeError, ValueError, RuntimeError, DistBackendError
-        See :func:`parallel.all_reduce`. ValueError also if ``scatter_list`` is missing on ``src`` or passed elsewhere,
-        and if it does not fit ``tensor``.
+        See :func:`parallel.all_reduce`. ValueError also if ``scatter_list`` is missing on ``src`` or passed
+        elsewhere, and if it has not one tensor for each rank, or one differs from ``tensor`` in shape, dtype or
+        device.
     """
     check_tensor("scatter", "tensor", tensor, written=True)
     process_group = member_of("scatter", group)

@@ -174,7 +174,8 @@ def ldl_solve(
     LinAlgError
         If a matrix is singular; it says which.
     RuntimeError
-        If shapes, dtypes or devices do not fit.
+        If ``LD`` is not square, ``pivots`` are not integers with one for each row, ``B`` has not as many rows, the
+        dimensions before the last two cannot be broadcast together, or dtypes or devices differ.
 
     Examples
     --------

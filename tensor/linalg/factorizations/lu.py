@@ -326,7 +326,9 @@ def lu_solve(
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not fit.
+        If ``LU`` is not square, ``pivots`` are not int32 with one for each row, ``B`` has not its size in rows
+        (columns with ``left=False``), the dimensions before the last two cannot be broadcast together, or dtypes or
+        devices differ.
 
     Examples
     --------

@@ -152,7 +152,8 @@ def householder_product(
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not fit.
+        If ``A`` has more columns than rows, ``tau`` more elements than columns, the dimensions before them differ, or
+        dtypes or devices do.
 
     Examples
     --------

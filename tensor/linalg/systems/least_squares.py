@@ -290,7 +290,8 @@ def lstsq(
     LinAlgError
         If a matrix has an infinity or NaN, or, with ``"gels"``, not full rank; it says which.
     RuntimeError
-        If shapes, dtypes or devices do not fit.
+        If ``A`` and ``B`` differ in rows, the dimensions before the last two cannot be broadcast together, or dtypes
+        or devices differ.
 
     Examples
     --------

@@ -224,7 +224,8 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
     LinAlgError
         If a matrix is singular; it says which.
     RuntimeError
-        If shapes, dtypes or devices do not fit.
+        If ``A`` is not square, ``B`` has not its size in rows (columns with ``left=False``), the dimensions before
+        the last two cannot be broadcast together, or dtypes or devices differ.
 
     Examples
     --------
@@ -259,7 +260,8 @@ def solve_ex(
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not match.
+        As :func:`solve`: if ``A`` is not square, sizes of ``A`` and ``B`` differ, or dtypes or devices do; with
+        ``check_errors``, if a matrix is singular.
 
     Examples
     --------

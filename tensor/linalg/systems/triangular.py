@@ -93,7 +93,8 @@ def solve_triangular(
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not fit.
+        If ``A`` is not square, ``B`` has not its size in rows (columns with ``left=False``), the dimensions before
+        the last two cannot be broadcast together, or dtypes or devices differ.
 
     Examples
     --------
@@ -163,7 +164,8 @@ def cholesky_solve(
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not fit.
+        If ``L`` is not square, ``input`` has not as many rows, the dimensions before the last two cannot be broadcast
+        together, or dtypes or devices differ.
 
     Examples
     --------

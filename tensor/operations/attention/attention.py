@@ -219,8 +219,8 @@ def scaled_dot_product_attention(
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not fit, if ``dropout_p`` is no probability, or with both a mask and
-        ``is_causal``.
+        If query and key differ in E, key and value in S, the dimensions before or the mask cannot be broadcast
+        together, dtypes or devices differ; if ``dropout_p`` is no probability, or with both a mask and ``is_causal``.
 
     Examples
     --------

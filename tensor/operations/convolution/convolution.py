@@ -625,8 +625,10 @@ def conv1d(
     TypeError
         If an operand is no tensor.
     RuntimeError
-        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the padded input is
-        smaller than the kernel; for a stride or dilation below 1, a negative padding, or another text than those above.
+        If dtypes or devices of the operands differ; if ``input`` has not the channels that ``weight`` and ``groups``
+        ask for, ``weight`` another number of dimensions or channels that ``groups`` does not divide, or ``bias`` not
+        one element for each output channel; if the padded input is smaller than the kernel; for a stride or dilation
+        below 1, a negative padding, or another text than those above.
 
     Examples
     --------
@@ -680,8 +682,10 @@ def conv2d(
     TypeError
         If an operand is no tensor.
     RuntimeError
-        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the padded input is
-        smaller than the kernel; for a stride or dilation below 1, a negative padding, or another text than those above.
+        If dtypes or devices of the operands differ; if ``input`` has not the channels that ``weight`` and ``groups``
+        ask for, ``weight`` another number of dimensions or channels that ``groups`` does not divide, or ``bias`` not
+        one element for each output channel; if the padded input is smaller than the kernel; for a stride or dilation
+        below 1, a negative padding, or another text than those above.
 
     Examples
     --------
@@ -735,8 +739,10 @@ def conv3d(
     TypeError
         If an operand is no tensor.
     RuntimeError
-        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the padded input is
-        smaller than the kernel; for a stride or dilation below 1, a negative padding, or another text than those above.
+        If dtypes or devices of the operands differ; if ``input`` has not the channels that ``weight`` and ``groups``
+        ask for, ``weight`` another number of dimensions or channels that ``groups`` does not divide, or ``bias`` not
+        one element for each output channel; if the padded input is smaller than the kernel; for a stride or dilation
+        below 1, a negative padding, or another text than those above.
 
     Examples
     --------
@@ -793,8 +799,10 @@ def conv_transpose1d(
     TypeError
         If an operand is no tensor.
     RuntimeError
-        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the result would be
-        empty; for a stride or dilation below 1, a negative padding, or an ``output_padding`` that is too large.
+        If dtypes or devices of the operands differ; if ``input`` has not the channels that ``weight`` and ``groups``
+        ask for, ``weight`` another number of dimensions or channels that ``groups`` does not divide, or ``bias`` not
+        one element for each output channel; if the result would be empty; for a stride or dilation below 1, a
+        negative padding, or an ``output_padding`` that is too large.
 
     Examples
     --------
@@ -853,8 +861,10 @@ def conv_transpose2d(
     TypeError
         If an operand is no tensor.
     RuntimeError
-        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the result would be
-        empty; for a stride or dilation below 1, a negative padding, or an ``output_padding`` that is too large.
+        If dtypes or devices of the operands differ; if ``input`` has not the channels that ``weight`` and ``groups``
+        ask for, ``weight`` another number of dimensions or channels that ``groups`` does not divide, or ``bias`` not
+        one element for each output channel; if the result would be empty; for a stride or dilation below 1, a
+        negative padding, or an ``output_padding`` that is too large.
 
     Examples
     --------
@@ -913,8 +923,10 @@ def conv_transpose3d(
     TypeError
         If an operand is no tensor.
     RuntimeError
-        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the result would be
-        empty; for a stride or dilation below 1, a negative padding, or an ``output_padding`` that is too large.
+        If dtypes or devices of the operands differ; if ``input`` has not the channels that ``weight`` and ``groups``
+        ask for, ``weight`` another number of dimensions or channels that ``groups`` does not divide, or ``bias`` not
+        one element for each output channel; if the result would be empty; for a stride or dilation below 1, a
+        negative padding, or an ``output_padding`` that is too large.
 
     Examples
     --------

@@ -61,7 +61,7 @@ def tensor(
     ValueError
         If sequences differ in length.
     RuntimeError
-        If a number does not fit into ``dtype``.
+        If a number is out of the range of ``dtype``.
     TypeError
         For elements that are no numbers.
 

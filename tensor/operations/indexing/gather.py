@@ -56,8 +56,9 @@ def gather(
     Raises
     ------
     RuntimeError
-        If the dtype of ``index``, devices, numbers of dimensions or sizes do not match, or an index is out of range (on
-        CUDA a device assert, which a later synchronising call raises).
+        If ``index`` is neither int32 nor int64, is on another device or has another number of dimensions, it is
+        larger than ``input`` in another dimension than ``dim``, or an index is out of range (on CUDA a device assert,
+        which a later synchronising call raises).
     IndexError
         If ``dim`` is out of range.
 
@@ -116,8 +117,9 @@ def take_along_dim(
     Raises
     ------
     RuntimeError
-        If the dtype of ``indices``, devices or shapes do not match, or an index is out of range (on CUDA a device
-        assert, which a later synchronising call raises).
+        If ``indices`` is not an int64 tensor on the same device with the same number of dimensions, the other
+        dimensions cannot be broadcast together, or an index is out of range (on CUDA a device assert, which a later
+        synchronising call raises).
     IndexError
         If ``dim`` is out of range.
 

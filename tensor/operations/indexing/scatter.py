@@ -129,8 +129,9 @@ def scatter(
     Raises
     ------
     RuntimeError
-        If dtypes, devices, numbers of dimensions or sizes do not match, an index is out of range (on CUDA a device
-        assert, which a later synchronising call raises), or there is no such reduction.
+        If dtypes or devices differ, ``index`` is neither int32 nor int64 or has another number of dimensions, it is
+        larger than ``src``, or than ``input`` in another dimension than ``dim``; an index is out of range (on CUDA a
+        device assert, which a later synchronising call raises), or there is no such reduction.
     IndexError
         If ``dim`` is out of range.
 
@@ -217,8 +218,9 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
     Raises
     ------
     RuntimeError
-        If dtypes, devices, numbers of dimensions or sizes do not match, or an index is out of range (on CUDA a device
-        assert, which a later synchronising call raises).
+        If dtypes or devices differ, ``index`` is neither int32 nor int64 or has another number of dimensions, it is
+        larger than ``src``, or than ``input`` in another dimension than ``dim``, or an index is out of range (on CUDA
+        a device assert, which a later synchronising call raises).
     IndexError
         If ``dim`` is out of range.
     TypeError
@@ -315,7 +317,8 @@ def index_add(
     IndexError
         If ``dim`` is out of range, or ``index`` has more than one dimension.
     RuntimeError
-        If dtypes, devices or sizes do not match, or an index is out of range (on CUDA a device assert, which a later
+        If dtypes or devices differ, ``index`` has not as many elements as ``source`` has slices, the other sizes of
+        ``source`` are not those of ``input``, or an index is out of range (on CUDA a device assert, which a later
         synchronising call raises).
 
     Examples
@@ -373,7 +376,7 @@ def index_copy(
         If ``dim`` or an index is out of range (on CUDA a device assert, which a later synchronising call raises),
         ``index`` has more than one dimension, or its length is not the size of ``source`` along ``dim``.
     RuntimeError
-        If dtypes, devices or the other sizes do not match.
+        If dtypes, devices or the other sizes differ.
 
     Examples
     --------
@@ -500,7 +503,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         If ``index`` and ``source`` have different numbers of elements, or a position is out of range (on CUDA a device
         assert, which a later synchronising call raises).
     RuntimeError
-        If dtypes or devices do not match.
+        If dtypes or devices differ, or ``index`` is not int64.
 
     Examples
     --------

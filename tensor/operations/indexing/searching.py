@@ -79,8 +79,8 @@ def searchsorted(
     Raises
     ------
     RuntimeError
-        If dtypes, devices or shapes do not match, the dtype is complex, or ``side`` is another string or contradicts
-        ``right``.
+        If dtypes or devices differ, the sequence and ``input`` differ in another dimension than the last or
+        ``sorter`` has another shape, the dtype is complex, or ``side`` is another string or contradicts ``right``.
 
     Examples
     --------

@@ -549,7 +549,8 @@ def nll_loss(
     ValueError
         If the batch sizes differ, the input is 0-dim, or there is no such reduction.
     RuntimeError
-        If the target's other sizes or its dtype, the weight's shape or a device do not fit.
+        If input and target differ in d1, ..., the target is neither int64 nor uint8, ``weight`` has not one element
+        for each class, or devices differ.
     NotImplementedError
         If the input's dtype is not a floating one.
 
@@ -606,8 +607,9 @@ def cross_entropy(
     ValueError
         If the batch sizes differ, the input is 0-dim, or there is no such reduction.
     RuntimeError
-        If the target's other sizes or its dtype, the weight's shape, ``label_smoothing``, ``ignore_index`` (with
-        probabilities) or a device do not fit.
+        If input and target differ in d1, ..., the target has another dtype than those above, ``weight`` has not one
+        element for each class, ``label_smoothing`` is not between 0 and 1, ``ignore_index`` comes with probabilities,
+        or devices differ.
     NotImplementedError
         If the input's dtype is not a floating one.
 

@@ -534,8 +534,8 @@ def gaussian_nll_loss(
     Raises
     ------
     ValueError
-        If a variance is negative (to know it, the host waits for the device), its shape does not fit, or there is
-        no such reduction.
+        If a variance is negative (to know it, the host waits for the device), its shape is none of those above, or
+        there is no such reduction.
     """
     if not isinstance(var, TensorBase):
         if var < 0:

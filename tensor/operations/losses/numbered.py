@@ -78,7 +78,7 @@ def cosine_embedding_loss(
     ValueError
         If ``reduction`` is none of these.
     RuntimeError
-        If the numbers of dimensions do not fit, or the shapes do not broadcast.
+        If the numbers of dimensions are not those above, or the shapes cannot be broadcast together.
     """
     return similarity.cosine_embedding_loss(input1, input2, target, margin, reduction=_named(reduction))
 
@@ -115,7 +115,8 @@ def ctc_loss(
     ValueError
         If ``reduction`` is none of these.
     RuntimeError
-        If shapes, lengths, labels or the blank do not fit.
+        If a shape is not the one above, there is not a length for each sample, one is longer than its data, or a
+        label or ``blank`` is not a class.
     """
     return sequence.ctc_loss(
         log_probs, targets, input_lengths, target_lengths, blank, _named(reduction), zero_infinity

@@ -281,14 +281,15 @@ def ctc_loss(
     reduction : str
         ``"none"`` (a loss for each sample), ``"sum"``, or ``"mean"``, of losses divided by the target lengths.
     zero_infinity : bool
-        Whether infinite losses (where the target does not fit into its input) and their gradients become 0.
+        Whether infinite losses (of a target that is longer than its input has room for) and their gradients become 0.
 
     Raises
     ------
     ValueError
         If there is no such reduction.
     RuntimeError
-        If shapes, lengths, labels or the blank do not fit, or targets or lengths are not int32 or int64.
+        If a shape is not the one above, there is not a length for each sample, one is longer than its data, a label
+        or ``blank`` is not a class, or targets or lengths are not int32 or int64.
     NotImplementedError
         If the dtype of ``log_probs`` is not a floating one, or from its second derivative.
 

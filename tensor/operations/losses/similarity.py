@@ -112,7 +112,7 @@ def cosine_embedding_loss(
     ValueError
         If there is no such reduction.
     RuntimeError
-        If the numbers of dimensions do not fit, or the shapes do not broadcast.
+        If the numbers of dimensions are not those above, or the shapes cannot be broadcast together.
     """
     reduction = reduction_of(reduction, size_average, reduce)
     rank = len(target._layout.shape)

@@ -94,7 +94,8 @@ def layer_norm(
     Raises
     ------
     RuntimeError
-        If shapes do not fit, or tensors are on different devices.
+        If the input's last dimensions, or the shape of ``weight`` or ``bias``, are not ``normalized_shape``, or
+        tensors are on different devices.
 
     Examples
     --------
@@ -128,7 +129,8 @@ def rms_norm(
     Raises
     ------
     RuntimeError
-        If ``normalized_shape`` is empty, the shapes do not fit, or the devices differ.
+        If ``normalized_shape`` is empty, the input's last dimensions or the shape of ``weight`` are not it, or the
+        devices differ.
     NotImplementedError
         If the input is of integers or bools.
 
@@ -206,7 +208,8 @@ def batch_norm(
     Raises
     ------
     RuntimeError
-        If shapes do not fit, or there are no running averages without ``training``.
+        If weight, bias or running averages have not one element for each channel, or there are no running averages
+        without ``training``.
 
     Examples
     --------
@@ -249,7 +252,7 @@ def group_norm(
     Raises
     ------
     RuntimeError
-        If shapes do not fit, or the groups do not divide the channels.
+        If weight or bias have not one element for each channel, or the groups do not divide the channels.
 
     Examples
     --------

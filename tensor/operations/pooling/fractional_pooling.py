@@ -199,8 +199,8 @@ def fractional_max_pool2d(
     NotImplementedError
         For tensors that are not of floating point.
     RuntimeError
-        If ``input`` has neither 3 nor 4 dimensions, or an empty one other than the first; if the windows do not fit into
-        it, or the samples have another shape or device.
+        If ``input`` has neither 3 nor 4 dimensions, or an empty one other than the first; if the windows and the
+        output size together exceed its size, or the samples have another shape or device.
 
     Examples
     --------
@@ -256,8 +256,8 @@ def fractional_max_pool3d(
     NotImplementedError
         For tensors that are not of floating point.
     RuntimeError
-        If ``input`` has neither 4 nor 5 dimensions, or an empty one other than the first; if the windows do not fit into
-        it, or the samples have another shape or device.
+        If ``input`` has neither 4 nor 5 dimensions, or an empty one other than the first; if the windows and the
+        output size together exceed its size, or the samples have another shape or device.
 
     Examples
     --------

@@ -235,7 +235,8 @@ def addmm(
     Raises
     ------
     RuntimeError
-        If the shapes, dtypes or devices do not fit.
+        If the factors are not matrices with the same inner size, ``input`` cannot be broadcast to the product's
+        shape, or dtypes or devices differ.
 
     Examples
     --------
@@ -269,7 +270,8 @@ def baddbmm(
     Raises
     ------
     RuntimeError
-        If the shapes, dtypes or devices do not fit.
+        If the factors are not batches of matrices with the same number of matrices and inner size, ``input`` cannot
+        be broadcast to the product's shape, or dtypes or devices differ.
 
     Examples
     --------
@@ -307,7 +309,8 @@ def addbmm(
     Raises
     ------
     RuntimeError
-        If the shapes, dtypes or devices do not fit.
+        If the factors are not batches of matrices with the same number of matrices and inner size, ``input`` cannot
+        be broadcast to the product's shape, or dtypes or devices differ.
 
     Examples
     --------
@@ -329,7 +332,8 @@ def addmv(
     Raises
     ------
     RuntimeError
-        If the shapes, dtypes or devices do not fit.
+        If ``mat`` is not a matrix and ``vec`` a vector with as many elements as it has columns, ``input`` cannot be
+        broadcast to the product's shape, or dtypes or devices differ.
 
     Examples
     --------
@@ -352,7 +356,8 @@ def addr(
     Raises
     ------
     RuntimeError
-        If the shapes, dtypes or devices do not fit, or a factor is no integer where the tensors are integers.
+        If ``vec1`` and ``vec2`` are not vectors, ``input`` cannot be broadcast to the product's shape, dtypes or
+        devices differ, or a factor is no integer where the tensors are integers.
 
     Examples
     --------

@@ -39,7 +39,8 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     Raises
     ------
     RuntimeError
-        For 0-dim tensors, and where shapes, dtypes or devices do not fit.
+        For 0-dim tensors, where the inner sizes differ or the dimensions before the last two cannot be broadcast
+        together, and where dtypes or devices differ.
 
     Examples
     --------
@@ -102,7 +103,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises
     ------
     RuntimeError
-        If the last dimensions differ in size, or dtypes or devices do not match.
+        If the last dimensions differ in size, or dtypes or devices differ.
 
     Examples
     --------

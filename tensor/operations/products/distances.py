@@ -66,7 +66,8 @@ def cdist(
     Raises
     ------
     RuntimeError
-        If shapes, dtypes or devices do not fit, ``p`` is negative, or the mode is not known.
+        If the inputs differ in their last dimension, the dimensions before the last two cannot be broadcast together,
+        devices differ, ``p`` is negative, or the mode is not known.
 
     Examples
     --------

@@ -45,7 +45,8 @@ def einsum(equation: Any = None, *operands: Any) -> Tensor:
     ValueError
         If the equation or the operands are missing.
     RuntimeError
-        If they do not fit.
+        If the equation cannot be parsed, does not name each dimension of the operands, or gives one letter two sizes;
+        or if dtypes or devices differ.
 
     Examples
     --------

@@ -265,7 +265,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Raises
     ------
     RuntimeError
-        If the shapes, dtypes or devices do not fit.
+        If the input's last dimension is not that of ``weight``, ``bias`` has not one element for each output, or
+        dtypes or devices differ.
 
     Examples
     --------

@@ -271,7 +271,8 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises
     ------
     RuntimeError
-        If the shapes, dtypes or devices do not fit.
+        If the inputs are not batches of matrices with the same number of matrices and inner size, or dtypes or
+        devices differ.
 
     Examples
     --------
@@ -292,7 +293,7 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises
     ------
     RuntimeError
-        If the shapes, dtypes or devices do not fit.
+        If the inputs are not matrices with the same inner size, or dtypes or devices differ.
 
     Examples
     --------
@@ -348,7 +349,8 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises
     ------
     RuntimeError
-        If the shapes, dtypes or devices do not fit.
+        If ``input`` is not a matrix and ``vec`` a vector with as many elements as it has columns, or dtypes or
+        devices differ.
 
     Examples
     --------

@@ -88,7 +88,8 @@ def lstm(*args: Any, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
     TypeError
         If arguments are missing or unknown.
     RuntimeError
-        If the numbers of states or parameters, or shapes, do not match, or there are no steps.
+        If there are not as many states or parameters as the options ask for, a shape is not the one above, or there
+        are no steps.
 
     Examples
     --------
@@ -127,7 +128,8 @@ def gru(*args: Any, **named: Any) -> tuple[Tensor, Tensor]:
     TypeError
         If arguments are missing or unknown.
     RuntimeError
-        If the numbers of states or parameters, or shapes, do not match, or there are no steps.
+        If there are not as many states or parameters as the options ask for, a shape is not the one above, or there
+        are no steps.
 
     Examples
     --------
@@ -166,7 +168,8 @@ def rnn_tanh(*args: Any, **named: Any) -> tuple[Tensor, Tensor]:
     TypeError
         If arguments are missing or unknown.
     RuntimeError
-        If the numbers of states or parameters, or shapes, do not match, or there are no steps.
+        If there are not as many states or parameters as the options ask for, a shape is not the one above, or there
+        are no steps.
 
     Examples
     --------
@@ -205,7 +208,8 @@ def rnn_relu(*args: Any, **named: Any) -> tuple[Tensor, Tensor]:
     TypeError
         If arguments are missing or unknown.
     RuntimeError
-        If the numbers of states or parameters, or shapes, do not match, or there are no steps.
+        If there are not as many states or parameters as the options ask for, a shape is not the one above, or there
+        are no steps.
 
     Examples
     --------

@@ -68,7 +68,7 @@ def layers(
     Raises
     ------
     RuntimeError
-        If dtypes, devices or shapes do not fit, or ``sizes`` grow.
+        If dtypes or devices differ, a shape is not the one above, or ``sizes`` grow.
     """
     if any(later > former for former, later in pairwise(sizes)):
         raise RuntimeError(
@@ -191,7 +191,7 @@ def rnn_tanh_cell(
     Raises
     ------
     RuntimeError
-        If shapes do not match.
+        If a shape is not the one above.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def rnn_relu_cell(
     Raises
     ------
     RuntimeError
-        If shapes do not match.
+        If a shape is not the one above.
 
     Examples
     --------
@@ -265,7 +265,7 @@ def gru_cell(
     Raises
     ------
     RuntimeError
-        If shapes do not match.
+        If a shape is not the one above.
 
     Examples
     --------
@@ -302,7 +302,7 @@ def lstm_cell(
     Raises
     ------
     RuntimeError
-        If shapes do not match.
+        If a shape is not the one above.
 
     Examples
     --------

@@ -63,7 +63,7 @@ def recur(
     Raises
     ------
     RuntimeError
-        If dtypes or devices are not the same, or shapes do not fit.
+        If dtypes or devices are not the same, or a shape is not the one above.
     """
     argument = (data, *states, *weights)
     check_operands(cell.name, *[x for x in argument if x is not None])

@@ -37,7 +37,8 @@ def gradient(
     Raises
     ------
     RuntimeError
-        For bools and unsigned integers, another order, a dimension that is too short for it, or spacings that do not fit.
+        For bools and unsigned integers, another order, a dimension that is too short for it, or if there is not one
+        spacing for each dimension, or coordinates have not its size.
 
     Examples
     --------

@@ -224,8 +224,8 @@ def histogramdd(
     Raises
     ------
     RuntimeError
-        If the dtypes differ or are not floating, the input has fewer than two dimensions, there are not D
-        numbers of bins, or bounds or numbers do not fit.
+        If the dtypes differ or are not floating, the input has fewer than two dimensions, there are not D numbers of
+        bins or 2 D bounds, or a number of bins is not positive.
 
     Examples
     --------

@@ -213,7 +213,7 @@ def grid_sample(
     ValueError
         For another mode or padding.
     RuntimeError
-        If shapes, types or devices do not fit.
+        If the shapes are not those above, input and grid differ in N, or in dtype or device.
 
     Examples
     --------
@@ -260,7 +260,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     Raises
     ------
     ValueError
-        If ``theta`` is not floating point, or shapes do not fit.
+        If ``theta`` is not floating point, or has not the shape that ``size`` asks for.
     NotImplementedError
         For another number of sizes.
 

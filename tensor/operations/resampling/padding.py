@@ -100,7 +100,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     Raises
     ------
     RuntimeError
-        If the numbers do not fit the dimensions.
+        If there is an odd number of numbers, or more than two for each dimension, or a size would become negative.
     NotImplementedError
         For another mode, or dimensions that a mode is not for.
 

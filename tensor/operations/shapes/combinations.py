@@ -54,7 +54,8 @@ def repeat_interleave(
     Raises
     ------
     RuntimeError
-        If a number of repeats is negative, ``repeats`` has another type or length, or ``output_size`` is wrong.
+        If a number of repeats is negative, ``repeats`` has another type or length, or ``output_size`` is not the sum
+        of the repeats.
 
     Examples
     --------
