@@ -748,7 +748,7 @@ class Module:
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Load the module's own tensors, not those of submodules, and append what is missing, unexpected or refused to the lists.
+        """Load the tensors of the module itself, and append what is missing, unexpected or refused to the lists.
 
         Subclasses that read older layouts override this. They get the part of the state dict that begins with
         ``prefix``, and may change it.

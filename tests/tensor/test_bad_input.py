@@ -43,6 +43,14 @@ CASES: list[tuple[str, str]] = [
     ("m.ones(2, 3, **on) @ m.ones(4, 5, **on)", "2x3 and 4x5"),
     ("m.ones(2, 3, **on).reshape(4, 2)", r"shape '\[4, 2\]' is invalid for input of size 6"),
     ("m.ones(2, 3, **on).view(-1, -1)", "only one dimension can be inferred"),
+    (
+        "m.histogramdd(m.ones(3, 2, **on), [2, 2], range=[0.0, 1.0])",
+        "for a 2-dimensional histogram range should have 4 elements, but got 2",
+    ),
+    (
+        "m.histogram(m.ones(3, **on), 2, range=[0.0, 1.0, 2.0])",
+        "for a 1-dimensional histogram range should have 2 elements, but got 3",
+    ),
     ("m.ones(2, 3, **on).view(5, -1)", r"shape '\[5, -1\]' is invalid for input of size 6"),
     ("m.ones(2, 3, **on).view(-2, 3)", r"invalid shape dimension -2"),
     ("m.ones(2, 3, **on).t().view(6)", "view size is not compatible .* Use .reshape"),

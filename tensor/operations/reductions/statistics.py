@@ -270,6 +270,11 @@ def _histogram(
         raise RuntimeError(
             f"torch.{name}: expected as many weights as points, got {weights._layout.numel} and {count}"
         )
+    if range is not None and len(range) != 2 * len(sides):
+        raise RuntimeError(
+            f"torch.{name}: for a {len(sides)}-dimensional histogram range should have {2 * len(sides)} elements, but got "
+            f"{len(range)}"
+        )
     edges = [_edges(name, points[:, at], side, range, at) for at, side in enumerate(sides)]
     cell, inside = points.new_zeros(count, dtype=int64), None
     for at, bounds in enumerate(edges):
