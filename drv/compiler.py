@@ -79,13 +79,13 @@ def compile_program(
     Raises
     ------
     CompileError
-        If the source does not compile; the message holds the compiler's log and quotes the lines.
+        If the source, or a name expression, does not compile; the message holds the compiler's log and quotes the lines.
     InvalidValueError
         If an option is not known to NVRTC, or is the architecture.
     LibraryNotInstalledError
         If NVRTC is not installed.
     CudaError
-        If NVRTC fails otherwise, as for a name expression that is not C++.
+        If NVRTC fails otherwise.
 
     Examples
     --------

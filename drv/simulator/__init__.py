@@ -49,6 +49,8 @@ def install(**options: Any) -> Runtime:
 def installed(**options: Any) -> Iterator[Runtime]:
     """Use the simulated driver for a block, as :func:`install` does, and drop it after.
 
+    Options and errors are those of :func:`install`.
+
     Examples
     --------
     >>> with drv.simulator.installed(devices=2, schedule="lazy") as runtime:

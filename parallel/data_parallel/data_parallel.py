@@ -144,6 +144,8 @@ class DataParallel(Module):
         ------
         TypeError
             If an output is not made of tensors, None, tuples, lists and dicts.
+        ValueError
+            If outputs differ in structure.
         """
         return gather(outputs, output_device, self.dim)
 

@@ -154,8 +154,6 @@ def register_multi_grad_hook(
         For another mode.
     RuntimeError
         If a tensor does not require grad.
-    TypeError
-        If ``fn`` is not callable.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")

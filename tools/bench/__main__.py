@@ -11,7 +11,11 @@ from . import report, suites
 
 
 def main() -> None:
-    """Run one suite, print its table and write the JSON file."""
+    """Run one suite, print its table and write the JSON file.
+
+    The command line is that of the process: ``python -m tools.bench SUITE [--json FILE] [--only TEXT]``, and the
+    options of the suite. Raises SystemExit with status 2 for an unknown suite or option.
+    """
     names = sorted(module.name for module in iter_modules(suites.__path__))
     parser = argparse.ArgumentParser(prog="python -m tools.bench", description=__doc__)
     parser.add_argument("suite", choices=names)

@@ -12,7 +12,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> None:
-    """Write every stub that differs from what the definitions say; with ``--check``, exit with 1 if there is one."""
+    """Write every stub that differs from what the definitions say; with ``--check``, exit with 1 if there is one.
+
+    The command line is that of the process. Raises SystemExit with status 2 for an unknown option.
+    """
     parser = argparse.ArgumentParser(prog="python -m tools.stubs", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if a stub is not current"
