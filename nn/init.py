@@ -209,18 +209,22 @@ def trunc_normal_(
 
 @_fills
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill ``tensor`` with ``val``."""
+    """Fill ``tensor`` with the number ``val``, in place and unrecorded. Returns the tensor.
+
+    >>> nn.init.constant_(tensor.empty(2), 0.3)
+    tensor([0.3000, 0.3000])
+    """
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill ``tensor`` with 1."""
+    """Fill ``tensor`` with 1, in place and unrecorded. Returns the tensor."""
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill ``tensor`` with 0."""
+    """Fill ``tensor`` with 0, in place and unrecorded. Returns the tensor."""
     return constant_(tensor, 0.0)
 
 

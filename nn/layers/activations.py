@@ -345,7 +345,11 @@ class Softplus(Module):
 
 
 class Sigmoid(Module):
-    """Logistic function: ``1 / (1 + exp(-input))``, elementwise."""
+    """Logistic function: ``1 / (1 + exp(-input))``, elementwise, for an input of any shape.
+
+    >>> nn.Sigmoid()(tensor.tensor([0.0, 100.0]))
+    tensor([0.5000, 1.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -353,7 +357,11 @@ class Sigmoid(Module):
 
 
 class LogSigmoid(Module):
-    """Logarithm of the logistic function, ``-log(1 + exp(-input))``, computed without overflow."""
+    """Logarithm of the logistic function, ``-log(1 + exp(-input))``, computed without overflow.
+
+    >>> nn.LogSigmoid()(tensor.tensor([0.0, -1000.0]))
+    tensor([-6.9315e-01, -1.0000e+03])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -361,7 +369,11 @@ class LogSigmoid(Module):
 
 
 class Tanh(Module):
-    """Hyperbolic tangent, elementwise."""
+    """Hyperbolic tangent, elementwise, for an input of any shape.
+
+    >>> nn.Tanh()(tensor.tensor([0.0, 100.0]))
+    tensor([0., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -369,7 +381,11 @@ class Tanh(Module):
 
 
 class Softsign(Module):
-    """``input / (1 + abs(input))``, elementwise."""
+    """``input / (1 + abs(input))``, elementwise, for an input of any shape.
+
+    >>> nn.Softsign()(tensor.tensor([-1.0, 3.0]))
+    tensor([-0.5000,  0.7500])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -535,7 +551,11 @@ class Softshrink(Module):
 
 
 class Tanhshrink(Module):
-    """``input - tanh(input)``, elementwise."""
+    """``input - tanh(input)``, elementwise, for an input of any shape.
+
+    >>> nn.Tanhshrink()(tensor.tensor([0.0, 100.0]))
+    tensor([ 0., 99.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class Identity(Module):
-    """Returns its input. Takes, and ignores, any arguments, so that it can replace another layer."""
+    """Returns its input. Takes, and ignores, any arguments, so that it can replace another layer.
+
+    >>> nn.Identity(20, 10, bias=False)(tensor.ones(2))
+    tensor([1., 1.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

@@ -314,12 +314,25 @@ class Module:
                 yield from module.named_modules(memo, path, remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """Iterate over this module and all its descendants; each is yielded once unless ``remove_duplicate`` is False."""
+        """Iterate over this module and all its descendants; each is yielded once unless ``remove_duplicate`` is False.
+
+        Examples
+        --------
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        >>> [type(module).__name__ for module in model.modules()]
+        ['Sequential', 'Linear', 'ReLU']
+        """
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Iterate over the direct submodules as (name, module); each is yielded once."""
+        """Iterate over the direct submodules as (name, module); each is yielded once.
+
+        Examples
+        --------
+        >>> [name for name, _ in nn.Sequential(nn.Linear(2, 2), nn.ReLU()).named_children()]
+        ['0', '1']
+        """
         memo = set()
         for name, module in self._modules.items():
             if module is not None and module not in memo:
@@ -375,7 +388,13 @@ class Module:
         )
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Iterate over the parameters, those of submodules too if ``recurse``; each is yielded once."""
+        """Iterate over the parameters, those of submodules too if ``recurse``; each is yielded once.
+
+        Examples
+        --------
+        >>> sum(parameter.numel() for parameter in nn.Linear(4, 2).parameters())
+        10
+        """
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
@@ -510,11 +529,21 @@ class Module:
         return self
 
     def eval(self) -> Self:
-        """Set evaluation mode: ``train(False)``. It does not disable gradients; see :func:`tensor.no_grad`."""
+        """Set evaluation mode: ``train(False)``. Returns the module.
+
+        It does not disable gradients; see :func:`tensor.no_grad`.
+        """
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Set ``requires_grad`` of every parameter, such as to freeze a pretrained model."""
+        """Set ``requires_grad`` of every parameter, such as to freeze a pretrained model. Returns the module.
+
+        Examples
+        --------
+        >>> model = nn.Linear(4, 2).requires_grad_(False)
+        >>> model.weight.requires_grad
+        False
+        """
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
@@ -609,31 +638,37 @@ class Module:
         return self._apply(convert)
 
     def cuda(self, device: Any = None) -> Self:
-        """Move all parameters and buffers to a CUDA device, by default the current one, in place."""
+        """Move all parameters and buffers to a CUDA device, by default the current one, in place. Returns the module.
+
+        Raises RuntimeError if there is no driver or no device, and ValueError for one that does not exist.
+        """
         return self._apply(lambda old: old.cuda(device))
 
     def cpu(self) -> Self:
-        """Move all parameters and buffers to the CPU, in place."""
+        """Move all parameters and buffers to the CPU, in place. Returns the module."""
         return self._apply(lambda old: old.cpu())
 
     def type(self, dst_type: tensor.dtype | str) -> Self:
-        """Convert all parameters and buffers to ``dst_type``, integers too, in place."""
+        """Convert all parameters and buffers to ``dst_type``, a dtype or its name, in place. Returns the module.
+
+        Integers are converted too. Raises ValueError for a name that is not that of a type.
+        """
         return self._apply(lambda old: old.type(dst_type))
 
     def float(self) -> Self:
-        """Convert floating point parameters and buffers to float32, in place."""
+        """Convert floating point parameters and buffers to float32, in place. Returns the module."""
         return self._to_floating(tensor.float32)
 
     def double(self) -> Self:
-        """Convert floating point parameters and buffers to float64, in place."""
+        """Convert floating point parameters and buffers to float64, in place. Returns the module."""
         return self._to_floating(tensor.float64)
 
     def half(self) -> Self:
-        """Convert floating point parameters and buffers to float16, in place."""
+        """Convert floating point parameters and buffers to float16, in place. Returns the module."""
         return self._to_floating(tensor.float16)
 
     def bfloat16(self) -> Self:
-        """Convert floating point parameters and buffers to bfloat16, in place."""
+        """Convert floating point parameters and buffers to bfloat16, in place. Returns the module."""
         return self._to_floating(tensor.bfloat16)
 
     def _to_floating(self, dtype: tensor.dtype) -> Self:

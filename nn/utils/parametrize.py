@@ -346,7 +346,14 @@ def _append(module: Module, tensor_name: str, parametrization: Module, unsafe: b
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether ``module`` has a parametrized tensor, or, with ``tensor_name``, whether that one is parametrized."""
+    """Whether ``module`` has a parametrized tensor, or, with ``tensor_name``, whether that one is parametrized.
+
+    Examples
+    --------
+    >>> layer = nn.utils.parametrizations.orthogonal(nn.Linear(2, 2))
+    >>> nn.utils.parametrize.is_parametrized(layer), nn.utils.parametrize.is_parametrized(layer, "bias")
+    (True, False)
+    """
     parametrizations = module._modules.get("parametrizations")
     if not isinstance(parametrizations, ModuleDict):
         return False

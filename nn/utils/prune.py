@@ -45,7 +45,13 @@ __all__ = [
 
 
 def identity(module: Module, name: str) -> Module:
-    """Add a mask that prunes nothing to the parameter ``name`` of ``module``."""
+    """Add a mask that prunes nothing to the parameter ``name`` of ``module``. Returns the module.
+
+    Raises
+    ------
+    AttributeError
+        If the module has no such parameter.
+    """
     Identity.apply(module, name)
     return module
 
@@ -147,7 +153,23 @@ def ln_structured(
 
 
 def custom_from_mask(module: Module, name: str, mask: Any) -> Module:
-    """Prune the parameter ``name`` of ``module`` where ``mask``, of its shape, is 0."""
+    """Prune the parameter ``name`` of ``module`` where ``mask``, a tensor of its shape, is 0. Returns the module.
+
+    The parameter becomes ``<name>_orig``, the mask the buffer ``<name>_mask``, and their product the attribute.
+
+    Raises
+    ------
+    AssertionError
+        If ``mask`` has another shape than the parameter.
+    AttributeError
+        If the module has no such parameter.
+
+    Examples
+    --------
+    >>> layer = nn.utils.prune.custom_from_mask(nn.Linear(2, 1), "weight", tensor.tensor([[1, 0]]))
+    >>> (layer.weight == 0).tolist(), [name for name, _ in layer.named_parameters()]
+    ([[False, True]], ['bias', 'weight_orig'])
+    """
     CustomFromMask.apply(module, name, mask)
     return module
 
@@ -215,5 +237,12 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter of ``module`` or of a submodule is pruned."""
+    """Whether a parameter of ``module`` or of a submodule is pruned.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(2, 2)
+    >>> nn.utils.prune.is_pruned(layer), nn.utils.prune.is_pruned(nn.utils.prune.identity(layer, "weight"))
+    (False, True)
+    """
     return any(hooks_of(each) for each in module.modules())

@@ -90,7 +90,10 @@ class PackedSequence(_Fields):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Convert the data as ``data.to(...)`` does, and move the indices to their device; itself if nothing changes."""
+        """Convert the data as ``data.to(...)`` does, and move the indices to their device; itself if nothing changes.
+
+        Raises as :meth:`tensor.Tensor.to`.
+        """
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
@@ -174,7 +177,13 @@ class PackedSequence(_Fields):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The inverse of a permutation: ``result[permutation] = arange(n)``; ``None`` for ``None``."""
+    """The inverse of a permutation, int64 of shape (n,): ``result[permutation] = arange(n)``; ``None`` for ``None``.
+
+    Examples
+    --------
+    >>> nn.utils.rnn.invert_permutation(tensor.tensor([2, 0, 1]))
+    tensor([1, 2, 0])
+    """
     if permutation is None:
         return None
     positions = library.arange(permutation.numel(), device=permutation.device, dtype=permutation.dtype)
@@ -420,6 +429,13 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences of ``packed_sequences``, a :class:`PackedSequence`, in their original order."""
+    """The sequences of ``packed_sequences``, a :class:`PackedSequence`, as a list of tensors in their original order.
+
+    Examples
+    --------
+    >>> packed = nn.utils.rnn.pack_sequence([tensor.tensor([4]), tensor.tensor([1, 2, 3])], enforce_sorted=False)
+    >>> nn.utils.rnn.unpack_sequence(packed)
+    [tensor([4]), tensor([1, 2, 3])]
+    """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
