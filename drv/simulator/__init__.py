@@ -94,8 +94,8 @@ def findings() -> Findings:
 def inject() -> Injection:
     """Faults on demand, so that a program's error paths can be tested.
 
-    ``inject().out_of_memory_after(nbytes)``, ``inject().fail_launch(nth, kernel)`` and
-    ``inject().lose_device(ordinal)`` say what is to go wrong; ``inject().clear()`` takes it back.
+    ``inject().out_of_memory_after(nbytes)``, ``inject().fail_call(nth, name)``, ``inject().fail_launch(nth, kernel)``
+    and ``inject().lose_device(ordinal)`` say what is to go wrong; ``inject().clear()`` takes it back.
 
     Raises
     ------

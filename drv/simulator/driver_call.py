@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 import numpy as np
 from cuda.bindings.driver import CUresult
 
+from .injection import RELEASES, Injection
 from .scheduler import Reentered, Scheduler
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Callee(Protocol):
 
     lock: threading.RLock  # type: ignore[valid-type, unused-ignore]
     scheduler: Scheduler
+    inject: Injection
     initialised: bool
     closed: bool
     #: Releases that finalizers asked for in the middle of another call.
@@ -66,7 +68,15 @@ def call(
     def decorate(
         method: Callable[Concatenate[State, Parameters], tuple[Any, ...]],
     ) -> Callable[Concatenate[State, Parameters], tuple[Any, ...]]:
+        name = method.__name__
+
         def checked(self: State, /, *args: Parameters.args, **keywords: Parameters.kwargs) -> tuple[Any, ...]:
+            if self.inject.asked and not self.lock._is_owned():  # type: ignore[attr-defined]
+                fault = self.inject.call_fault(name, CUresult.CUDA_ERROR_UNKNOWN)
+                if fault is not None:
+                    if name in RELEASES:
+                        method(self, *args, **keywords)
+                    return (fault, *nothing)
             with self.lock:
                 scheduler = self.scheduler
                 if scheduler.callback_threads and get_ident() in scheduler.callback_threads:

@@ -49,7 +49,7 @@ class Accepted:
 def unexecuted(driver: DriverState, name: str) -> Callable[..., tuple[Any, ...]]:
     """The call ``name`` of ``driver``, whose ``execute`` is off."""
     checked = getattr(driver, name)
-    accepted, thread, faults = driver.accepted.of(name), driver.thread, driver.inject.launch_faults
+    accepted, thread, faults = driver.accepted.of(name), driver.thread, driver.inject.asked
 
     def call(*arguments: Any) -> tuple[Any, ...]:
         context = accepted.get(arguments)

@@ -136,7 +136,7 @@ class LaunchCalls(ModuleCalls):
         ):
             raise invalid_value()
         fault = None
-        if self.inject.launch_faults:
+        if self.inject.asked:
             fault = self.inject.launch_fault(function.kernel.name)
             if fault is not None and not fault[1]:
                 raise CallError(fault[0])

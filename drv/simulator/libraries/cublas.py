@@ -35,7 +35,7 @@ class SimulatedCublas(ProductCalls, MatrixCalls, VectorCalls):
     def _unexecuted(self, driver: SimulatedDriver, name: str) -> Callable[..., None]:
         checked = getattr(self, name)
         handles, accepted, thread = self._handles, driver.accepted.of(name), driver.thread
-        faults = driver.inject.launch_faults
+        faults = driver.inject.asked
 
         def call(handle: int, *arguments: Any) -> None:
             state = handles.get(handle)

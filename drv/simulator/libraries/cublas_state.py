@@ -45,7 +45,7 @@ INVALID_VALUE = cublasStatus_t.CUBLAS_STATUS_INVALID_VALUE
 NOT_SUPPORTED = cublasStatus_t.CUBLAS_STATUS_NOT_SUPPORTED
 EXECUTION_FAILED = cublasStatus_t.CUBLAS_STATUS_EXECUTION_FAILED
 
-call = refusing(failure)
+call = refusing(failure, cublasStatus_t.CUBLAS_STATUS_INTERNAL_ERROR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 VERSION = 12500
 
-call = refusing(failure)
+call = refusing(failure, cufftResult.CUFFT_INTERNAL_ERROR)
 
 _XT_TYPES: dict[tuple[int, int, int], cufftType] = {
     (cudaDataType.CUDA_C_32F, cudaDataType.CUDA_C_32F, cudaDataType.CUDA_C_32F): cufftType.CUFFT_C2C,
@@ -98,7 +98,7 @@ class SimulatedCufft:
     def _unexecuted(self, driver: SimulatedDriver, name: str) -> Callable[..., None]:
         """An execution that is accepted again without another look: see :mod:`drv.simulator.unexecuted`."""
         checked, plans = getattr(self, name), self._plans
-        accepted, thread, faults = driver.accepted.of(name), driver.thread, driver.inject.launch_faults
+        accepted, thread, faults = driver.accepted.of(name), driver.thread, driver.inject.asked
 
         def call(plan: int, *arguments: int) -> None:
             state = plans.get(plan)

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from drv.bindings.prototypes import call_text
 from drv.errors import is_sticky
+from drv.simulator.injection import RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from enum import IntEnum
 
+    from drv.simulator.injection import Injection
     from drv.simulator.memory.library_memory import LibraryMemory
 
 
 class Driver(Protocol):
     """What the simulated libraries need of the simulated driver."""
+
+    inject: Injection
 
     def library_call(
         self, stream: int, label: str, run: Callable[[LibraryMemory], None], device: int | None = None
@@ -57,8 +62,13 @@ class Refusal(Exception):  # noqa: N818 - a status, not yet an error
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
-def refusing(failure: Callable[[int, str, str], Exception]) -> Callable[[_Function], _Function]:
-    """A decorator for methods with C names: a :class:`Refusal` becomes what ``failure`` makes of it."""
+def refusing(
+    failure: Callable[[int, str, str], Exception], internal_error: IntEnum
+) -> Callable[[_Function], _Function]:
+    """A decorator for methods with C names: a :class:`Refusal` becomes what ``failure`` makes of it.
+
+    ``internal_error`` is the status of a call that is to fail and nothing says how.
+    """
 
     def decorate(method: _Function) -> _Function:
         parameters = list(inspect.signature(method).parameters)[1:]
@@ -66,10 +76,23 @@ def refusing(failure: Callable[[int, str, str], Exception]) -> Callable[[_Functi
         @wraps(method)
         def answering(self: Any, *arguments: Any) -> Any:
             try:
+                if self._driver.inject.asked:
+                    return watched(self, *arguments)
                 return method(self, *arguments)
             except Refusal as refusal:
                 text = call_text(method.__name__, parameters, arguments)
                 raise failure(refusal.status, text, refusal.detail) from None
+
+        def watched(self: Any, *arguments: Any) -> Any:
+            inject: Injection = self._driver.inject
+            fault = inject.call_fault(method.__name__, internal_error)
+            if fault is not None and method.__name__ not in RELEASES:
+                raise Refusal(fault)
+            with inject.in_library():
+                result = method(self, *arguments)
+            if fault is not None:
+                raise Refusal(fault)
+            return result
 
         return answering  # type: ignore[return-value]
 
