@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from .errors import InvalidHandleError, InvalidValueError
+from .errors import CudaError, InvalidHandleError, InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,14 +221,28 @@ class Stream:
     def wait_stream(self, stream: Stream) -> None:
         """Have later work of this stream wait for all work queued on ``stream`` so far; the host does not wait.
 
-        ``stream`` may be of another device.
+        ``stream`` may be of another device. The host does wait where the driver refuses to order the streams, before
+        the error is raised: later work of this stream comes after that of ``stream`` either way.
 
         Raises
         ------
         InvalidHandleError
             If one of the streams was closed.
         """
-        self.wait_event(stream.record_event())
+        try:
+            self.wait_event(stream.record_event())
+        except BaseException:
+            stream.drain()
+            raise
+
+    def drain(self) -> None:
+        """Wait until all work queued so far is done, and raise nothing: for the way out of a failed call.
+
+        What the work reads or writes may be freed or used for something else afterwards.
+        """
+        with contextlib.suppress(CudaError):
+            self.device.use()
+            self.runtime.driver.cuStreamSynchronize(self.handle)
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record ``event``, or a new one without timing, and return it.

@@ -111,8 +111,8 @@ def embedding_bag(
     ------
     ValueError
         If the input has other than one or two dimensions, ``offsets`` are missing with one or passed with two,
-        ``per_sample_weights`` have another shape than the input or come with another mode than ``"sum"``, or the mode
-        is unknown.
+        ``per_sample_weights`` have another shape than the input or come with another mode than ``"sum"``, the mode is
+        unknown, or it is ``"max"`` and ``sparse`` or ``scale_grad_by_freq`` is true.
     """
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
         raise ValueError(

@@ -23,7 +23,7 @@ from tensor.core.copy_plans import copied
 from tensor.core.layout import contiguous
 from tensor.core.storage import ForeignStorage
 
-from .devices import connect
+from .devices import connect, drained_on_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -219,6 +219,24 @@ def copies(
     ]
     columns: list[list[Any]] = [[None] * len(tensors) for _ in states]
     connect((source, *states))
+    with drained_on_failure() as used:
+        used += [state.local.stream.native for state in states]
+        _copy_runs(tensors, layouts, source, states, buffer_size, columns)
+    for position, layout in enumerate(layouts):
+        if not layout.numel:
+            for state, results in zip(states, columns, strict=True):
+                results[position] = empty(layout.on(state))
+    return columns
+
+
+def _copy_runs(
+    tensors: Sequence[Tensor],
+    layouts: tuple[Layout, ...],
+    source: CudaState,
+    states: Sequence[CudaState],
+    buffer_size: int,
+    columns: list[list[Any]],
+) -> None:
     reads_tensors = False
     for run, route in source.plans[_ROUTE, layouts, tuple(states), buffer_size]:
         if run.alone:
@@ -243,11 +261,6 @@ def copies(
     senders = (source, *states) if reads_tensors else states
     for sender, receiver in pairwise(senders):
         sender.local.stream.native.wait_stream(receiver.local.stream.native)
-    for position, layout in enumerate(layouts):
-        if not layout.numel:
-            for state, results in zip(states, columns, strict=True):
-                results[position] = empty(layout.on(state))
-    return columns
 
 
 def sums(
@@ -270,6 +283,22 @@ def sums(
     here = [each for each in columns if each[0]._layout.device_state is destination]
     others = [each for each in columns if each[0]._layout.device_state is not destination]
     results: list[Any] = [None] * len(targets)
+    with drained_on_failure() as used:
+        for state in (*(each[0]._layout.device_state for each in others), destination):
+            assert state.is_cuda
+            used.append(state.local.stream.native)
+        _sum_runs(here, others, destination, targets, buffer_size, results)
+    return [empty(layout) if x is None else x for x, layout in zip(results, targets, strict=True)]
+
+
+def _sum_runs(
+    here: Sequence[Sequence[Tensor]],
+    others: Sequence[Sequence[Tensor]],
+    destination: CudaState,
+    targets: tuple[Layout, ...],
+    buffer_size: int,
+    results: list[Any],
+) -> None:
     senders: dict[Any, None] = {}
     for run in destination.plans[_RUNS, targets, buffer_size]:
         sources = [[each[position]._address for position in run.positions] for each in here]
@@ -285,7 +314,6 @@ def sums(
     # What a device does next may write what is still being read.
     for state, receiver in senders:
         state.local.stream.native.wait_stream(receiver.local.stream.native)
-    return [empty(layout) if x is None else x for x, layout in zip(results, targets, strict=True)]
 
 
 def _chain_sum(

@@ -11,7 +11,7 @@ from tensor.core.devices.current import index_of
 from tensor.core.devices.state import cpu, cuda_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tensor.core.devices.state import CudaState, DeviceState
 
@@ -65,6 +65,22 @@ def connect(states: Iterable[CudaState]) -> None:
             key = ("connected", *sorted((before.ordinal, state.ordinal)))
             state.runtime.cache(key, _Connection(before.ordinal, state.ordinal))
         before = state
+
+
+@contextlib.contextmanager
+def drained_on_failure() -> Iterator[list[drv.Stream]]:
+    """Lets the host wait, if the block fails, for the streams that were put into the list.
+
+    Copies between devices are queued first, and the owners of their memory wait for them then. Where it does not come
+    to that, the memory must not be freed or written while a copy may still be under way.
+    """
+    streams: list[drv.Stream] = []
+    try:
+        yield streams
+    except BaseException:
+        for stream in streams:
+            stream.drain()
+        raise
 
 
 class _Connection:

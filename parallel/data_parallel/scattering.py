@@ -21,7 +21,7 @@ from tensor.core.modes.grad_mode import unrecorded
 from tensor.cuda import Stream
 from tensor.operations.shapes.slices import step_through
 
-from .devices import connect
+from .devices import connect, drained_on_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,25 +109,27 @@ def _scatter(
     chunks: list[Tensor] = []
     receiving: list[Stream] = []
     start = 0
-    for number, (state, size) in enumerate(zip(states, sizes, strict=True)):
-        chunk = step_through(input, dim, start, size, 1)
-        start += size
-        if state is source:
-            chunks.append(view_of(chunk._storage, chunk._layout, chunk._offset))
-            continue
-        requested = copy_stream(state) if streams is None else streams[number]
-        stream = state.local.stream if requested is None else requested
-        there = _copy_on(stream, chunk)
-        chunks.append(there)
-        receiving.append(stream)
-        if streams is None:
-            main = state.local.stream
-            main.native.wait_stream(stream.native)
-            there.record_stream(main)
-    if source.is_cuda:
-        # What the device does next may write what is being read.
-        for stream in receiving:
-            source.local.stream.native.wait_stream(stream.native)
+    with drained_on_failure() as used:
+        for number, (state, size) in enumerate(zip(states, sizes, strict=True)):
+            chunk = step_through(input, dim, start, size, 1)
+            start += size
+            if state is source:
+                chunks.append(view_of(chunk._storage, chunk._layout, chunk._offset))
+                continue
+            requested = copy_stream(state) if streams is None else streams[number]
+            stream = state.local.stream if requested is None else requested
+            used.append(stream.native)
+            there = _copy_on(stream, chunk)
+            chunks.append(there)
+            receiving.append(stream)
+            if streams is None:
+                main = state.local.stream
+                main.native.wait_stream(stream.native)
+                there.record_stream(main)
+        if source.is_cuda:
+            # What the device does next may write what is being read.
+            for stream in receiving:
+                source.local.stream.native.wait_stream(stream.native)
     return chunks
 
 
@@ -206,29 +208,33 @@ def _gather_to_device(tensors: Sequence[Tensor], dim: int, result: Tensor) -> No
     chunks = _chunks(result, tensors, dim)
     landed: list[tuple[Tensor, Tensor]] = []
     senders: dict[Any, None] = {}
-    for chunk, x in zip(chunks, tensors, strict=True):
-        here: Any = x._layout.device_state
-        if not x._layout.numel:
-            continue
-        if here is there:
-            there.plans[COPY, chunk._layout, x._layout](chunk, x, False)
-            continue
-        packed = chunk._layout.as_dense().on(here)
-        if x._layout is not packed:
-            x = copied(x, packed)
-        target = chunk
-        if not chunk._layout.dense:
-            target = empty(packed.on(there))
-            landed.append((chunk, target))
-        stream = here.local.stream.native
-        if here not in senders:
-            senders[here] = None
-            connect((here, there))
-        # The memory may be in use by what the device did before.
-        stream.wait_stream(main)
-        drv.copy_peer(target._address, there.native, x._address, here.native, packed.nbytes, stream=stream)
-    for here in senders:
-        main.wait_stream(here.local.stream.native)
+    with drained_on_failure() as used:
+        for chunk, x in zip(chunks, tensors, strict=True):
+            here: Any = x._layout.device_state
+            if not x._layout.numel:
+                continue
+            if here is there:
+                there.plans[COPY, chunk._layout, x._layout](chunk, x, False)
+                continue
+            packed = chunk._layout.as_dense().on(here)
+            if x._layout is not packed:
+                x = copied(x, packed)
+            target = chunk
+            if not chunk._layout.dense:
+                target = empty(packed.on(there))
+                landed.append((chunk, target))
+            stream = here.local.stream.native
+            if here not in senders:
+                senders[here] = None
+                used.append(stream)
+                connect((here, there))
+            # The memory may be in use by what the device did before.
+            stream.wait_stream(main)
+            drv.copy_peer(
+                target._address, there.native, x._address, here.native, packed.nbytes, stream=stream
+            )
+        for here in senders:
+            main.wait_stream(here.local.stream.native)
     for chunk, target in landed:
         there.plans[COPY, chunk._layout, target._layout](chunk, target, False)
 

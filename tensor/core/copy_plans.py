@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
     from .devices.state import CudaState
+    from .devices.stream import Stream
     from .layout import Layout
+    from .storage import Storage
 
 #: ``run(destination, source, non_blocking)``
 Run = "Callable[[Tensor, Tensor, bool], None]"
@@ -240,7 +242,7 @@ def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:
             if non_blocking:
                 storage.record_use(stream)
             else:
-                stream.native.synchronize()
+                _finish(stream, storage)
 
     return run
 
@@ -266,9 +268,20 @@ def _to_host(origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
         if non_blocking and storage.is_pinned():
             storage.record_use(stream)
         else:
-            stream.native.synchronize()
+            _finish(stream, storage)
 
     return run
+
+
+def _finish(stream: Stream, storage: Storage) -> None:
+    """Wait for a copy from or to ``storage``, which is on the host."""
+    try:
+        stream.native.synchronize()
+    except BaseException:
+        # The copy may still be under way: pinned memory must not be used for something else before it has ended.
+        if storage.is_pinned():
+            storage.record_use(stream)
+        raise
 
 
 def _peer_copy(

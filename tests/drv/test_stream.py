@@ -278,3 +278,18 @@ def test_a_callback_may_wait_for_another_thread(device: drv.Device) -> None:
     gate.set()
     done.synchronize()
     assert stream.query()
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize("call", ["cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"])
+def test_streams_that_cannot_be_ordered_are_ordered_by_the_host(call: str) -> None:
+    with drv.simulator.installed(schedule="lazy", check="race"):
+        first, second = drv.Stream(), drv.Stream()
+        memory, host = drv.DeviceMemory(64), drv.PinnedMemory(64)
+        drv.memset(memory, 7, 64, stream=first)
+        drv.simulator.inject().fail_call(name=call)
+        with pytest.raises(drv.CudaError, match=call):
+            second.wait_stream(first)
+        drv.copy_to_host(host, memory, stream=second)
+        second.synchronize()
+        assert (host.array() == 7).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from drv.errors import CudaError
+from drv.errors import CudaError, InvalidHandleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -30,7 +30,8 @@ class PendingBlocks(Generic[B]):
     Attributes
     ----------
     queues : dict
-        Events and blocks of each stream, the earliest first; no queue is empty.
+        Events and blocks of each stream, the earliest first; no queue is empty. Where the driver refused to record
+        an event for a block there is ``None``: the next poll records one behind what the stream holds then.
     """
 
     __slots__ = ("_abandoned", "_counts", "_events", "_finished", "queues")
@@ -54,20 +55,33 @@ class PendingBlocks(Generic[B]):
         for key in uses:
             try:
                 event = self._events.record(key)
-            except CudaError:
-                # The stream was destroyed, or the context is lost. Only a wait for the whole device
-                # tells when its work is done, and freeing never waits.
-                self._abandoned.append((key[0], block))
-            else:
-                self.queues.setdefault(key, deque()).append((event, block))
+            except CudaError as error:
+                if isinstance(error, InvalidHandleError) or error.sticky:
+                    # The stream was destroyed, or the context is lost. Only a wait for the whole device
+                    # tells when its work is done, and freeing never waits.
+                    self._abandoned.append((key[0], block))
+                    continue
+                # Freeing never raises either.
+                event = None
+            self.queues.setdefault(key, deque()).append((event, block))
 
     def poll(self) -> None:
         """Finish with the blocks whose events have passed."""
         if not self._events.ready():
             return
         for key, queue in list(self.queues.items()):
-            while queue and self._events.passed(key, queue[0][0]):
-                self._done(queue.popleft()[1])
+            while queue:
+                event, block = queue[0]
+                if event is None:
+                    try:
+                        event = self._events.record(key)
+                    except CudaError:
+                        break
+                    queue[0] = event, block
+                if not self._events.passed(key, event):
+                    break
+                queue.popleft()
+                self._done(block)
             if not queue:
                 del self.queues[key]
 
@@ -75,12 +89,17 @@ class PendingBlocks(Generic[B]):
         """Wait for all events, and finish with all blocks."""
         for key, queue in list(self.queues.items()):
             while queue:
-                self._events.wait(key, queue[0][0])
-                self._done(queue.popleft()[1])
+                event, block = queue[0]
+                if event is None:
+                    self._events.wait_for_device(key[0])
+                else:
+                    self._events.wait(key, event)
+                queue.popleft()
+                self._done(block)
             del self.queues[key]
-        abandoned, self._abandoned = self._abandoned, []
-        for ordinal in {ordinal for ordinal, _ in abandoned}:
+        for ordinal in {ordinal for ordinal, _ in self._abandoned}:
             self._events.wait_for_device(ordinal)
+        abandoned, self._abandoned = self._abandoned, []
         for _, block in abandoned:
             self._done(block)
 

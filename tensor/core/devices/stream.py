@@ -142,8 +142,13 @@ class Stream:
         mark = marks.get(stream.device_state.ordinal)
         if mark is None:
             mark = marks[stream.device_state.ordinal] = drv.Event(stream.device_state.native)
-        mark.record(stream.native)
-        self.native.wait_event(mark)
+        try:
+            mark.record(stream.native)
+            self.native.wait_event(mark)
+        except BaseException:
+            # As native.wait_stream(): what comes later on this stream comes after the other's work all the same.
+            stream.native.drain()
+            raise
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record ``event``, or a new one that keeps no time, in this stream, and return it.

@@ -41,7 +41,7 @@ def array_of_nested(data: Any, dtype: dtype | None, convert: Convert) -> NDArray
     TypeError
         For an element that is no number.
     RuntimeError
-        If a number is out of the range of ``kind``.
+        If a number is out of the range of ``dtype``.
     """
     array = _of_numbers(data)
     if array is not None:

@@ -82,6 +82,8 @@ class Handle:
         self.device_state.native.use()
         if self.stream is stream:
             return
+        # If one of the calls fails, the handle is no longer set to the stream that it was set to before.
+        self.stream = None
         self.library.cublasSetStream(self.handle, int(stream.handle))
         storage = self.workspaces.get(stream)
         if storage is None and self.workspace_bytes:

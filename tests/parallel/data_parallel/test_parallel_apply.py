@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import drv
 import nn
 import tensor
 from parallel import parallel_apply
@@ -207,3 +208,14 @@ def test_casts_of_parameters_are_dropped_with_the_block() -> None:
     with tensor.autocast("cuda"):
         result = parallel_apply([linear, linear], [inputs()[0]] * 2)
         assert (result[0] == linear.bias.half()).all()
+
+
+def test_a_thread_that_cannot_leave_its_device() -> None:
+    def fails_to_leave(x: tensor.Tensor) -> tensor.Tensor:
+        result = x + 1
+        if x.get_device():
+            drv.simulator.inject().fail_call(name="cuCtxSetCurrent")
+        return result
+
+    with pytest.raises(drv.CudaError, match=r"in replica 1 on device 1[\s\S]*cuCtxSetCurrent"):
+        parallel_apply([fails_to_leave] * 2, inputs())

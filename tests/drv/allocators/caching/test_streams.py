@@ -8,7 +8,7 @@ import pytest
 
 import drv
 from drv.allocators import CachedBlock, device_allocator
-from drv.errors import InvalidHandleError
+from drv.errors import InvalidHandleError, NotPermittedError
 from tests.drv.allocators.fakes import MIB, Bottom
 
 SCHEDULES = [("eager", 0), ("lazy", 0), *(("random", seed) for seed in range(6))]
@@ -109,6 +109,39 @@ def test_the_memory_of_a_destroyed_stream_comes_back_when_all_is_waited_for() ->
     bottom.allocator.empty_cache()
     assert bottom.events.waits == 1
     assert bottom.segment_sizes == [2 * MIB]
+
+
+def _refuse(key: tuple[int, int]) -> int:
+    raise NotPermittedError("not now")
+
+
+def test_what_could_not_be_marked_when_it_was_freed_is_marked_later() -> None:
+    bottom = Bottom()
+    record = bottom.events.record
+    bottom.events.record = _refuse  # type: ignore[method-assign]
+    block = bottom.allocator.allocate(1000, 1)
+    bottom.allocator.record_stream(block, 2)
+    bottom.events.work(2)
+    bottom.allocator.free(block)
+    assert bottom.allocator.allocate(1000, 1).address != block.address
+    bottom.events.record = record  # type: ignore[method-assign]
+    # Behind what the stream holds by now.
+    bottom.events.work(2)
+    assert bottom.allocator.allocate(1000, 1).address != block.address
+    bottom.events.finish(2)
+    bottom.allocator.free(bottom.allocator.allocate(1, 1))
+    assert bottom.allocator.allocate(1000, 1).address == block.address
+
+
+def test_what_can_never_be_marked_comes_back_when_all_is_waited_for() -> None:
+    bottom = Bottom()
+    bottom.events.record = _refuse  # type: ignore[method-assign]
+    block = bottom.allocator.allocate(30 * MIB, 1)
+    bottom.allocator.record_stream(block, 2)
+    bottom.allocator.free(block)
+    bottom.allocator.empty_cache()
+    assert bottom.events.waits == 1
+    assert not bottom.segment_sizes
 
 
 def test_a_free_where_cuda_must_not_be_called_is_put_off() -> None:
