@@ -67,6 +67,12 @@ from .core.modes.determinism import (
     use_deterministic_algorithms,
 )
 from .core.modes.precision import get_float32_matmul_precision, set_float32_matmul_precision
+from .core.modes.threads import (
+    get_num_interop_threads,
+    get_num_threads,
+    set_num_interop_threads,
+    set_num_threads,
+)
 from .core.size import Size
 from .methods.printing import set_printoptions
 from .operations.catalogue import bind as _bind
@@ -150,6 +156,8 @@ __all__ = [
     "get_default_dtype",
     "get_deterministic_debug_mode",
     "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "get_num_threads",
     "get_rng_state",
     "half",
     "iinfo",
@@ -190,6 +198,8 @@ __all__ = [
     "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
     "set_grad_enabled",
+    "set_num_interop_threads",
+    "set_num_threads",
     "set_printoptions",
     "set_rng_state",
     "short",

@@ -10,12 +10,70 @@ from . import linalg
 from . import signal
 from . import special
 from . import utils
+from .amp.autocast_mode import autocast
+from .amp.autocast_mode import autocast_decrement_nesting
+from .amp.autocast_mode import autocast_increment_nesting
+from .amp.autocast_mode import clear_autocast_cache
+from .amp.autocast_mode import get_autocast_cpu_dtype
+from .amp.autocast_mode import get_autocast_dtype
+from .amp.autocast_mode import get_autocast_gpu_dtype
+from .amp.autocast_mode import is_autocast_cache_enabled
+from .amp.autocast_mode import is_autocast_cpu_enabled
+from .amp.autocast_mode import is_autocast_enabled
+from .amp.autocast_mode import set_autocast_cache_enabled
+from .amp.autocast_mode import set_autocast_cpu_dtype
+from .amp.autocast_mode import set_autocast_cpu_enabled
+from .amp.autocast_mode import set_autocast_dtype
+from .amp.autocast_mode import set_autocast_enabled
+from .amp.autocast_mode import set_autocast_gpu_dtype
 from .autograd import enable_grad
 from .autograd import inference_mode
 from .autograd import is_grad_enabled
 from .autograd import is_inference_mode_enabled
 from .autograd import no_grad
 from .autograd import set_grad_enabled
+from .core.devices.device import device
+from .core.dtypes.default import get_default_dtype
+from .core.dtypes.default import set_default_dtype
+from .core.dtypes.limits import finfo
+from .core.dtypes.limits import iinfo
+from .core.memory_format import channels_last
+from .core.memory_format import channels_last_3d
+from .core.memory_format import contiguous_format
+from .core.memory_format import memory_format
+from .core.memory_format import preserve_format
+from .core.memory_format import strided
+from .core.modes.determinism import are_deterministic_algorithms_enabled
+from .core.modes.determinism import get_deterministic_debug_mode
+from .core.modes.determinism import is_deterministic_algorithms_warn_only_enabled
+from .core.modes.determinism import set_deterministic_debug_mode
+from .core.modes.determinism import use_deterministic_algorithms
+from .core.modes.precision import get_float32_matmul_precision
+from .core.modes.precision import set_float32_matmul_precision
+from .core.modes.threads import get_num_interop_threads
+from .core.modes.threads import get_num_threads
+from .core.modes.threads import set_num_interop_threads
+from .core.modes.threads import set_num_threads
+from .core.size import Size
+from .methods.printing import set_printoptions
+from .methods.tensor import Tensor
+from .operations.creation.typed_tensors import BFloat16Tensor
+from .operations.creation.typed_tensors import BoolTensor
+from .operations.creation.typed_tensors import ByteTensor
+from .operations.creation.typed_tensors import CharTensor
+from .operations.creation.typed_tensors import DoubleTensor
+from .operations.creation.typed_tensors import FloatTensor
+from .operations.creation.typed_tensors import HalfTensor
+from .operations.creation.typed_tensors import IntTensor
+from .operations.creation.typed_tensors import LongTensor
+from .operations.creation.typed_tensors import ShortTensor
+from .operations.creation.typed_tensors import set_default_tensor_type
+from .operations.random.generator import Generator
+from .operations.random.generator import initial_seed
+from .operations.random.generator import manual_seed
+from .operations.random.generator import seed
+from .operations.random.state import get_rng_state
+from .operations.random.state import set_rng_state
 from .serialization import load
 from .serialization import save
 from math import e
@@ -35,43 +93,8 @@ from nvrtc_kernels.dtypes import int32
 from nvrtc_kernels.dtypes import int64
 from nvrtc_kernels.dtypes import int8
 from nvrtc_kernels.dtypes import uint8
-from tensor.amp.autocast_mode import autocast
-from tensor.amp.autocast_mode import autocast_decrement_nesting
-from tensor.amp.autocast_mode import autocast_increment_nesting
-from tensor.amp.autocast_mode import clear_autocast_cache
-from tensor.amp.autocast_mode import get_autocast_cpu_dtype
-from tensor.amp.autocast_mode import get_autocast_dtype
-from tensor.amp.autocast_mode import get_autocast_gpu_dtype
-from tensor.amp.autocast_mode import is_autocast_cache_enabled
-from tensor.amp.autocast_mode import is_autocast_cpu_enabled
-from tensor.amp.autocast_mode import is_autocast_enabled
-from tensor.amp.autocast_mode import set_autocast_cache_enabled
-from tensor.amp.autocast_mode import set_autocast_cpu_dtype
-from tensor.amp.autocast_mode import set_autocast_cpu_enabled
-from tensor.amp.autocast_mode import set_autocast_dtype
-from tensor.amp.autocast_mode import set_autocast_enabled
-from tensor.amp.autocast_mode import set_autocast_gpu_dtype
 from tensor.autograd.recording.storage_views import as_strided
 from tensor.autograd.recording.storage_views import view_as_real
-from tensor.core.devices.device import device
-from tensor.core.dtypes.default import get_default_dtype
-from tensor.core.dtypes.default import set_default_dtype
-from tensor.core.dtypes.limits import finfo
-from tensor.core.dtypes.limits import iinfo
-from tensor.core.memory_format import channels_last
-from tensor.core.memory_format import channels_last_3d
-from tensor.core.memory_format import contiguous_format
-from tensor.core.memory_format import memory_format
-from tensor.core.memory_format import preserve_format
-from tensor.core.memory_format import strided
-from tensor.core.modes.determinism import are_deterministic_algorithms_enabled
-from tensor.core.modes.determinism import get_deterministic_debug_mode
-from tensor.core.modes.determinism import is_deterministic_algorithms_warn_only_enabled
-from tensor.core.modes.determinism import set_deterministic_debug_mode
-from tensor.core.modes.determinism import use_deterministic_algorithms
-from tensor.core.modes.precision import get_float32_matmul_precision
-from tensor.core.modes.precision import set_float32_matmul_precision
-from tensor.core.size import Size
 from tensor.fft.short_time import istft
 from tensor.fft.short_time import stft
 from tensor.linalg.factorizations.low_rank import pca_lowrank
@@ -110,8 +133,6 @@ from tensor.methods.description import is_tensor
 from tensor.methods.description import numel
 from tensor.methods.description import typename
 from tensor.methods.operation_methods import OperationMethods
-from tensor.methods.printing import set_printoptions
-from tensor.methods.tensor import Tensor
 from tensor.operations.convolution.convolution import conv1d
 from tensor.operations.convolution.convolution import conv2d
 from tensor.operations.convolution.convolution import conv3d
@@ -154,17 +175,6 @@ from tensor.operations.creation.ranges import triu_indices
 from tensor.operations.creation.result_types import can_cast
 from tensor.operations.creation.result_types import promote_types
 from tensor.operations.creation.result_types import result_type
-from tensor.operations.creation.typed_tensors import BFloat16Tensor
-from tensor.operations.creation.typed_tensors import BoolTensor
-from tensor.operations.creation.typed_tensors import ByteTensor
-from tensor.operations.creation.typed_tensors import CharTensor
-from tensor.operations.creation.typed_tensors import DoubleTensor
-from tensor.operations.creation.typed_tensors import FloatTensor
-from tensor.operations.creation.typed_tensors import HalfTensor
-from tensor.operations.creation.typed_tensors import IntTensor
-from tensor.operations.creation.typed_tensors import LongTensor
-from tensor.operations.creation.typed_tensors import ShortTensor
-from tensor.operations.creation.typed_tensors import set_default_tensor_type
 from tensor.operations.creation.window_functions import bartlett_window
 from tensor.operations.creation.window_functions import blackman_window
 from tensor.operations.creation.window_functions import hamming_window
@@ -392,15 +402,9 @@ from tensor.operations.random.dropout import feature_alpha_dropout
 from tensor.operations.random.dropout import feature_alpha_dropout_
 from tensor.operations.random.dropout import feature_dropout
 from tensor.operations.random.dropout import feature_dropout_
-from tensor.operations.random.generator import Generator
-from tensor.operations.random.generator import initial_seed
-from tensor.operations.random.generator import manual_seed
-from tensor.operations.random.generator import seed
 from tensor.operations.random.sampling import bernoulli
 from tensor.operations.random.sampling import multinomial
 from tensor.operations.random.sampling import normal
-from tensor.operations.random.state import get_rng_state
-from tensor.operations.random.state import set_rng_state
 from tensor.operations.recurrent.functions import gru
 from tensor.operations.recurrent.functions import lstm
 from tensor.operations.recurrent.functions import rnn_relu
@@ -852,6 +856,8 @@ __all__ = [
     "get_deterministic_debug_mode",
     "get_device",
     "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "get_num_threads",
     "get_rng_state",
     "gradient",
     "greater",
@@ -1099,6 +1105,8 @@ __all__ = [
     "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
     "set_grad_enabled",
+    "set_num_interop_threads",
+    "set_num_threads",
     "set_printoptions",
     "set_rng_state",
     "sgn",

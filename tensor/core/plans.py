@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from drv.host.blas import single_threaded
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,6 +23,8 @@ class Plans(dict[Any, Any]):
     __slots__ = ()
 
     def __missing__(self, key: tuple[Any, ...]) -> Any:
+        # What is carried out on the host may call BLAS.
+        single_threaded()
         result = key[0].plan(*key[1:])
         if len(self) >= PLAN_LIMIT:
             self.clear()

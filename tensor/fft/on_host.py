@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tensor.core.host.threads import share, thread_count
+from drv.host.threads import share, thread_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drv.host.blas import single_threaded
 from nvrtc_kernels.dtypes import from_numpy
 from tensor.core import layout as layouts
 from tensor.core.base import empty, wrap
@@ -34,6 +35,7 @@ def on_host(function: Callable[..., Sequence[Array]], *tensors: Tensor) -> tuple
     Not recorded. ``function`` may neither change its arguments nor return memory of theirs.
     """
     device_state: Any = tensors[0]._layout.device_state
+    single_threaded()
     if not device_state.is_cuda:
         with np.errstate(all="ignore"):
             return tuple(

@@ -28,6 +28,7 @@ import numpy as np
 from drv.bindings.cublas import cublasComputeType_t as Compute
 from drv.bindings.cublas import cublasMath_t as Math
 from drv.bindings.library_types import cudaDataType as Type
+from drv.host.blas import multiply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,8 +104,7 @@ class Rule:
             return _multiply_half(a.astype(np.float32), b.astype(np.float32), self.chunk)
         if self.round_inputs is not None:
             a, b = self.round_inputs(a), self.round_inputs(b)
-        product: NDArray[Any] = np.matmul(a.astype(self.work, copy=False), b.astype(self.work, copy=False))
-        return product
+        return multiply(a.astype(self.work, copy=False), b.astype(self.work, copy=False))
 
     def combine(
         self, alpha: Any, product: NDArray[Any] | None, beta: Any, c: NDArray[Any] | None
@@ -170,7 +170,7 @@ def _multiply_half(a: NDArray[np.float32], b: NDArray[np.float32], chunk: int) -
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     total = np.zeros((*shape, a.shape[-2], b.shape[-1]), np.float32)
     for start in range(0, a.shape[-1], chunk):
-        total += np.matmul(a[..., start : start + chunk], b[..., start : start + chunk, :])
+        total += multiply(a[..., start : start + chunk], b[..., start : start + chunk, :])
         total = total.astype(np.float16).astype(np.float32)
     return total
 

@@ -1,1 +1,1 @@
-"""Memory and threads of the host, for operations on CPU tensors."""
+"""Memory of the host, for operations on CPU tensors."""

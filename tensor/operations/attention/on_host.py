@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drv.host.blas import multiply
 from nvrtc_kernels.attention import most_keys
 from tensor.core.base import view_of, wrap
 from tensor.core.dtypes import promotion as rules
@@ -49,7 +50,7 @@ def _mask(mask: Tensor | None, layout: Layout | None) -> Array | None:
 
 
 def _scores(part: Part, block: Block, queries: Array, keys: Array, mask: Array | None, scale: float) -> Array:
-    x: Array = np.matmul(queries, keys[_keys(part, block)].swapaxes(1, 2))
+    x: Array = multiply(queries, keys[_keys(part, block)].swapaxes(1, 2))
     x *= x.dtype.type(scale)
     if mask is not None:
         some = mask[part.region(block)].reshape(x.shape)
@@ -111,7 +112,7 @@ def plan(
                     logarithms[rows] = logarithm[..., 0]
                     if dropout is not None:
                         x *= _factors(dropout, block).astype(x.dtype)
-                    result[rows] += np.matmul(x, values[_keys(part, block)])
+                    result[rows] += multiply(x, values[_keys(part, block)])
         return tensor_of(result, out), wrap(logarithms)
 
     return run
@@ -148,20 +149,20 @@ def plan_backward(
                     some = _keys(part, block)
                     x = _scores(part, block, queries[rows], keys, seen, scale)
                     x = np.where(sums[rows] == -np.inf, 0, np.exp(x - sums[rows]))
-                    slopes = np.matmul(grads[rows], values[some].swapaxes(1, 2))
+                    slopes = multiply(grads[rows], values[some].swapaxes(1, 2))
                     weights = x
                     if dropout is not None:
                         factors = _factors(dropout, block).astype(x.dtype)
                         weights = x * factors
                         slopes *= factors
-                    dv[some] += np.matmul(weights.swapaxes(1, 2), grads[rows])
+                    dv[some] += multiply(weights.swapaxes(1, 2), grads[rows])
                     slopes -= along[rows]
                     slopes *= x
                     if expected[3] and mask_shape is not None:
                         _add_to_mask(of_mask, part.region(block), slopes)
                     slopes *= slopes.dtype.type(scale)
-                    dq[rows] += np.matmul(slopes, keys[some])
-                    dk[some] += np.matmul(slopes.swapaxes(1, 2), queries[rows])
+                    dq[rows] += multiply(slopes, keys[some])
+                    dk[some] += multiply(slopes.swapaxes(1, 2), queries[rows])
         entry = []
         for want, array in zip(expected, (dq, dk, dv, of_mask), strict=True):
             like = contiguous[array.shape, layout.dtype, layout.device_state]

@@ -9,14 +9,14 @@ some channels of an item.
 
 from __future__ import annotations
 
-import os
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from drv.host.blas import single_threaded
+from drv.host.threads import share
 from nvrtc_kernels.convolution import Windows
-from tensor.core.host.threads import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -123,7 +123,7 @@ class _Cut:
 
 def _share_products(work: Callable[[int], None], pieces: int) -> None:
     """:func:`share` where BLAS has one thread: threads of both kinds would wait for each other."""
-    if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
+    if single_threaded():
         share(work, pieces)
         return
     for piece in range(pieces):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tensor.core.host.threads import share
+from drv.host.threads import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable

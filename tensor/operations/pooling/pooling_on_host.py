@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drv.host.threads import share
 from nvrtc_kernels.convolution import Windows
-from tensor.core.host.threads import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

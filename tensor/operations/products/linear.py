@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drv.host.blas import matmul_for
 from nvrtc_kernels import pointwise
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase, empty, wrap
@@ -90,11 +91,12 @@ def _rows_on_host(
     dtype: dtype, shape: tuple[int, int], out: Layout, transposed: bool
 ) -> Callable[..., Tensor]:
     wide = rules.computes_in(dtype)
+    matmul = matmul_for(shape[0] * shape[1] * out.shape[-1])
 
     def run(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
         matrix = _wide(w, dtype, wide)
         with np.errstate(all="ignore"):
-            result = np.matmul(_wide(x, dtype, wide).reshape(shape), matrix.T if transposed else matrix)
+            result = matmul(_wide(x, dtype, wide).reshape(shape), matrix.T if transposed else matrix)
             if b is not None:
                 result += _wide(b, dtype, wide)
             return _delivered(result, wide, out)
@@ -141,11 +143,12 @@ def _outer_sum_plan(grad: Layout, x: Layout) -> Callable[[Tensor, Tensor], Tenso
     out = contiguous[(outputs, inputs), dtype, device_state]
     if not device_state.is_cuda:
         wide = rules.computes_in(dtype)
+        matmul = matmul_for(count * outputs * inputs)
 
         def on_host(grad: Tensor, x: Tensor) -> Tensor:
             left = _wide(grad, dtype, wide).reshape(count, outputs)
             with np.errstate(all="ignore"):
-                result = np.matmul(left.T, _wide(x, dtype, wide).reshape(count, inputs))
+                result = matmul(left.T, _wide(x, dtype, wide).reshape(count, inputs))
                 return _delivered(result, wide, out)
 
         return on_host

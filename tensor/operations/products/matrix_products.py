@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drv.host.blas import matmul_for
 from nvrtc_kernels import products as kernels
 from nvrtc_kernels.dtypes import Category
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
@@ -54,7 +55,7 @@ class _Product:
         if not c.numel:
             return lambda *_: None
         if not c.device_state.is_cuda:
-            return _on_host(c)
+            return _on_host(c, a)
         if c.dtype.category < Category.FLOATING:
             return _with_kernel(c, a, b)
         return _with_blas(self, c, a, b)
@@ -76,10 +77,11 @@ def _as_batch(matrices: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (shape, strides) if len(shape) == 3 else ((1, *shape), (matrices.numel, *strides))
 
 
-def _on_host(c: Layout) -> Callable[..., None]:
+def _on_host(c: Layout, a: Layout) -> Callable[..., None]:
     dtype = c.dtype
     compute_dtype = rules.computes_in(dtype)
     convert = host_conversion(compute_dtype, dtype)
+    matmul = matmul_for(c.numel * a.shape[-1])
 
     def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
         left, right = a._host, b._host
@@ -88,12 +90,12 @@ def _on_host(c: Layout) -> Callable[..., None]:
         into = out._writable
         with np.errstate(all="ignore"):
             if dtype.category is Category.BOOL:
-                into[...] = np.matmul(left.astype(np.uint64), right.astype(np.uint64)) != 0
+                into[...] = matmul(left.astype(np.uint64), right.astype(np.uint64)) != 0
                 return
             if beta == 0 and alpha == 1 and compute_dtype is dtype:
-                np.matmul(left, right, out=into)
+                matmul(left, right, out=into)
                 return
-            result = np.matmul(left, right)
+            result = matmul(left, right)
             if alpha != 1:
                 result = result * compute_dtype.numpy.type(alpha)
             if beta != 0:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.core.modes.threads import set_num_threads
 from tensor.operations.random.generator import manual_seed
 
 from .fetching import make_fetcher
@@ -155,6 +156,8 @@ def work(pipe: Connection, setup: WorkerSetup, worker: int, inherited: Iterable[
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     seed = setup.seed + worker
     _seed_all(seed)
+    # Workers are many, and the machine is the main process's too. The user's function may say otherwise.
+    set_num_threads(1)
     _info = WorkerInfo(worker, setup.count, seed, setup.dataset)
     failure = None
     if setup.init_fn is not None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tensor
+from drv.host import threads as host_threads
 from tensor.core.devices.state import forget_plans
-from tensor.core.host import threads as host_threads
 from tensor.fft import on_host
 
 _RNG = np.random.default_rng(0)

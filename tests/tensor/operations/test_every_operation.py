@@ -310,7 +310,7 @@ NO_OPERATIONS = frozenset(
     randperm range resolve_conj resolve_neg result_type scalar_tensor seed set_default_device set_default_dtype
     set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision set_grad_enabled
     set_printoptions set_rng_state tensor tril_indices triu_indices typename use_deterministic_algorithms
-    zeros zeros_like set_num_threads get_num_threads load save
+    zeros zeros_like set_num_threads get_num_threads set_num_interop_threads get_num_interop_threads load save
     autocast_decrement_nesting
     autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype
     is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled set_autocast_cache_enabled

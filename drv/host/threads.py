@@ -1,8 +1,8 @@
 """Threads that share work of NumPy functions which let go of the interpreter's lock.
 
 They start with the first work that is worth it, as many as there are processors for this process, or as
-``OMP_NUM_THREADS`` says; after a fork the child starts its own. The thread that asks takes part. Which thread does
-a piece of work decides nothing about its result.
+``OMP_NUM_THREADS`` or :func:`set_thread_count` says; after a fork the child starts its own. The thread that asks takes
+part. Which thread does a piece of work decides nothing about its result. Threads that have nothing to do sleep.
 """
 
 from __future__ import annotations
@@ -13,15 +13,33 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import TYPE_CHECKING
 
+from .processors import processor_count
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def thread_count() -> int:
     """How many threads work at once, at most: the asking one among them."""
+    if _Chosen.count is not None:
+        return _Chosen.count
     argument = os.environ.get("OMP_NUM_THREADS", "")
-    allowed = len(os.sched_getaffinity(0))
+    allowed = processor_count()
     return min(int(argument), allowed) if argument.isdecimal() and int(argument) else allowed
+
+
+def set_thread_count(count: int) -> None:
+    """Let ``count`` threads work at once, whatever the environment says. Work that is under way keeps its threads."""
+    global _threads
+    _Chosen.count = count
+    # The threads of a pool end when nobody refers to it.
+    _threads = _Threads()
+
+
+class _Chosen:
+    """What :func:`set_thread_count` was given."""
+
+    count: int | None = None
 
 
 class _Threads:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tensor.core.host import threads as host_threads
+from drv.host import threads as host_threads
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +73,28 @@ def test_the_environment_limits_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for argument, expected in (("", 8), ("3", 3), ("100", 8), ("0", 8), ("2,1", 8)):
         monkeypatch.setenv("OMP_NUM_THREADS", argument)
         assert host_threads.thread_count() == expected
+
+
+def test_the_number_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(host_threads._Chosen, "count", None)
+    monkeypatch.setattr(host_threads, "_threads", host_threads._Threads())
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for count in (3, 1, 5):
+        host_threads.set_thread_count(count)
+        assert host_threads.thread_count() == count
+        meeting = threading.Barrier(count)
+        host_threads.share(lambda _, meeting=meeting: (meeting.wait(10), None)[1], count)
+
+
+def test_threads_of_an_earlier_number_end() -> None:
+    host_threads.share(lambda _: None, 3)
+    pool = host_threads._threads.pool
+    assert pool is not None
+    workers = list(pool._threads)
+    host_threads.set_thread_count(2)
+    del pool
+    for worker in workers:
+        worker.join(10)
+        assert not worker.is_alive()
+    host_threads._Chosen.count = None

@@ -1,0 +1,114 @@
+"""Matrix products on the host, shared by the process's own threads, with BLAS at one thread each.
+
+Threads of BLAS spin while they wait for each other and for the next product. On a machine with other work, or in a
+container with a quota of processor time, they take that time from those who would use it: a training of small
+products then lasts ten times as long. The threads of :mod:`drv.host.threads` sleep. So BLAS gets one thread, for the
+whole process, and a large product is cut into blocks of rows or columns. Where it is cut depends on its shape alone:
+results have the same bits for any number of threads.
+
+Who sets ``OPENBLAS_NUM_THREADS``, or the like for another BLAS, has decided otherwise: BLAS then keeps its threads, and
+products are not cut.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from .threads import share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+#: Environment variables by which users say how many threads BLAS has.
+_VARIABLES = (
+    "OPENBLAS_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+#: Multiplications of a block at least: half a millisecond's work or so.
+_BLOCK = 1 << 24
+#: Rows or columns of a block at least, so that packing the other factor once more for each does not show.
+_ROWS = 128
+#: Blocks of a product at most.
+_BLOCKS = 64
+
+
+class _Blas:
+    """What was found out about BLAS when it was first needed: whether it has one thread."""
+
+    single: bool | None = None
+
+
+def single_threaded() -> bool:
+    """Let BLAS have one thread, unless the environment says how many; whether it has one.
+
+    Looked up and set with the first call of a process. What calls BLAS calls this before.
+    """
+    result = _Blas.single
+    if result is None:
+        libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+        if not any(os.environ.get(name) for name in _VARIABLES):
+            for library in libraries:
+                library.set_num_threads(1)
+        result = _Blas.single = all(library.num_threads == 1 for library in libraries)
+    return result
+
+
+def matmul_for(multiplications: int) -> Callable[..., NDArray[Any]]:
+    """:func:`multiply` for products of so many multiplications, or just ``np.matmul`` where they are not large."""
+    return multiply if multiplications >= 2 * _BLOCK else np.matmul
+
+
+def multiply(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+    """``np.matmul(a, b, out)``, with threads that share what is large.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    """
+    if (
+        min(a.ndim, b.ndim) < 2
+        or max(a.size * b.shape[-1], b.size * a.shape[-2]) < 2 * _BLOCK
+        or not single_threaded()
+        or a.dtype != b.dtype
+        # BLAS knows of a matrix times its own transpose, which is half the work.
+        or np.may_share_memory(a, b)
+    ):
+        product: NDArray[Any] = np.matmul(a, b, out=out)
+        return product
+    rows, depth, columns = *a.shape[-2:], b.shape[-1]
+    shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    result: NDArray[Any] = np.empty((*shape, rows, columns), a.dtype) if out is None else out
+    blocks = min(result.size * depth // _BLOCK, _BLOCKS)
+    if shape and shape[0] >= blocks:
+        count = shape[0]
+
+        def block(start: int, end: int) -> None:
+            of_a = a[start:end] if a.ndim == result.ndim and a.shape[0] > 1 else a
+            of_b = b[start:end] if b.ndim == result.ndim and b.shape[0] > 1 else b
+            np.matmul(of_a, of_b, out=result[start:end])
+
+    elif rows >= columns:
+        count, blocks = rows, min(blocks, rows // _ROWS)
+
+        def block(start: int, end: int) -> None:
+            np.matmul(a[..., start:end, :], b, out=result[..., start:end, :])
+
+    else:
+        count, blocks = columns, min(blocks, columns // _ROWS)
+
+        def block(start: int, end: int) -> None:
+            np.matmul(a, b[..., start:end], out=result[..., start:end])
+
+    blocks = max(blocks, 1)
+    share(lambda number: block(number * count // blocks, (number + 1) * count // blocks), blocks)
+    return result

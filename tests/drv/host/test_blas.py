@@ -1,0 +1,141 @@
+"""Products that threads share, and BLAS, which has one thread."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drv.host import blas
+from drv.host import threads as host_threads
+
+_RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "_BLOCK", 1 << 10)
+    monkeypatch.setattr(blas, "_ROWS", 4)
+    monkeypatch.setattr(blas._Blas, "single", True)
+
+
+def threads(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_threads, "thread_count", lambda: count)
+    monkeypatch.setattr(host_threads, "_threads", host_threads._Threads())
+
+
+def values(*shape: int, dtype: str) -> Any:
+    return (_RNG.standard_normal(shape) * 9).astype(dtype)
+
+
+SHAPES = [
+    ((40, 30), (30, 20)),
+    ((7, 30), (30, 90)),
+    ((1, 200), (200, 99)),
+    ((9, 20, 15), (9, 15, 12)),
+    ((2, 50, 15), (2, 15, 12)),
+    ((50, 20, 15), (15, 12)),
+    ((50, 20, 15), (1, 15, 12)),
+    ((20, 15), (40, 15, 12)),
+    ((3, 1, 20, 15), (5, 15, 12)),
+    ((2000, 3), (3, 2)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int64"])
+@pytest.mark.parametrize(("a", "b"), SHAPES)
+def test_products(
+    a: tuple[int, ...], b: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = values(*a, dtype=dtype), values(*b, dtype=dtype)
+    expected = left @ right
+    results = []
+    for count in (1, 3):
+        threads(count, monkeypatch)
+        results.append(blas.multiply(left, right))
+        out = np.empty_like(expected)
+        assert blas.multiply(left, right, out) is out
+        results.append(out)
+    for result in results:
+        assert result.dtype == expected.dtype and result.shape == expected.shape
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-3)
+        # The same bits for every number of threads.
+        np.testing.assert_array_equal(result, results[0])
+
+
+def test_strided_factors(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads(3, monkeypatch)
+    a, b = values(60, 80, dtype="float64"), values(90, 80, dtype="float64")
+    np.testing.assert_allclose(blas.multiply(a[::2], b.T), a[::2] @ b.T)
+    np.testing.assert_allclose(blas.multiply(a.T, b[:60]), a.T @ b[:60])
+    np.testing.assert_allclose(blas.multiply(a, a.T), a @ a.T)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "blocks"),
+    # Blocks of at least 4 rows or columns, and 1024 multiplications.
+    [
+        ((4, 4), (4, 4), 0),
+        ((16, 16), (16, 16), 4),
+        ((4, 32), (32, 32), 4),
+        ((100, 8, 8), (8, 8), 50),
+        ((6, 1000), (1000, 2), 1),
+    ],
+)
+def test_how_many_blocks(
+    a: tuple[int, ...], b: tuple[int, ...], blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(
+        blas, "share", lambda work, count: (seen.append(count), [work(each) for each in range(count)])
+    )
+    left, right = values(*a, dtype="float32"), values(*b, dtype="float32")
+    np.testing.assert_allclose(blas.multiply(left, right), left @ right, rtol=1e-4, atol=1e-3)
+    assert sum(seen) == blocks
+
+
+def test_shapes_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match="matmul"):
+        blas.multiply(np.ones((100, 100)), np.ones((99, 100)))
+    with pytest.raises(ValueError, match="broadcast"):
+        blas.multiply(np.ones((3, 100, 100)), np.ones((2, 100, 100)))
+    with pytest.raises(ValueError, match="mismatch|broadcast"):
+        blas.multiply(np.ones((100, 100)), np.full((100, 100), 2.0), np.empty((100, 99)))
+
+
+_COUNTS = """
+import threading, numpy, tensor
+from threadpoolctl import threadpool_info
+def threads():
+    return max([each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"], default=1)
+a = tensor.ones(64, 64)
+a @ a
+print(threads(), threading.active_count(), end=" ")
+tensor.set_num_threads(2)
+b = tensor.ones(700, 700)
+(b @ tensor.ones(700, 700)).sum()
+print(threads(), threading.active_count())
+"""
+
+
+@pytest.mark.parametrize(("variable", "expected"), [("", "1 1 1 2"), ("OPENBLAS_NUM_THREADS", "3 1 3 1")])
+def test_threads_of_a_process(variable: str, expected: str) -> None:
+    environment = {name: text for name, text in os.environ.items() if name not in blas._VARIABLES}
+    environment.pop("OMP_NUM_THREADS", None)
+    if variable:
+        if (os.cpu_count() or 1) < 3:
+            expected = expected.replace("3", str(os.cpu_count()))
+        environment[variable] = "3"
+    done = subprocess.run(
+        [sys.executable, "-c", _COUNTS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout.strip() == expected, done.stderr
