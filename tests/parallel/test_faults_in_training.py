@@ -121,10 +121,14 @@ def held() -> dict[str, Any]:
     }
 
 
+#: Events are kept for later marks, as many as there were marks at one time; a stream of a training that failed to start
+#: is handed out again after 31 others.
+_SPARE = {"events": 6, "allocations": 2, "streams": 1}
+
+
 def require_no_more(now: dict[str, Any], before: dict[str, Any], context: str) -> None:
     for name, value in now.items():
-        # Events are kept for later marks: as many as there were marks at one time.
-        spare = 6 if name == "events" else 2 if name == "allocations" else 0
+        spare = _SPARE.get(name, 0)
         if name in ("bytes", "current"):
             assert value == before[name], f"{context}: {name}"
         else:
@@ -312,11 +316,12 @@ def each_launch_loses_its_context(choose: Callable[[int], Sequence[int]]) -> Non
     for number in choose(launches):
         training.start()
         drv.simulator.inject().fail_launch(number + 1)
-        with pytest.raises(drv.DeviceFaultError, match="asked for by inject.fail_launch"):
+        # Libraries have a status of their own for it.
+        with pytest.raises(drv.CudaError, match=r"asked for by inject\.fail_launch"):
             training.step()
         with pytest.raises(drv.DeviceFaultError):
             [tensor.cuda.synchronize(device) for device in range(2)]
-        with pytest.raises(drv.DeviceFaultError):
+        with pytest.raises(drv.CudaError, match=r"asked for by inject\.fail_launch"):
             training.step()
         del training
         assert threading.active_count() == 1
