@@ -13,6 +13,7 @@ products are not cut.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,13 +49,15 @@ class _Blas:
 
 
 def single_threaded() -> bool:
-    """Let BLAS have one thread, unless the environment says how many; whether it has one.
+    """Let NumPy's BLAS have one thread, unless the environment says how many; whether it has one.
 
     Looked up and set with the first call of a process. What calls BLAS calls this before.
     """
     result = _Blas.single
     if result is None:
-        libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+        loaded = ThreadpoolController().select(user_api="blas").lib_controllers
+        # NumPy's wheels bring one of their own: SciPy's, for instance, is not ours to change.
+        libraries = [each for each in loaded if Path(each.filepath).parent.name == "numpy.libs"] or loaded
         if not any(os.environ.get(name) for name in _VARIABLES):
             for library in libraries:
                 library.set_num_threads(1)
@@ -76,9 +79,9 @@ def multiply(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any] | None = None) 
         If the shapes do not fit.
     """
     if (
-        min(a.ndim, b.ndim) < 2
+        not single_threaded()
+        or min(a.ndim, b.ndim) < 2
         or max(a.size * b.shape[-1], b.size * a.shape[-2]) < 2 * _BLOCK
-        or not single_threaded()
         or a.dtype != b.dtype
         # BLAS knows of a matrix times its own transpose, which is half the work.
         or np.may_share_memory(a, b)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from drv.host.blas import single_threaded
 from drv.simulator.unexecuted import remember
 
 from .cublas_matrices import MatrixCalls
@@ -29,6 +30,7 @@ class SimulatedCublas(ProductCalls, MatrixCalls, VectorCalls):
 
     def __init__(self, driver: SimulatedDriver) -> None:
         super().__init__(driver)
+        single_threaded()
         if not driver.execute:
             self.__dict__.update({name: self._unexecuted(driver, name) for name in _UNEXECUTED})
 

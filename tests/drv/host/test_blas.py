@@ -109,9 +109,10 @@ def test_shapes_that_do_not_fit() -> None:
 
 _COUNTS = """
 import threading, numpy, tensor
-from threadpoolctl import threadpool_info
+from threadpoolctl import ThreadpoolController
+libraries = ThreadpoolController().select(user_api="blas").lib_controllers
 def threads():
-    return max([each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"], default=1)
+    return max([each.num_threads for each in libraries if "scipy.libs" not in each.filepath], default=1)
 a = tensor.ones(64, 64)
 a @ a
 print(threads(), threading.active_count(), end=" ")
@@ -120,6 +121,29 @@ b = tensor.ones(700, 700)
 (b @ tensor.ones(700, 700)).sum()
 print(threads(), threading.active_count())
 """
+
+
+_SIMULATED = """
+import drv, threading
+from threadpoolctl import ThreadpoolController
+libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+with drv.simulator.installed():
+    drv.runtime().library("cublas")
+    print(max([each.num_threads for each in libraries if "scipy.libs" not in each.filepath], default=1))
+"""
+
+
+def test_threads_of_a_simulated_library() -> None:
+    environment = {name: text for name, text in os.environ.items() if name not in blas._VARIABLES}
+    done = subprocess.run(
+        [sys.executable, "-c", _SIMULATED],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout == "1\n", done.stderr
 
 
 @pytest.mark.parametrize(("variable", "expected"), [("", "1 1 1 2"), ("OPENBLAS_NUM_THREADS", "3 1 3 1")])
