@@ -1567,15 +1567,15 @@ def form_103():
 
 
 def form_104():
-    def _call(input, beta=_default_beta, threshold=_default_threshold):
-        if _blocks.count:
+    def _call(input, beta=_default_beta, threshold=_default_threshold, *, out=_default_out):
+        if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, beta, threshold, ), {})
             try:
                 return _function(*_args, **_named)
             finally:
                 if _casts is not None:
                     _modes.autocast = _casts
-        return _function(input, beta, threshold)
+        return _function(input, beta, threshold, out=out)
     return _call
 
 
@@ -2846,15 +2846,15 @@ def form_179():
 
 
 def form_180():
-    def _call(input, kernel_size, stride=_default_stride, padding=_default_padding, ceil_mode=_default_ceil_mode, count_include_pad=_default_count_include_pad, divisor_override=_default_divisor_override):
-        if _blocks.count:
+    def _call(input, kernel_size, stride=_default_stride, padding=_default_padding, ceil_mode=_default_ceil_mode, count_include_pad=_default_count_include_pad, divisor_override=_default_divisor_override, *, out=_default_out):
+        if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, ), {})
             try:
                 return _function(*_args, **_named)
             finally:
                 if _casts is not None:
                     _modes.autocast = _casts
-        return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out)
     return _call
 
 
@@ -4148,16 +4148,16 @@ def form_272():
 
 
 def form_273():
-    def _call(input, src, dim=_default_dim, start=_default_start, end=_default_end, step=_default_step, *, axis=_absent):
+    def _call(input, src, dim=_default_dim, start=_default_start, end=_default_end, step=_default_step, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
             if dim is not _default_dim:
                 raise _twice(_name, 'dim', 'axis')
             dim = axis
         try:
-            return _function(input, src, dim, start, end, step)
+            return _function(input, src, dim, start, end, step, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('src', src), ('dim', dim), ('start', start), ('end', end), ('step', step), ))
+            _found = _explanation(_error, _name, (('input', input), ('src', src), ('dim', dim), ('start', start), ('end', end), ('step', step), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
@@ -4798,15 +4798,15 @@ def form_319():
 
 
 def form_320():
-    def _call(input, weight, bias=_default_bias):
-        if _blocks.count:
+    def _call(input, weight, bias=_default_bias, *, out=_default_out):
+        if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, weight, bias, ), {})
             try:
                 return _function(*_args, **_named)
             finally:
                 if _casts is not None:
                     _modes.autocast = _casts
-        return _function(input, weight, bias)
+        return _function(input, weight, bias, out=out)
     return _call
 
 
@@ -5531,7 +5531,7 @@ FORMS = {
     "02acbe106be93c04": form_101,
     "77cf61b8c8e7744d": form_102,
     "29fd22e8cb2add88": form_103,
-    "7344ef54116e62bb": form_104,
+    "9fc5ef88c6ff7a2d": form_104,
     "f5b2df0a93ac7fcb": form_105,
     "597ae5684b150a5c": form_106,
     "a5c99dba8ea05c60": form_107,
@@ -5607,7 +5607,7 @@ FORMS = {
     "3876c967177c4dbd": form_177,
     "aa3a245fab59868d": form_178,
     "50883b4cfbc07e9f": form_179,
-    "ba7e68733f036ff8": form_180,
+    "ce37dfa9bae10e78": form_180,
     "7d668332a1e5cab3": form_181,
     "395d11c8b708f5ca": form_182,
     "74975dd64e948f6a": form_183,
@@ -5700,7 +5700,7 @@ FORMS = {
     "2e0f332338653906": form_270,
     "9e6ca5669b571f69": form_271,
     "c54993d8b37d1f41": form_272,
-    "9967e1a827c80882": form_273,
+    "e746806d918de38e": form_273,
     "3e586f282b676ccd": form_274,
     "7a9343c21736e693": form_275,
     "d2eab00520e548da": form_276,
@@ -5747,7 +5747,7 @@ FORMS = {
     "0efa8df51446bb36": form_317,
     "ccb0896b62e65b4f": form_318,
     "a172da88038cd120": form_319,
-    "61ebe43becc2252d": form_320,
+    "482a7164699e1a05": form_320,
     "20372aae727bda1e": form_321,
     "ef0d228349d1853a": form_322,
     "49e357de51122b8c": form_323,

@@ -20,6 +20,7 @@ from tensor.operations.autocast import FLOAT32, LOWER, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise
+from tensor.operations.reduction import into_out
 from tensor.operations.special.error_functions import erfc_on_host
 from tensor.operations.special.logistic import SIGMOID
 
@@ -462,25 +463,32 @@ SOFTPLUS = _activation(
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32))
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(
+    input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out: Tensor | None = None
+) -> Tensor:
     """``log(1 + exp(beta * input)) / beta``, a smooth :func:`relu`; ``input`` where ``beta * input > threshold``.
 
     Parameters
     ----------
     input : Tensor
         Of any shape and a floating dtype; the result has both. Autocast computes it in float32.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
 
     Raises
     ------
     NotImplementedError
         If the dtype is not a floating one.
+    RuntimeError
+        If ``out`` has another dtype.
 
     Examples
     --------
     >>> nn.functional.softplus(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
     tensor([0.1269, 0.6931, 1.3133, 8.0003])
     """
-    return SOFTPLUS(input, beta, threshold)
+    result = SOFTPLUS(input, beta, threshold)
+    return result if out is None else into_out(result, out, "softplus")
 
 
 LOG_SIGMOID = _activation(
@@ -499,25 +507,30 @@ LOG_SIGMOID = _activation(
 
 
 @operation(namespace="nn.functional", method=False)
-def logsigmoid(input: Tensor) -> Tensor:
+def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``log(1 / (1 + exp(-input)))``, the logarithm of the logistic function, without overflow.
 
     Parameters
     ----------
     input : Tensor
         Of any shape and a floating dtype; the result has both.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
 
     Raises
     ------
     NotImplementedError
         If the dtype is not a floating one.
+    RuntimeError
+        If ``out`` has another dtype.
 
     Examples
     --------
     >>> nn.functional.logsigmoid(tensor.tensor([-2.0, 0.0, 1.0, 8.0]))
     tensor([-2.1269e+00, -6.9315e-01, -3.1326e-01, -3.3541e-04])
     """
-    return LOG_SIGMOID.unary(input)
+    result = LOG_SIGMOID.unary(input)
+    return result if out is None else into_out(result, out, "logsigmoid")
 
 
 def _silu_slope(x: Any) -> Any:
@@ -692,7 +705,7 @@ GELU_TANH = _activation(
 
 
 @operation(namespace="nn.functional", method=False)
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+def gelu(input: Tensor, approximate: str = "none", *, out: Tensor | None = None) -> Tensor:
     """Gaussian error linear unit: ``input`` times the standard normal distribution function at ``input``.
 
     D. Hendrycks, K. Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.
@@ -704,11 +717,13 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     approximate : str
         ``"none"``, or ``"tanh"`` for
         ``input * (1 + tanh(sqrt(2 / pi) * (input + 0.044715 * input**3))) / 2``.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
 
     Raises
     ------
     RuntimeError
-        If ``approximate`` is anything else.
+        If ``approximate`` is anything else, or ``out`` has another dtype.
     NotImplementedError
         If the dtype is not a floating one.
 
@@ -718,10 +733,12 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     tensor([-0.0455,  0.0000,  0.8413,  8.0000])
     """
     if approximate == "none":
-        return GELU.unary(input)
-    if approximate == "tanh":
-        return GELU_TANH.unary(input)
-    raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
+        result = GELU.unary(input)
+    elif approximate == "tanh":
+        result = GELU_TANH.unary(input)
+    else:
+        raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
+    return result if out is None else into_out(result, out, "gelu")
 
 
 def _softsign_curvature_of(x: Any) -> Any:

@@ -24,6 +24,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.planned_options import plan_for
+from tensor.operations.reduction import into_out
 
 from . import pooling_on_host as on_host
 
@@ -711,6 +712,8 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Means over windows of images.
 
@@ -733,6 +736,8 @@ def avg_pool2d(
         Whether the padding counts as elements. What is beyond it, with ``ceil_mode``, never does.
     divisor_override
         What sums are divided by, in place of the number of elements.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
 
     Returns
     -------
@@ -755,9 +760,10 @@ def avg_pool2d(
     >>> nn.functional.avg_pool2d(tensor.randn(20, 16, 50, 32), (3, 2), stride=2).shape
     tensor.Size([20, 16, 24, 16])
     """
-    return _pooled(
+    result = _pooled(
         _AVG2D, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
     )[0]
+    return result if out is None else into_out(result, out, "avg_pool2d")
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -769,6 +775,8 @@ def avg_pool3d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Means over windows of volumes.
 
@@ -791,6 +799,8 @@ def avg_pool3d(
         Whether the padding counts as elements. What is beyond it, with ``ceil_mode``, never does.
     divisor_override
         What sums are divided by, in place of the number of elements.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
 
     Returns
     -------
@@ -813,9 +823,10 @@ def avg_pool3d(
     >>> nn.functional.avg_pool3d(tensor.randn(2, 4, 8, 8, 8), 2).shape
     tensor.Size([2, 4, 4, 4, 4])
     """
-    return _pooled(
+    result = _pooled(
         _AVG3D, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
     )[0]
+    return result if out is None else into_out(result, out, "avg_pool3d")
 
 
 @operation(namespace="nn.functional", method=False)

@@ -23,6 +23,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
+from tensor.operations.reduction import into_out
 
 from . import blas
 from .added_products import addmm
@@ -248,7 +249,7 @@ _OUTER_SUM_FORMULA = BackwardFormula(
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """``input @ weight.T + bias``.
 
     Parameters
@@ -259,6 +260,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         Of shape (outputs, inputs), or (inputs,) for one output without a dimension.
     bias : Tensor, optional
         Of shape (outputs,).
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
 
     Returns
     -------
@@ -290,8 +293,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         raise
     if run is None:
         if not layout.contiguous and layout.shape and len(weight._layout.shape) == 2:
-            return linear(input.contiguous(), weight, bias)
-        return _composed(input, weight, bias)
+            return linear(input.contiguous(), weight, bias, out=out)
+        return into_out(_composed(input, weight, bias), out, "linear")
     result: Tensor = run(input, weight, bias)
     if modes.recording and (
         input._autograd is not None
@@ -301,7 +304,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         dims = len(layout.shape)
         formula = _FORMULAS[bias is not None][0 if dims == 2 else 1 if dims == 1 else 2]
         formula.record((result,), (input, weight) if bias is None else (input, weight, bias))
-    return result
+    return result if out is None else into_out(result, out, "linear")
 
 
 def _composed(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -232,7 +232,14 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 @operation()
 def slice_scatter(
-    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    input: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """A copy of ``input`` whose elements ``start:end:step`` of dimension ``dim`` are ``src``.
 
@@ -242,6 +249,8 @@ def slice_scatter(
         Of the shape of the part that it takes; converted to the input's dtype, which the result has.
     start, end : int, optional
         As in a Python slice: negative ones count from the end, and what is outside is cut off.
+    out : Tensor, optional
+        Tensor of the result's dtype that the result is written to, resized to its shape.
 
     Raises
     ------
@@ -262,9 +271,10 @@ def slice_scatter(
         raise RuntimeError(f"slice step must be positive, got {step}")
     at = dimension(dim, len(shape))
     chosen = range(*slice(start, end, step).indices(shape[at]))
-    return _scattered(
-        "SliceScatter", slices.step_through, input, src, at, chosen.start, len(chosen), chosen.step
+    result = _scattered(
+        "SliceScatter", parts.step_through, input, src, at, chosen.start, len(chosen), chosen.step
     )
+    return into_out(result, out, "slice_scatter")
 
 
 @operation()

@@ -49,6 +49,19 @@ REFUSED: dict[str, tuple[type[Exception], str]] = {
         for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "rfft2", "hfft2", "ihfft2")
     },
     f"m.fft.fftn({TWO}, dim=0)": (IndexError, "no dimensions"),
+    # Results written to tensors of other dtypes
+    **{
+        text.format("m.zeros(0, dtype=m.float64, **on)"): (RuntimeError, "dtype")
+        for text in (
+            f"f.softplus({X}, out={{}})",
+            f"f.logsigmoid({X}, out={{}})",
+            f"f.gelu({X}, out={{}})",
+            f"f.linear({X}, {X}, out={{}})",
+            f"f.avg_pool2d({X}[None], 2, out={{}})",
+            f"f.avg_pool3d({X}[None, None], (1, 2, 2), out={{}})",
+            f"m.slice_scatter({X}, {X}[:, :2], 1, 0, 2, out={{}})",
+        )
+    },
     # Values
     f"m.quantile({X}, 0.5, interpolation='cubic')": (RuntimeError, "interpolation must be one of"),
     f"m.nanquantile({X}, 0.5, interpolation='')": (RuntimeError, "interpolation must be one of"),
@@ -84,8 +97,6 @@ TAKEN = (
     f"f.multi_margin_loss({TWO}, m.tensor([0], **on), reduction='none')",
     f"f.multi_margin_loss({X}[0], m.tensor([1], **on), reduction='none')",
     f"f.multi_margin_loss({X}[0], m.tensor(1, **on), reduction='none')",
-    f"f.rms_norm({X} * (1 + 2j), (3,))",
-    f"f.rms_norm({X} * 1j, (2, 3), {X} * 1j, 0.1)",
     *(
         f"m.{name}(m.tensor({row}, **on), {q}, interpolation='{how}')"
         for name in ("quantile", "nanquantile")
@@ -125,6 +136,35 @@ def test_taken(text: str, device_name: str) -> None:
         assert_same_elements(array_of(one), array_of(other))
 
 
+_WRITTEN = (
+    "f.softplus(x, 2.0, **to)",
+    "f.logsigmoid(x, **to)",
+    "f.gelu(x, **to)",
+    "f.gelu(x, approximate='tanh', **to)",
+    "f.linear(x, x, **to)",
+    "f.linear(x.view(2, 1, 3), x, x[:, 0], **to)",
+    "f.linear(x, x[0], **to)",
+    "f.linear(x.t().contiguous().t(), x, **to)",
+    "f.avg_pool2d(x[None], 2, 1, **to)",
+    "f.avg_pool3d(x[None, None], (1, 2, 2), **to)",
+    "x.slice_scatter(x[:, :2], 1, 1, **to)",
+)
+
+
+@pytest.mark.parametrize("text", _WRITTEN)
+def test_results_are_written_to_tensors(text: str, device_name: str) -> None:
+    x = tensor.tensor([[1.0, 5.0, 2.0], [7.0, 3.0, 4.0]], device=device_name)
+    names = {"f": functional, "x": x}
+    expected = eval(text, names | {"to": {}})
+    for out in (tensor.zeros_like(expected), tensor.empty(0, device=device_name)):
+        assert eval(text, names | {"to": {"out": out}}) is out
+        assert out.shape == expected.shape
+        assert out.tolist() == expected.tolist()
+    x.requires_grad_()
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        eval(text, names | {"to": {"out": out}})
+
+
 def test_powers_of_bools(device_name: str) -> None:
     x = tensor.tensor([True, False], device=device_name)
     assert (x**True).tolist() == [True, False]
@@ -144,6 +184,20 @@ def test_sums_of_integers_as_complex_numbers(device_name: str) -> None:
     result = x.nansum(1, dtype=tensor.complex64)
     assert result.dtype is tensor.complex64
     assert result.tolist() == [3, 7]
+
+
+def test_root_mean_squares_of_complex_numbers(device_name: str) -> None:
+    values = np.array([[1 + 2j, 3 - 1j], [0.5j, 2]], np.complex64)
+    x = tensor.tensor(values, device=device_name)
+    scales = 1 / np.sqrt((values**2).mean(1, keepdims=True) + 0.1)
+    result = functional.rms_norm(x, (2,), eps=0.1)
+    assert result.dtype is tensor.complex64
+    np.testing.assert_allclose(result.cpu().numpy(), values * scales, rtol=1e-5)
+    weight = tensor.tensor([1j, 2.0], device=device_name)
+    result = functional.rms_norm(x, (2,), weight, 0.1)
+    np.testing.assert_allclose(result.cpu().numpy(), values * scales * [1j, 2], rtol=1e-5)
+    with pytest.raises(RuntimeError, match="normalized_shape"):
+        functional.rms_norm(x, (3,))
 
 
 def test_the_nearest_rank_is_the_even_one_half_way(device_name: str) -> None:
