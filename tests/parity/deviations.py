@@ -134,12 +134,6 @@ DEVIATIONS = (
         ("bfloat16",),
     ),
     Deviation(
-        ("linalg.lstsq", "linalg.lstsq.grad_oriented"),
-        r"^result\[1\]: requires_grad False",
-        "Residuals that there are none of are not part of the graph.",
-        _DOUBLE,
-    ),
-    Deviation(
         ("linalg.householder_product",),
         "^result: requires_grad False",
         "A product of no reflections is not part of the graph.",
@@ -158,11 +152,6 @@ DEVIATIONS = (
         ("bool",),
     ),
     Deviation(
-        ("gather",),
-        "^result: RuntimeError.* same number of dimensions",
-        "An index of nothing has as many dimensions as the input, too.",
-    ),
-    Deviation(
         ("nn.functional.local_response_norm",),
         _NOT_WRITTEN,
         "Not written: integers.",
@@ -173,12 +162,6 @@ DEVIATIONS = (
         "^gradient: NotImplementedError",
         "Not written: the derivative, which is of use to nobody.",
         ("float64",),
-    ),
-    Deviation(
-        ("cat",),
-        r"requires_grad False where PyTorch's is True|^gradient\[0\]: None where",
-        "Not written: a gradient, of nothing, of empty vectors, which are left out.",
-        _DOUBLE,
     ),
     Deviation(
         ("nn.functional.batch_norm",),

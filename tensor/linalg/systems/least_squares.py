@@ -340,7 +340,8 @@ def lstsq(
 
     solution, ranks, values = on_host(work, A, B)
     _LSTSQ_BACKWARD.record((solution,), (A, B), context=(rcond, vector))
-    residuals = values.new_empty(0)
+    # Where there are none, they still belong to the graph.
+    residuals = solution.reshape(-1)[:0].abs() if solution.requires_grad else values.new_empty(0)
     if driver != "gelsy" and rows > columns and _full_rank(ranks, columns):
         x, right = (views.unsqueeze(each, -1) if vector else each for each in (solution, B))
         difference = matmul(A, x) - right

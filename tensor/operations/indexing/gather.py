@@ -41,8 +41,8 @@ def gather(
     Parameters
     ----------
     index : Tensor
-        int64 or int32, with as many dimensions as ``input``, and no larger than it apart from ``dim``. Negative indices
-        are out of range; see :func:`take_along_dim`.
+        int64 or int32, with as many dimensions as ``input``, and no larger than it apart from ``dim``; without elements,
+        of any shape. Negative indices are out of range; see :func:`take_along_dim`.
     sparse_grad : bool
         Ignored: gradients are dense.
     out : Tensor, optional
@@ -78,17 +78,30 @@ def gather(
         # Of no indices the dtype does not matter.
         index = index.to(dtypes.int64)
     check_indices("gather", input, index, types=_INDICES)
-    check_rank("gather", input, index)
-    return delivered(out, read(input, Indexing("gather", "elementwise", (index,), at)), "gather")
+    fitting = with_rank("gather", input, index)
+    result = read(input, Indexing("gather", "elementwise", (fitting,), at))
+    if fitting is not index:
+        result = result.reshape(index._layout.shape)
+        result._base = None
+    return delivered(out, result, "gather")
 
 
-def check_rank(name: str, input: Tensor, index: Tensor) -> None:
-    """Raise RuntimeError if ``index`` has not as many dimensions as ``input``; a number counts as a vector."""
+def with_rank(name: str, input: Tensor, index: Tensor) -> Tensor:
+    """``index``, which has as many dimensions as ``input``, as long as there are indices; a number counts as a vector.
+
+    Raises
+    ------
+    RuntimeError
+        If it has not.
+    """
     mine, argument = len(input._layout.shape), len(index._layout.shape)
     if max(mine, 1) != max(argument, 1):
+        if not index._layout.numel:
+            return views.view(index, (0,) * max(mine, 1))
         raise RuntimeError(
             f"{name}(): Index tensor must have the same number of dimensions as input tensor: got {argument} and {mine}"
         )
+    return index
 
 
 @operation()

@@ -13,7 +13,7 @@ from tensor.operations.definition import operation
 from tensor.operations.shapes import slices
 
 from .advanced_indexing import REDUCE, Indexing
-from .gather import check_rank
+from .gather import with_rank
 from .recorded_indexing import add, add_, change_, check_indices, fitted, write, write_
 
 if TYPE_CHECKING:
@@ -57,14 +57,17 @@ def scattered(name: str, input: Tensor, dim: int, index: Tensor, src: Any) -> tu
     """The selected elements, and a value for each: a number, or the part of ``src`` that has an index."""
     at = dimension(dim, len(input._layout.shape))
     check_indices(name, input, index, types=("int32", "int64"))
-    check_rank(name, input, index)
+    index = with_rank(name, input, index)
     indexing = Indexing(name, "elementwise", (index,), at)
     if not isinstance(src, TensorBase):
         return indexing, number_of(input, src, name)
     _same_type(name, input, src)
-    check_rank(name, src, index)
+    if not index._layout.numel:
+        # Nothing is taken from it, whatever its shape.
+        return indexing, slices.narrow(src.reshape(-1), 0, 0, 0).reshape(index._layout.shape)
+    with_rank(name, src, index)
     sizes, argument = index._layout.shape, src._layout.shape
-    if index._layout.numel and any(a > b for a, b in zip(sizes, argument, strict=False)):
+    if any(a > b for a, b in zip(sizes, argument, strict=False)):
         raise RuntimeError(
             f"{name}(): Expected index {list(sizes)} to be no larger than self {list(input._layout.shape)} apart from "
             f"dimension {at} and to be no larger size than src {list(argument)}"

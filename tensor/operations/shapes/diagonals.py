@@ -272,7 +272,7 @@ def slice_scatter(
     at = dimension(dim, len(shape))
     chosen = range(*slice(start, end, step).indices(shape[at]))
     result = _scattered(
-        "SliceScatter", parts.step_through, input, src, at, chosen.start, len(chosen), chosen.step
+        "SliceScatter", slices.step_through, input, src, at, chosen.start, len(chosen), chosen.step
     )
     return into_out(result, out, "slice_scatter")
 

@@ -5,7 +5,7 @@ Looked up by all their layouts: what is checked, where each part goes and what c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class Joining:
     dim : int
         Along which dimension.
     sizes : tuple of int
-        What each one takes of it.
+        What each one takes of it; None for those that are left out.
     left_out : bool
         Whether there are empty vectors among the tensors, which take no part; ``run`` is not given them.
     differentiable : bool
@@ -44,7 +44,7 @@ class Joining:
 
     run: Callable[[Sequence[Tensor]], Tensor]
     dim: int
-    sizes: tuple[int, ...]
+    sizes: tuple[int | None, ...]
     left_out: bool
     differentiable: bool
 
@@ -77,9 +77,11 @@ def _cat_plan(dim: int, *arguments: Layout) -> Joining:
     # Every tensor has dimensions, so all have the same weight.
     dtype = promoted(arguments)
     shape = (*first.shape[:at], sum(sizes), *first.shape[at + 1 :])
-    return _joining(
-        contiguous[shape, dtype, first.device_state], at, joined, sizes, len(joined) < len(arguments)
-    )
+    joining = _joining(contiguous[shape, dtype, first.device_state], at, joined, sizes)
+    if len(joined) == len(arguments):
+        return joining
+    parts = tuple([None if layout.shape == (0,) else layout.shape[at] for layout in arguments])
+    return replace(joining, sizes=parts, left_out=True)
 
 
 CAT = planned(_cat_plan)
@@ -101,7 +103,7 @@ def _stack_plan(dim: int, *arguments: Layout) -> Joining:
         _check_place("stack", layout, first)
     shape = (*first.shape[:at], len(arguments), *first.shape[at:])
     result = contiguous[shape, promoted(arguments), first.device_state]
-    return _joining(result, at, arguments, (1,) * len(arguments), False, new=True)
+    return _joining(result, at, arguments, (1,) * len(arguments), new=True)
 
 
 STACK = planned(_stack_plan)
@@ -117,7 +119,6 @@ def _joining(
     at: int,
     arguments: Sequence[Layout],
     sizes: tuple[int, ...],
-    left_out: bool,
     *,
     new: bool = False,
 ) -> Joining:
@@ -127,7 +128,7 @@ def _joining(
         run = _host_joining(result, at, new)
     else:
         run = _copying(result, at, arguments, sizes, new)
-    return Joining(run, at, sizes, left_out, dtype.is_floating_point or dtype.is_complex)
+    return Joining(run, at, sizes, False, dtype.is_floating_point or dtype.is_complex)
 
 
 def _host_joining(result: Layout, at: int, new: bool) -> Callable[[Sequence[Tensor]], Tensor]:

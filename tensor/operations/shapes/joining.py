@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 
 def _cat_gradients(
-    mask: tuple[bool, ...], grad: Tensor, sizes: tuple[int, ...], dim: int
+    mask: tuple[bool, ...], grad: Tensor, sizes: tuple[int | None, ...], dim: int
 ) -> tuple[Tensor | None, ...]:
-    """The parts of the gradient."""
-    return tuple(
-        [part if asked else None for asked, part in zip(mask, slices.split(grad, sizes, dim), strict=True)]
-    )
+    """The parts of the gradient, and nothing for the empty vectors that take no part, whose size is None."""
+    there = [size for size in sizes if size is not None]
+    joined = iter(slices.split(grad, there, dim) if there else ())
+    whole = [grad.new_zeros(0) if size is None else next(joined) for size in sizes]
+    return tuple([part if asked else None for asked, part in zip(mask, whole, strict=True)])
 
 
 _JOINED = BackwardFormula("CatBackward0", "", joint=Derivative(_cat_gradients, needs=""))
@@ -107,9 +108,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
     except AttributeError:
         raise _no_tensor(argument, "expected Tensor") from None
     joining: Joining = layouts[0].device_state.plans[CAT, index(dim), *layouts]
-    if joining.left_out:
-        argument = [x for x in argument if x._layout.shape != (0,)]
-    result = joining.run(argument)
+    joined = [x for x in argument if x._layout.shape != (0,)] if joining.left_out else argument
+    result = joining.run(joined)
     if joining.differentiable and modes.recording:
         _JOINED.record((result,), argument, (), (joining.sizes, joining.dim))
     return result if out is None else into_out(cast_for(out, result, "cat", TypeError), out, "cat")

@@ -97,6 +97,15 @@ TAKEN = (
     f"f.multi_margin_loss({TWO}, m.tensor([0], **on), reduction='none')",
     f"f.multi_margin_loss({X}[0], m.tensor([1], **on), reduction='none')",
     f"f.multi_margin_loss({X}[0], m.tensor(1, **on), reduction='none')",
+    # Indices of nothing, of any shape
+    f"m.gather({X}, 0, m.zeros(0, **on).long())",
+    f"m.gather({X}, 1, m.zeros(0, 4, 2, **on).long())",
+    f"m.gather({X}, -1, m.zeros(0, **on).long(), out=m.zeros(3, **on))",
+    f"m.scatter({X}, 0, m.zeros(0, **on).long(), {X}[0])",
+    f"m.scatter({X}, 0, m.zeros(0, **on).long(), 1.0)",
+    f"m.scatter_add({X}, 1, m.zeros(2, 0, 2, **on).long(), {X})",
+    f"m.scatter_reduce({X}, 1, m.zeros(0, **on).long(), {X}[0], 'prod')",
+    f"{X}.scatter_(0, m.zeros(0, 3, **on).long(), {X})",
     *(
         f"m.{name}(m.tensor({row}, **on), {q}, interpolation='{how}')"
         for name in ("quantile", "nanquantile")
@@ -163,6 +172,41 @@ def test_results_are_written_to_tensors(text: str, device_name: str) -> None:
     x.requires_grad_()
     with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
         eval(text, names | {"to": {"out": out}})
+
+
+def test_what_is_not_used_has_a_gradient_of_zeros(device_name: str) -> None:
+    on = {"device": device_name, "requires_grad": True}
+    x, nothing = tensor.ones(2, 3, **on), tensor.ones(0, **on)
+    tensor.cat([nothing, x, nothing, x], 1).sum().backward()
+    assert x.grad is not None
+    assert nothing.grad is not None
+    assert nothing.grad.shape == (0,)
+    assert x.grad.tolist() == [[2] * 3] * 2
+    result = tensor.cat([nothing, x.detach()])
+    assert result.requires_grad
+    assert tensor.autograd.grad(tensor.cat([nothing, nothing]).sum(), nothing)[0].shape == (0,)
+    index = tensor.zeros(0, dtype=tensor.int64, device=device_name)
+    for result in (x.gather(1, index), x.scatter(0, index, x[0])):
+        assert result.requires_grad
+        (gradient,) = tensor.autograd.grad(result.sum(), x)
+        assert gradient.tolist() == [[float(bool(result.numel()))] * 3] * 2
+
+
+def test_residuals_of_least_squares_are_differentiable(device_name: str) -> None:
+    on = {"device": device_name, "dtype": tensor.float64, "requires_grad": True}
+    a, b = (
+        tensor.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 7.5]], **on),
+        tensor.tensor([[1.0], [2.0], [4.0]], **on),
+    )
+    residuals = tensor.linalg.lstsq(a, b, driver="gels").residuals
+    (gradient,) = tensor.autograd.grad(residuals.sum(), b)
+    # Of the squared distance only the difference itself counts: the solution is where its slope is 0.
+    expected = 2 * (b - a @ tensor.linalg.lstsq(a, b).solution)
+    assert tensor.allclose(gradient, expected)
+    none = tensor.linalg.lstsq(a[:2], b[:2], driver="gels").residuals
+    assert none.shape == (0,)
+    assert none.requires_grad
+    assert tensor.autograd.grad(none.sum(), b)[0].tolist() == [[0.0]] * 3
 
 
 def test_powers_of_bools(device_name: str) -> None:
