@@ -60,7 +60,7 @@ def embedding(
     tensor([[1., 0., 0.],
             [0., 0., 1.]])
     """
-    padding = padding_row(padding_idx, weight.size(0))
+    padding = -1 if padding_idx is None else padding_row(padding_idx, weight.size(0))
     if max_norm is not None:
         renormalise(weight, input, max_norm, norm_type)
     return embeddings.embedding(weight, input, padding, scale_grad_by_freq, sparse)

@@ -72,10 +72,14 @@ def batch_norm(
     Raises
     ------
     ValueError
-        In training, if each channel has a single value.
+        In training, if each channel has a single value, or ``eps`` is not positive; otherwise if it is negative.
     """
     if training:
         check_values_per_channel(input.shape)
+        if eps <= 0:
+            raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    elif eps < 0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     return functions.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 

@@ -133,6 +133,8 @@ class HuberLoss(_Loss):
     """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        if not isinstance(delta, (float, int)):
+            raise TypeError(f"delta must be a float or int, got {type(delta).__name__}: {delta!r}")
         super().__init__(reduction=reduction)
         self.delta = delta
 

@@ -144,6 +144,8 @@ class _CircularPad(_Pad):
     ------
     RuntimeError
         When it is called, if a padding is greater than the size of its dimension.
+    ValueError
+        When it is called, if the input has neither one nor two dimensions besides those that are padded.
 
     Examples
     --------
@@ -152,6 +154,14 @@ class _CircularPad(_Pad):
     """
 
     mode = "circular"
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return ``input``, of shape (N, C, ...) or (C, ...), with the elements added."""
+        if input.dim() not in (self.rank + 1, self.rank + 2):
+            raise ValueError(
+                f"expected {self.rank + 1}D or {self.rank + 2}D input (got {input.dim()}D input)"
+            )
+        return super().forward(input)
 
 
 class ConstantPad1d(_ConstantPad):

@@ -727,19 +727,19 @@ def multi_margin_loss(
     Raises
     ------
     ValueError
-        If ``p`` is neither 1 nor 2, the weight has another shape, or there is no such reduction.
+        If ``p`` is neither 1 nor 2, the weight is no vector, or there is no such reduction.
     RuntimeError
-        If the input or the target has another number of dimensions or elements.
+        If the input or the target has another number of dimensions or elements, or the weight of elements.
     """
     reduction = reduction_of(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError(f"only p == 1 and p == 2 supported, got {p}")
     shape: tuple[int, ...] = input._layout.shape
     classes = shape[-1] if shape else 1
-    if weight is not None and tuple(weight._layout.shape) != (classes,):
-        raise ValueError(
-            f"weight must have one element for each of {classes} classes, got {list(weight._layout.shape)}"
-        )
+    if weight is not None and len(weight._layout.shape) != 1:
+        raise ValueError(f"weight must be one-dimensional, got shape {list(weight._layout.shape)}")
+    if weight is not None and weight._layout.shape[0] != classes:
+        raise RuntimeError(f"inconsistent weight size, expected {classes} but got {weight._layout.shape[0]}")
     if not shape:
         input, shape = input.reshape(1), (1,)
     if len(shape) > 2:

@@ -448,9 +448,14 @@ class _Adaptive:
     def plan(self, x: Layout, output_size: Any) -> _Planned:
         """What pools tensors of a layout; raises if it or the options do not fit."""
         name, rank = self.name, self.rank
-        _check(name, x, rank)
         single = isinstance(output_size, int) or output_size is None
         argument = (output_size,) * rank if single else tuple(output_size)
+        if not single and rank > 1 and len(x.shape) <= len(argument):
+            # PyTorch's class of error, which depends on how the sizes are given.
+            raise ValueError(
+                f"{name}(): Input dimension should be at least {len(argument) + 1}, got shape {list(x.shape)}"
+            )
+        _check(name, x, rank)
         if len(argument) != rank:
             raise RuntimeError(f"{name}(): output_size must have {rank} numbers, got {output_size!r}")
         sizes = [size if each is None else each for each, size in zip(argument, x.shape[-rank:], strict=True)]
@@ -899,6 +904,8 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     RuntimeError
         If ``input`` has neither 3 nor 4 dimensions, or an empty one other than the first; if ``output_size``
         has neither one number nor 2, or has a negative one.
+    ValueError
+        If ``input`` has too few dimensions for an ``output_size`` of 2 numbers.
 
     Examples
     --------
@@ -939,6 +946,8 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     RuntimeError
         If ``input`` has neither 4 nor 5 dimensions, or an empty one other than the first; if ``output_size``
         has neither one number nor 3, or has a negative one.
+    ValueError
+        If ``input`` has too few dimensions for an ``output_size`` of 3 numbers.
 
     Examples
     --------
@@ -1014,6 +1023,8 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     RuntimeError
         If ``input`` has neither 3 nor 4 dimensions, or an empty one other than the first; if ``output_size``
         has neither one number nor 2, or has a negative one.
+    ValueError
+        If ``input`` has too few dimensions for an ``output_size`` of 2 numbers.
 
     Examples
     --------
@@ -1051,6 +1062,8 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     RuntimeError
         If ``input`` has neither 4 nor 5 dimensions, or an empty one other than the first; if ``output_size``
         has neither one number nor 3, or has a negative one.
+    ValueError
+        If ``input`` has too few dimensions for an ``output_size`` of 3 numbers.
 
     Examples
     --------

@@ -10,8 +10,10 @@ from itertools import pairwise
 from operator import index
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels.dtypes import Category
 from tensor.autograd.recording.views import View, show
 from tensor.core.arguments import dimension
+from tensor.core.base import TensorBase
 from tensor.core.layout import Layout, Memo
 from tensor.operations.definition import operation
 
@@ -66,15 +68,15 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
     Parameters
     ----------
-    start : int
-        First index; a negative one counts from the end.
+    start : int or Tensor
+        First index; a negative one counts from the end. A tensor is 0-dim, of integers.
 
     Raises
     ------
     IndexError
         If there is no such dimension, or ``start`` is outside.
     RuntimeError
-        If ``start + length`` is beyond the size, ``length`` is negative, or the tensor is 0-dim.
+        If ``start`` is another tensor, ``start + length`` is beyond the size, ``length`` is negative, or the tensor is 0-dim.
 
     Examples
     --------
@@ -88,7 +90,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     if length < 0:
         raise RuntimeError(f"narrow(): length must be non-negative, got {length}")
     at = dimension(dim, len(layout.shape))
-    size, first = layout.shape[at], index(start)
+    size, first = layout.shape[at], start if type(start) is int else _start(start)
     if not -size <= first <= size:
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-size}, {size}], but got {first})"
@@ -97,6 +99,16 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     if first + length > size:
         raise RuntimeError(f"start ({first}) + length ({length}) exceeds dimension size ({size}).")
     return step_through(input, at, first, length, 1)
+
+
+def _start(start: Any) -> int:
+    if isinstance(start, TensorBase):
+        dtype = start._layout.dtype
+        if start._layout.shape or dtype.category is not Category.INTEGER:
+            raise RuntimeError(
+                f"start must be an 0-dim integral Tensor, got {dtype!r} of shape {list(start._layout.shape)}"
+            )
+    return index(start)
 
 
 def step_through(input: Tensor, dim: int, start: int, length: int, step: int) -> Tensor:

@@ -12,6 +12,7 @@ import nn
 import tensor
 from tests.nn.parity import assert_like_pytorch
 from tests.nn.test_signatures import assert_same_parameters
+from tests.pytorch import torch
 from tests.tensor.comparison import array_of
 
 pytestmark = pytest.mark.parity
@@ -108,3 +109,10 @@ def test_signatures_of_functions() -> None:
             theirs = getattr(torch.nn.functional, name)
             if inspect.isfunction(theirs):
                 assert_same_parameters(getattr(nn.functional, name), theirs)
+
+
+@pytest.mark.parametrize("delta", [1j, "1"])
+def test_the_delta_of_a_huber_loss_is_a_number(delta: Any) -> None:
+    for layers in (nn, torch.nn):
+        with pytest.raises(TypeError, match="delta must be a float or int"):
+            layers.HuberLoss(delta=delta)

@@ -170,3 +170,13 @@ def test_maxima_with_indices(name: str, arguments: tuple[Any, ...]) -> None:
         return getattr(layers.functional, f"{name}_with_indices")(x, *arguments)
 
     assert_like_pytorch(program)
+
+
+@pytest.mark.parametrize(("name", "rank"), [("CircularPad1d", 1), ("CircularPad2d", 2), ("CircularPad3d", 3)])
+def test_circular_padding_asks_for_its_dimensions(name: str, rank: int) -> None:
+    layer = getattr(nn, name)(1)
+    for dims in (rank + 1, rank + 2):
+        assert layer(tensor.ones((2,) * dims)).shape == (*(2,) * (dims - rank), *(4,) * rank)
+    for dims in (rank, rank + 3):
+        with pytest.raises(ValueError, match=f"expected {rank + 1}D or {rank + 2}D input"):
+            layer(tensor.ones((2,) * dims))
