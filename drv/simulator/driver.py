@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .options import Options
+
+#: Functions whose documentation names the size of a value among the results, which they do not return.
+_SIZE_NOT_RETURNED = frozenset(
+    f"cuCoredump{verb}Attribute{scope}" for verb in ("Get", "Set") for scope in ("", "Global")
+)
 
 
 class SimulatedDriver(
@@ -68,7 +74,7 @@ class SimulatedDriver(
 
 def _result_count(function: Any) -> int:
     """How many results a function of the bindings has beside its status, from its documentation."""
-    lines = (function.__doc__ or "").splitlines()
+    lines = inspect.cleandoc(function.__doc__ or "").splitlines()
     if "Returns" not in lines:
         return 0
     count = -1
@@ -77,4 +83,4 @@ def _result_count(function: Any) -> int:
             break
         if line and not line.startswith(" "):
             count += 1
-    return max(count, 0)
+    return max(count - (function.__name__ in _SIZE_NOT_RETURNED), 0)

@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 import ctypes
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
 
-from drv.simulator.driver_call import host_address, invalid_value
+from drv.simulator.driver_call import host_address, invalid_value, unsigned
 
 if TYPE_CHECKING:
     from .module import LoadedFunction
 
 _POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
+#: Types of numbers that the bindings take; ``c_void_p`` and ``None`` have rules of their own.
+_NUMBERS = frozenset(
+    (
+        ctypes.c_bool,
+        ctypes.c_char,
+        ctypes.c_wchar,
+        ctypes.c_byte,
+        ctypes.c_ubyte,
+        ctypes.c_short,
+        ctypes.c_ushort,
+        ctypes.c_int,
+        ctypes.c_uint,
+        ctypes.c_long,
+        ctypes.c_ulong,
+        ctypes.c_longlong,
+        ctypes.c_ulonglong,
+        ctypes.c_size_t,
+        ctypes.c_float,
+        ctypes.c_double,
+    )
+)
+#: Types to which the bindings convert an int only if it fits; others take its low bits.
+_EXACT = (ctypes.c_byte, ctypes.c_int, ctypes.c_longlong)
+#: What the bindings' enums come from; it has changed with their version.
+_ENUM: Any = cuda.CUresult.__mro__[1]
+_WRONG_FORM = (
+    "Argument 'kernelParams' is not a valid type: tuple[tuple[Any, ...], tuple[Any, ...]] "
+    "or PyObject implementing Buffer Protocol or Int"
+)
 
 
 def gather(function: LoadedFunction, kernel_parameters: Any, extra: Any) -> bytes:
@@ -26,12 +54,12 @@ def gather(function: LoadedFunction, kernel_parameters: Any, extra: Any) -> byte
         if kernel_parameters is not None and kernel_parameters != 0:
             raise invalid_value()
         return _from_extra(function, host_address(extra))
-    if not function.parameters:
-        return b""
     if isinstance(kernel_parameters, tuple):
         return _from_values(function, kernel_parameters)
     if type(kernel_parameters) is not int:
         kernel_parameters = host_address(kernel_parameters)
+    if not function.parameters:
+        return b""
     if kernel_parameters == 0:
         raise invalid_value()
     table = function.table
@@ -65,34 +93,54 @@ def _from_extra(function: LoadedFunction, address: int) -> bytes:
 
 def _from_values(function: LoadedFunction, values_and_types: tuple[Any, ...]) -> bytes:
     if len(values_and_types) != 2 or not all(isinstance(part, tuple) for part in values_and_types):
-        raise TypeError(
-            "Argument 'kernelParams' is not a valid type: tuple[tuple[Any, ...], tuple[Any, ...]] "
-            "or PyObject implementing Buffer Protocol or Int"
-        )
+        raise TypeError(_WRONG_FORM)
     values, types = values_and_types
     if len(values) != len(types):
         raise TypeError("Argument 'kernelParams' has tuples with different length")
-    if len(values) < len(function.parameters):
+    sizes = [size for _, size in function.parameters]
+    packed = [
+        _value_bytes(value, ctype, sizes[index] if index < len(sizes) else 0)
+        for index, (value, ctype) in enumerate(zip(values, types, strict=True))
+    ]
+    if len(packed) < len(function.parameters):
         raise invalid_value()
     buffer = bytearray(function.parameter_bytes)
-    for (offset, size), value, ctype in zip(function.parameters, values, types, strict=False):
-        data = _value_bytes(value, ctype, size)
+    for (offset, size), data in zip(function.parameters, packed, strict=False):
         buffer[offset : offset + min(size, len(data))] = data[:size]
     return bytes(buffer)
 
 
 def _value_bytes(value: Any, ctype: Any, size: int) -> bytes:
-    if ctype is not None:
-        pointer = ctype in (ctypes.c_void_p, ctypes.c_char_p)
-        if pointer and not isinstance(value, int) and value is not None:
-            value = int(value)
-        return bytes(ctype(value))
-    if hasattr(value, "getPtr"):
-        return ctypes.string_at(value.getPtr(), size)
-    if isinstance(value, ctypes.Structure):
+    """Bytes of one parameter; ``size`` is how many of what ``value`` points to the kernel has."""
+    if ctype is None:
+        if callable(getattr(value, "getPtr", None)):
+            return ctypes.string_at(value.getPtr(), size)
+        if isinstance(value, ctypes.Structure):
+            return bytes(value)
+        if isinstance(value, _ENUM):
+            return bytes(ctypes.c_int(value.value))
+        raise TypeError(
+            f"Provided argument is of type {type(value)} but expected Type ctypes.Structure, an enum of the "
+            "bindings or an object with getPtr()"
+        )
+    if ctype is ctypes.c_void_p:
+        if isinstance(value, ctypes.c_void_p):
+            value = value.value
+        elif not isinstance(value, int) and callable(getattr(value, "getPtr", None)):
+            value = value.getPtr()
+        if not isinstance(value, int):
+            raise TypeError(
+                f"Provided argument is of type {type(value)} but expected Type int, ctypes.c_void_p or an "
+                "object with getPtr()"
+            )
+        return unsigned(value).to_bytes(_POINTER_SIZE, "little")
+    if ctype not in _NUMBERS:
+        raise TypeError(f"Unsupported type: {ctype}")
+    if isinstance(value, ctype):
         return bytes(value)
-    if isinstance(value, Enum):
-        return int(value.value).to_bytes(4, "little", signed=True)
-    raise TypeError(
-        f"Provided argument is of type {type(value)} but expected Type ctypes.Structure, ctypes.c_void_p or object with getPtr()"
-    )
+    if ctype is ctypes.c_double and isinstance(value, ctypes.c_float):
+        return bytes(ctype(value.value))
+    data = ctype(value)
+    if ctype in _EXACT and type(value) is int and data.value != value:
+        raise OverflowError(f"Python int {value} does not fit {ctype.__name__}")
+    return bytes(data)

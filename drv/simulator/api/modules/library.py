@@ -10,7 +10,16 @@ from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
 from drv.simulator.api.launch import LaunchCalls
-from drv.simulator.driver_call import OK, SUCCESS, CallError, call, integer, invalid_handle, unsigned
+from drv.simulator.driver_call import (
+    OK,
+    SUCCESS,
+    CallError,
+    call,
+    integer,
+    invalid_handle,
+    invalid_value,
+    unsigned,
+)
 
 from .module import (
     LoadedFunction,
@@ -169,6 +178,12 @@ class LibraryCalls(LaunchCalls):
             raise invalid_handle()
         return known
 
+    def _asked_kernel(self, kernel: Any) -> LibraryKernel:
+        """The kernel that a question about its name or parameters is about."""
+        if integer(kernel) == 0:
+            raise invalid_value()
+        return self._kernel(kernel)
+
     def _function_in(self, kernel: LibraryKernel, context: Context) -> LoadedFunction:
         return self.module_function(self._module_in(kernel.library, context), kernel.name)
 
@@ -196,15 +211,15 @@ class LibraryCalls(LaunchCalls):
 
     @call(1)
     def cuKernelGetName(self, hfunc: Any) -> tuple[Any, ...]:
-        return SUCCESS, self._kernel(hfunc).name.encode()
+        return SUCCESS, self._asked_kernel(hfunc).name.encode()
 
     @call(1)
     def cuKernelGetParamCount(self, kernel: Any) -> tuple[Any, ...]:
-        return SUCCESS, len(self._function_in(self._kernel(kernel), self.current()).parameters)
+        return SUCCESS, len(self._function_in(self._asked_kernel(kernel), self.current()).parameters)
 
     @call(2)
     def cuKernelGetParamInfo(self, kernel: Any, paramIndex: Any) -> tuple[Any, ...]:
-        function = self._function_in(self._kernel(kernel), self.current())
+        function = self._function_in(self._asked_kernel(kernel), self.current())
         return (SUCCESS, *parameter_place(function, paramIndex))
 
     @call(1)

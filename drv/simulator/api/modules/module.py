@@ -250,23 +250,27 @@ class ModuleCalls(MemoryBook):
             raise invalid_handle()
         return loaded
 
+    def _asked_function(self, hfunc: Any) -> LoadedFunction:
+        """The function that a question about its name or parameters is about."""
+        if integer(hfunc) == 0:
+            raise invalid_value()
+        return self.function(hfunc)
+
     @call(1)
     def cuFuncGetModule(self, hfunc: Any) -> tuple[Any, ...]:
         return SUCCESS, cuda.CUmodule(self.function(hfunc).module.handle)
 
     @call(1)
     def cuFuncGetName(self, hfunc: Any) -> tuple[Any, ...]:
-        if integer(hfunc) == 0:
-            raise invalid_value()
-        return SUCCESS, self.function(hfunc).kernel.name.encode()
+        return SUCCESS, self._asked_function(hfunc).kernel.name.encode()
 
     @call(1)
     def cuFuncGetParamCount(self, func: Any) -> tuple[Any, ...]:
-        return SUCCESS, len(self.function(func).parameters)
+        return SUCCESS, len(self._asked_function(func).parameters)
 
     @call(2)
     def cuFuncGetParamInfo(self, func: Any, paramIndex: Any) -> tuple[Any, ...]:
-        return (SUCCESS, *parameter_place(self.function(func), paramIndex))
+        return (SUCCESS, *parameter_place(self._asked_function(func), paramIndex))
 
     @call(1)
     def cuFuncIsLoaded(self, function: Any) -> tuple[Any, ...]:

@@ -65,7 +65,7 @@ def read(machine: Machine, address: int, count: int, dtype: Any = np.float32) ->
     return machine.peek(address, count * np.dtype(dtype).itemsize).view(dtype)
 
 
-@pytest.mark.parametrize("form", ["values", "address", "buffer", "extra", "handles"])
+@pytest.mark.parametrize("form", ["values", "address", "buffer", "extra", "handles", "ctypes"])
 def test_forms_of_parameters(machine: Machine, program: Program, form: str) -> None:
     x = np.arange(N, dtype=np.float32)
     out, source = floats(machine, np.ones(N)), floats(machine, x)
@@ -87,6 +87,8 @@ def test_forms_of_parameters(machine: Machine, program: Program, form: str) -> N
     elif form == "handles":
         values = (cuda.CUdeviceptr(out), cuda.CUdeviceptr(source), 2.0, N)
         parameters = (values, (None, None, FLOAT, INT))
+    elif form == "ctypes":
+        parameters = (slots, (POINTER, POINTER, FLOAT, INT))
     machine.cuLaunchKernel(function, *grid, *block, 0, 0, parameters, extra)
     assert (read(machine, out, N) == 1 + 2 * x).all()
 
@@ -183,6 +185,10 @@ def test_parameter_errors(program: Program, machine: Machine) -> None:
         machine.driver.cuLaunchKernel(function, *shape, ((1, 2), (INT,)), 0)
     with pytest.raises(TypeError):
         machine.driver.cuLaunchKernel(function, *shape, "parameters", 0)
+    with pytest.raises(OverflowError):
+        machine.driver.cuLaunchKernel(
+            function, *shape, ((1, 2, 3.0, 2**40), (POINTER, POINTER, FLOAT, INT)), 0
+        )
 
 
 def test_function_stream_and_context_belong_together(program: Program, machine: Machine) -> None:
