@@ -75,7 +75,8 @@ def run(launch: Launch, memory: AddressSpace) -> None:
     Raises
     ------
     DeviceFault
-        If the kernel does what a GPU would stop it for; its report says where.
+        If the kernel does what a GPU would stop it for, or reaches an instruction that makes no sense; its report
+        says where.
     """
     state = LaunchState(launch, memory)
     size = state.blocks if launch.cooperative else max(1, BATCH_LANES // state.threads)
@@ -85,6 +86,9 @@ def run(launch: Launch, memory: AddressSpace) -> None:
             while start < state.blocks:
                 count = min(size, state.blocks - start)
                 start = _finish(state, [Batch(state, start, count)], start + count, size)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        # Operands that fit their opcode in form may still not fit it in meaning.
+        raise state.reports.not_understood(error) from error
     finally:
         state.end()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import traceback
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings.driver import CUresult
 
 from drv.simulator.checks.observation import Access
 from drv.simulator.faults import BadAccess, DeviceFault, FaultKind
+
+from .translation.code import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
     from drv.simulator.memory.address_space import Allocation
 
     from .launch_state import LaunchState
-    from .translation.code import Site
-
 #: Places of threads that a report on a kernel which hangs names.
 _SHOWN = 8
 _VERBS = {Access.READ: "read", Access.WRITE: "wrote", Access.ATOMIC: "did an atomic operation on"}
@@ -177,6 +178,18 @@ class Reports:
             site,
             f"by {self.thread(lanes, 0)}",
         )
+
+    def not_understood(self, error: Exception) -> DeviceFault:
+        """Translated code failed: an instruction whose operands cannot be what they are."""
+        name = self.launch.plan.entry.name
+        what = "reached an instruction that the simulated driver cannot run"
+        instruction = self.launch.plan.failed_instruction(error)
+        reason = f"{type(error).__name__}: {error}"
+        if instruction is None:
+            lines = [f"kernel '{name}' {what}", reason, *traceback.format_tb(error.__traceback__)]
+            return DeviceFault(CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION, "\n  ".join(lines))
+        site = Site(*instruction)
+        return self._fault(CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION, what, site, reason)
 
     def bad_call(self, lanes: Lanes, site: Site, lane: int, address: int) -> DeviceFault:
         """A call through a pointer that is no function."""

@@ -69,20 +69,14 @@ class Block:
 def is_block_barrier(instruction: Instruction) -> bool:
     """Whether threads of a block meet here."""
     parts = instruction.parts
-    return (
-        parts[0] in ("bar", "barrier")
-        and parts[1] != "warp"
-        and not (parts[1] == "cluster" and parts[2] == "arrive")
-    )
+    return parts[0] in ("bar", "barrier") and parts[1:2] != ["warp"] and parts[1:3] != ["cluster", "arrive"]
 
 
 def is_warp_synchronous(instruction: Instruction) -> bool:
     """Whether the threads of a member mask meet here."""
     parts = instruction.parts
-    return (parts[0] in ("shfl", "vote", "match", "redux", "elect") and "sync" in parts) or parts[:2] == [
-        "bar",
-        "warp",
-    ]
+    meets = parts[0] in ("shfl", "vote", "match", "redux", "elect") and "sync" in parts
+    return bool(instruction.operands) and (meets or parts[:2] == ["bar", "warp"])
 
 
 def member_mask(instruction: Instruction) -> Operand:
@@ -194,18 +188,25 @@ def _connect(function: Function, blocks: list[Block], block_of_label: dict[str, 
             else:
                 block.end = End.RETURN
         elif block.end in (End.JUMP, End.BRANCH):
-            target = target_of(last.operands[0], last.ptx_line)
+            target = target_of(next(iter(last.operands), None), last.ptx_line)
             block.end = End.JUMP if last.guard is None else End.BRANCH
             block.targets = (target,) if last.guard is None else (target, following)
         elif block.end is End.SWITCH:
-            name = last.operands[1]
-            assert isinstance(name, Symbol)
-            targets = function.branch_targets.get(name.name, ())
-            block.targets = tuple(target_of(Symbol(label), last.ptx_line) for label in targets)
+            block.targets = tuple(
+                target_of(Symbol(label), last.ptx_line) for label in switch_targets(function, last)
+            )
         elif block.end in (End.CALL, End.BARRIER):
             block.targets = (following,)
     if any(target >= len(blocks) for block in blocks for target in block.targets):
         blocks.append(Block(len(blocks), [], End.RETURN))
+
+
+def switch_targets(function: Function, switch: Instruction) -> tuple[str, ...]:
+    """Labels that a branch by an index leads to. Raises :class:`PTXSyntaxError` if it has no list of them."""
+    table = switch.operands[1] if len(switch.operands) > 1 else None
+    if not isinstance(table, Symbol) or table.name not in function.branch_targets:
+        raise PTXSyntaxError(switch.ptx_line, "a branch by an index without its list of labels")
+    return function.branch_targets[table.name]
 
 
 def operand_registers(operand: Operand) -> Iterator[str]:
@@ -246,9 +247,9 @@ def written(instruction: Instruction) -> set[str]:
     if (
         (has_result(instruction) and instruction.operands)
         or is_parameter_store(instruction)
-        or (parts[0] == "call" and isinstance(instruction.operands[0], Group))
+        or (parts[0] == "call" and isinstance(next(iter(instruction.operands), None), Group))
     ):
-        registers.update(operand_registers(instruction.operands[0]))
+        registers.update(operand_registers(next(iter(instruction.operands), None)))
     if "cc" in parts:
         registers.add(CARRY)
     return registers
@@ -269,7 +270,7 @@ def read(instruction: Instruction) -> set[str]:
         registers.add(instruction.guard[0].name)
     if is_parameter_store(instruction):
         # It may fill only a part.
-        registers.update(operand_registers(instruction.operands[0]))
+        registers.update(operand_registers(next(iter(instruction.operands), None)))
     return registers
 
 

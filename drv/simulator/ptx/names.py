@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .control_flow import switch_targets
 from .program import Address, Group, Negated, Pair, PTXSyntaxError, Register, Symbol, Vector
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def check_names(function: Function) -> None:
                 raise PTXSyntaxError(instruction.ptx_line, "a branch without a label")
             if target.name not in function.labels:
                 raise PTXSyntaxError(instruction.ptx_line, f"unknown label {target.name!r}")
+        elif instruction.base == "brx":
+            for label in switch_targets(function, instruction):
+                if label not in function.labels:
+                    raise PTXSyntaxError(instruction.ptx_line, f"unknown label {label!r}")
 
 
 def _registers(instruction: Instruction) -> Iterator[str]:

@@ -26,10 +26,16 @@ from .program import (
     Vector,
     align_up,
 )
-from .shared_memory import shared_layout
+from .shared_memory import MOST_STATIC_SHARED, shared_layout
 from .tokens import Token, tokens
 
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
+#: What a text may ask for at most; each is far beyond what a compiler makes.
+_MOST_REGISTERS = 1 << 20
+_MOST_ELEMENTS = 1 << 40
+_MOST_ALIGNMENT = 1 << 20
+_MOST_SCOPES = 100
+_ADDRESS_BYTES = 8
 _SPACES = {".global": "global", ".const": "const", ".shared": "shared", ".local": "local"}
 
 
@@ -41,7 +47,11 @@ def parse(text: str) -> Module:
     PTXSyntaxError
         If it is malformed; the message names the line.
     """
-    return _Parser(text).module()
+    parser = _Parser(text)
+    try:
+        return parser.module()
+    except RecursionError:
+        parser._fail("parentheses are nested too deeply")
 
 
 class _Parser:
@@ -91,8 +101,25 @@ class _Parser:
         token = self._next()
         if token.kind != "number":
             self._fail(f"expected a number, found {token.text!r}", token)
-        value = self._number(token).value
-        return -value if negative else value
+        number = self._number(token)
+        if number.kind != "int":
+            self._fail(f"expected a whole number, found {token.text!r}", token)
+        return -number.value if negative else number.value
+
+    def _size(self, most: int, what: str) -> int:
+        """A number that is a count or a size, from 0 to ``most``."""
+        token = self._peek()
+        number = self._integer()
+        if not 0 <= number <= most:
+            self._fail(f"{number} is no {what} (0 to {most})", token)
+        return number
+
+    def _alignment(self) -> int:
+        token = self._peek()
+        number = self._integer()
+        if not 0 < number <= _MOST_ALIGNMENT or number & (number - 1):
+            self._fail(f"{number} is no alignment: a power of two up to {_MOST_ALIGNMENT}", token)
+        return number
 
     def _number(self, token: Token, *, negative: bool = False) -> Immediate:
         try:
@@ -148,6 +175,11 @@ class _Parser:
         for function in module.entries.values():
             layout = shared_layout(module, function)
             function.static_shared_bytes = layout.static_end - layout.reserved
+            if function.static_shared_bytes > MOST_STATIC_SHARED:
+                self._fail(
+                    f"entry function {function.name!r} uses too much shared data ({function.static_shared_bytes:#x} "
+                    f"bytes, {MOST_STATIC_SHARED:#x} max)"
+                )
         return module
 
     def _file(self) -> None:
@@ -186,7 +218,7 @@ class _Parser:
         while self._peek().text.startswith(".") and self._peek().kind == "word":
             word = self._next().text[1:]
             if word == "align":
-                align = self._integer()
+                align = self._alignment()
             elif word in ("v2", "v4", "v8"):
                 lanes = int(word[1:])
             elif word in TYPE_BYTES:
@@ -209,6 +241,8 @@ class _Parser:
                 initial = b"".join(values)
                 if 0 in shape:
                     size = len(initial)
+                elif len(initial) > size:
+                    self._fail(f"{name!r} has {size} bytes, and its initial value has {len(initial)}")
             variable = Variable(name, space, max(size, 0), align or item * lanes, initial, tuple(relocations))
             variable.external = shape == (0,) and not initial
             variables.append(variable)
@@ -220,7 +254,7 @@ class _Parser:
     def _dimensions(self) -> tuple[int, ...]:
         shape = []
         while self._accept("["):
-            shape.append(0 if self._peek().text == "]" else self._integer())
+            shape.append(0 if self._peek().text == "]" else self._size(_MOST_ELEMENTS, "number of elements"))
             self._expect("]")
         return tuple(shape)
 
@@ -258,6 +292,8 @@ class _Parser:
 
     def _relocation(self, size: int, values: list[bytes], relocations: list[tuple[int, str, int]]) -> None:
         """``name``, ``generic(name)``, ``name+4``, or the byte of an address: ``0xFF(name)``."""
+        if size != _ADDRESS_BYTES:
+            self._fail(f"an address does not fit into {size} bytes")
         name = self._word()
         generic = name == "generic"
         if generic:
@@ -328,7 +364,7 @@ class _Parser:
                 # What follows is about the memory that the parameter points to.
                 pointer = True
             elif word == "align":
-                number = self._integer()
+                number = self._alignment()
                 align = align if pointer else number
             elif word in TYPE_BYTES:
                 ptx_type = word
@@ -353,6 +389,8 @@ class _Parser:
                 return
             if text == "{":
                 self._calls += 1
+                if len(scopes) > _MOST_SCOPES:
+                    self._fail("braces are nested too deeply", token)
                 self._body(function, [*scopes, {}], f"@{self._calls}")
             elif text == ".reg":
                 self._registers(function, scopes[-1], suffix)
@@ -389,7 +427,9 @@ class _Parser:
             name = self._word()
             names = [name]
             if self._accept("<"):
-                names = [f"{name}{index}" for index in range(self._integer())]
+                names = [
+                    f"{name}{index}" for index in range(self._size(_MOST_REGISTERS, "number of registers"))
+                ]
                 self._expect(">")
             for each in names:
                 unique = each + suffix

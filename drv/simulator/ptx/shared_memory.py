@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Bytes that the system keeps at the start of shared memory, on devices and for kernels that ask where they are.
 RESERVED_BYTES = 1024
+#: Static shared memory that a kernel may declare; more has to be dynamic.
+MOST_STATIC_SHARED = 48 << 10
 _RESERVED = "%reserved_smem_offset"
 
 

@@ -167,6 +167,8 @@ class BlockWriter:
         self.values[operand.name] = {dtype.name: value}
 
     def packed(self, operand: Vector, ptx_type: str) -> str:
+        if not ptx_type.startswith("b") or len(operand.items) not in (2, 4, 8):
+            raise UnknownInstruction(str(operand))
         if ptx_type == "b128":
             low, high = (self.use(item, "b64") for item in operand.items)
             return self.emit(f"X.joined({low}, {high})")
@@ -179,8 +181,7 @@ class BlockWriter:
             parts.append(
                 wide if not position else f"({wide} << {self.constant(f'u{8 * size}', 8 * each * position)})"
             )
-        value = self.emit(" | ".join(parts))
-        return value if ptx_type[0] in "ub" else self.emit(f"{value}.view(np.{DTYPES[ptx_type].name})")
+        return self.emit(" | ".join(parts))
 
     # Sites and registers without a value
 

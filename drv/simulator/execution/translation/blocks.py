@@ -48,6 +48,10 @@ _IGNORED = {
     "setmaxnreg",
     "nanosleep",
 }
+#: What comes of an instruction that does not exist, or whose operands are not what its opcode needs.
+_NOT_UNDERSTOOD = (UnknownInstruction, LookupError, TypeError, ValueError, AttributeError)
+#: Line of a block's source at which its instructions begin, below the head of the function.
+_FIRST_LINE = 2
 #: Number of the barrier of a cluster, which is a single block; the block's own are 0 to 15.
 CLUSTER_BARRIER = 16
 
@@ -61,9 +65,14 @@ class _Writer(MemoryInstructions, WarpInstructions):
     # Results of the translation
 
     def code(self) -> Code:
+        lines = []
         for instruction in self.block.instructions:
+            lines.append((len(self.lines) + _FIRST_LINE, instruction))
             self.instruction(instruction)
-        decision = self.decision()
+        last = self.block.last
+        if last is not None:
+            lines.append((len(self.lines) + _FIRST_LINE, last))
+        decision, call, reduction = self.ending()
         after = dict.fromkeys([*self.block.live_out, *self.handed_over()])
         outputs = [name for name in after if name in self.values and self.is_written(name)]
         returned = [decision, *(self.canonical(name) for name in outputs)]
@@ -86,24 +95,42 @@ class _Writer(MemoryInstructions, WarpInstructions):
         )
         exec(compile(source, f"<{self.plan.function.name}, block {self.block.index}>", "exec"), self.names)
         code.body, code.whole = self.names["body"], self.names["whole"]
-        if self.block.last is not None:
-            code.site = Site(self.block.last, self.plan.function.name)
-            if self.block.end is End.CALL:
-                code.call = self.call(self.block.last)
-            elif self.block.end is End.BARRIER:
-                parts = self.block.last.parts
-                code.arrives = "arrive" in parts
-                if "red" in parts:
-                    result = self.block.last.operands[0]
-                    assert isinstance(result, Register)
-                    operation = next(each for each in ("popc", "and", "or") if each in parts)
-                    code.reduction = self.plan.numbers[result.name], operation
+        code.lines, code.call, code.reduction = tuple(lines), call, reduction
+        if last is not None:
+            code.site = Site(last, self.plan.function.name)
+            code.arrives = self.block.end is End.BARRIER and "arrive" in last.parts
         if self.block.converges:
             first = self.block.instructions[0]
             code.mask = self.mask_source(first.operands[-1])
             if self.block.last is None:
                 code.site = Site(first, self.plan.function.name)
         return code
+
+    def ending(self) -> tuple[str, Call | None, tuple[int, str]]:
+        """What the end of the block decides by, the call that it makes, and a reducing barrier's register."""
+        last, end = self.block.last, self.block.end
+        call, reduction = None, (0, "")
+        mark = len(self.lines)
+        try:
+            decision = self.decision()
+            if last is not None and end is End.CALL:
+                call = self.call(last)
+            elif last is not None and end is End.BARRIER and "red" in last.parts:
+                reduction = self.reduction(last)
+        except _NOT_UNDERSTOOD:
+            if last is None:
+                raise
+            self.refuse(last, mark)
+            decision = "None"
+        return decision, call, reduction
+
+    def reduction(self, barrier: Instruction) -> tuple[int, str]:
+        """Register and operation of a barrier that reduces."""
+        result = barrier.operands[0]
+        operation = next((each for each in ("popc", "and", "or") if each in barrier.parts), None)
+        if operation is None or not isinstance(result, Register):
+            raise UnknownInstruction(barrier.opcode)
+        return self.plan.numbers[result.name], operation
 
     def handed_over(self) -> Iterable[str]:
         """Parameters that the end of the block passes on: arguments of a call, results of a function."""
@@ -116,15 +143,16 @@ class _Writer(MemoryInstructions, WarpInstructions):
 
     def mask_source(self, operand: Operand) -> Any:
         if isinstance(operand, Register):
-            return self.plan.numbers[operand.name]
-        assert isinstance(operand, Immediate)
+            return self.plan.numbers.get(operand.name)
+        if not isinstance(operand, Immediate):
+            return None
         return np.array([operand.value & 0xFFFFFFFF], np.uint32)
 
     def call(self, instruction: Instruction) -> Call:
         groups = [operand.items for operand in instruction.operands if isinstance(operand, Group)]
         results = groups.pop(0) if isinstance(instruction.operands[0], Group) else ()
         arguments = groups[0] if groups else ()
-        target = next(operand for operand in instruction.operands if not isinstance(operand, Group))
+        target = _callee(instruction)
         number = self.plan.numbers
         indirect = isinstance(target, Register)
         name = target.name if isinstance(target, Symbol) else ""
@@ -148,9 +176,11 @@ class _Writer(MemoryInstructions, WarpInstructions):
         if end is End.SWITCH:
             return self.use(last.operands[0], "u32")
         if end is End.CALL:
-            target = next(each for each in last.operands if not isinstance(each, Group))
+            target = _callee(last)
             return self.use(target, "u64") if isinstance(target, Register) else "None"
         operands = list(last.operands)
+        if len(operands) < (3 if "red" in last.parts else 0 if "cluster" in last.parts else 1):
+            raise UnknownInstruction(last.opcode)
         if "red" in last.parts:
             operands.pop(0)
             predicate = self.use(operands.pop(), "pred")
@@ -171,11 +201,14 @@ class _Writer(MemoryInstructions, WarpInstructions):
                 method(instruction)
             elif instruction.base not in _IGNORED:
                 self.arithmetic(instruction)
-        except UnknownInstruction:
-            # Refused when it is reached, and not before.
-            del self.lines[mark:]
-            self.lines.append(f"X.unknown({self.site(instruction)})")
-            self.undefined(instruction)
+        except _NOT_UNDERSTOOD:
+            self.refuse(instruction, mark)
+
+    def refuse(self, instruction: Instruction, mark: int) -> None:
+        """Stop the launch when it reaches ``instruction``, and not before; its lines begin at ``mark``."""
+        del self.lines[mark:]
+        self.lines.append(f"X.unknown({self.site(instruction)})")
+        self.undefined(instruction)
 
     def arithmetic(self, instruction: Instruction) -> None:
         results = instruction.operands[0]
@@ -228,6 +261,8 @@ class _Writer(MemoryInstructions, WarpInstructions):
             return
         size = TYPE_BYTES[ptx_type]
         each = size // len(target.items)
+        if each * len(target.items) != size:
+            raise UnknownInstruction(str(target))
         whole = self.use(source, f"u{8 * size}")
         for position, item in enumerate(target.items):
             if item is not None:
@@ -250,9 +285,19 @@ class _Writer(MemoryInstructions, WarpInstructions):
     def do_isspacep(self, instruction: Instruction) -> None:
         target, source = instruction.operands
         space = instruction.parts[1].partition("::")[0]
+        if space not in ("global", "shared", "local", "param", "const"):
+            raise UnknownInstruction(instruction.opcode)
         self.define(target, "pred", f"X.is_space({space!r}, {self.use(source, 'u64')})")
 
     def do_trap(self, instruction: Instruction) -> None:
         self.lines.append(f"X.trap({self.site(instruction)})")
 
     do_brkpt = do_trap
+
+
+def _callee(instruction: Instruction) -> Operand:
+    """What a call names: a function, or a register that holds the address of one."""
+    callee = next((each for each in instruction.operands if not isinstance(each, Group)), None)
+    if not isinstance(callee, (Symbol, Register)):
+        raise UnknownInstruction(instruction.opcode)
+    return callee

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FunctionType
 
     from drv.simulator.ptx.control_flow import Block
     from drv.simulator.ptx.program import Instruction
@@ -33,6 +34,7 @@ class Code:
         "body",
         "call",
         "inputs",
+        "lines",
         "mask",
         "outputs",
         "polls",
@@ -47,11 +49,13 @@ class Code:
         self.source = source
         self.inputs = inputs
         self.outputs = outputs
-        self.body: Callable[..., Any]
+        self.body: FunctionType
         self.whole: Callable[..., Any]
         #: The instruction that ends the block, or that makes its lanes meet first.
         self.site: Site
         self.call: Call | None = None
+        #: Line of ``body`` at which each instruction begins, ascending.
+        self.lines: tuple[tuple[int, Instruction], ...] = ()
         #: Register or constant of the member mask, where the block starts with a warp-level meeting.
         self.mask: Any = None
         #: Whether the block ends by arriving at a barrier without waiting.

@@ -46,6 +46,8 @@ class MemoryInstructions(BlockWriter):
         space, lanes, ptx_type = self.access(instruction)
         dtype = DTYPES[ptx_type]
         targets = target.items if isinstance(target, Vector) else (target,)
+        if len(targets) != lanes:
+            raise UnknownInstruction(instruction.opcode)
         if space == "param" and isinstance(address, Address) and isinstance(address.base, Symbol):
             matrix = self.parameter(address.base.name)
             for index, each in enumerate(targets):
@@ -74,6 +76,8 @@ class MemoryInstructions(BlockWriter):
         space, lanes, ptx_type = self.access(instruction)
         dtype = DTYPES[ptx_type]
         sources = value.items if isinstance(value, Vector) else (value,)
+        if len(sources) != lanes:
+            raise UnknownInstruction(instruction.opcode)
         values = [self.use(each, ptx_type) for each in sources]
         if space == "param" and isinstance(address, Address) and isinstance(address.base, Symbol):
             name = address.base.name

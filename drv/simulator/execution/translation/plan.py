@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from .block_writer import WIDE
 from .blocks import translate
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from drv.simulator.memory.address_space import AddressSpace
-    from drv.simulator.ptx.program import Function, Module
+    from drv.simulator.ptx.program import Function, Instruction, Module
 
     from .code import Code, Site
 
@@ -53,6 +56,16 @@ class KernelPlan:
         if plan is None:
             plan = self._functions[name] = FunctionPlan(self, self.module.functions[name])
         return plan
+
+    def failed_instruction(self, error: Exception) -> tuple[Instruction, str] | None:
+        """The instruction, and the name of its function, whose translation raised ``error``; ``None`` if none did."""
+        frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        for code, line in reversed(frames):
+            for plan in self._functions.values():
+                instruction = plan.instruction_at(code, line)
+                if instruction is not None:
+                    return instruction, plan.function.name
+        return None
 
     def symbol(self, plan: FunctionPlan, name: str) -> tuple[str, int]:
         """What a name means as a value: ``("frame", offset)``, ``("global", 0)`` or ``("constant", value)``."""
@@ -113,6 +126,14 @@ class FunctionPlan:
         if code is None:
             code = self._codes[index] = translate(self, self.blocks[index])
         return code
+
+    def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
+        """The instruction that line ``line`` of translated code does."""
+        for code in self._codes:
+            if code is not None and code.body.__code__ is python:
+                begun = [instruction for first, instruction in code.lines if first <= line]
+                return begun[-1] if begun else None
+        return None
 
     @property
     def has_barriers(self) -> bool:

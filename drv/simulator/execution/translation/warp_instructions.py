@@ -19,6 +19,8 @@ class WarpInstructions(BlockWriter):
     def do_shfl(self, instruction: Instruction) -> None:
         target, value, lane, clamp = instruction.operands[:4]
         mode = instruction.parts[2] if instruction.parts[1] == "sync" else instruction.parts[1]
+        if mode not in ("up", "down", "bfly", "idx"):
+            raise UnknownInstruction(instruction.opcode)
         first, second = (target.first, target.second) if isinstance(target, Pair) else (target, None)
         result, valid = self.emit("None"), self.emit("None")
         del self.lines[-2:]
@@ -32,12 +34,16 @@ class WarpInstructions(BlockWriter):
     def do_vote(self, instruction: Instruction) -> None:
         target, predicate, mask = instruction.operands
         mode = instruction.parts[2]
+        if mode not in ("all", "any", "uni", "ballot"):
+            raise UnknownInstruction(instruction.opcode)
         call = f"X.vote({mode!r}, {self.use(predicate, 'pred')}, {self.use(mask, 'b32')})"
         self.define(target, "b32" if mode == "ballot" else "pred", call)
 
     def do_match(self, instruction: Instruction) -> None:
         target, value, mask = instruction.operands
         mode, ptx_type = instruction.parts[1], instruction.parts[-1]
+        if mode not in ("any", "all"):
+            raise UnknownInstruction(instruction.opcode)
         arguments = f"{self.use(value, ptx_type)}, {self.use(mask, 'b32')}"
         if mode == "any":
             self.define(target, "b32", f"X.match_any({arguments})")
