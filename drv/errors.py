@@ -274,6 +274,7 @@ _FINDINGS: Mapping[str, type[FindingError]] = {
     "race": DataRaceError,
     "shared race": DataRaceError,
     "kernel race": DataRaceError,
+    "same value": DataRaceError,
     "freed while in use": FreedInUseError,
     "uninitialized": UninitializedReadError,
 }

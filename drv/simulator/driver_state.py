@@ -110,7 +110,9 @@ class DriverState:
         if options.check in ("race", "full") and options.execute:
             from .checks.races import RaceChecker
 
-            self.observer = self.scheduler.checker = RaceChecker(options.check == "full", self.findings)
+            self.observer = self.scheduler.checker = RaceChecker(
+                options.check == "full", self.findings, same_values=options.same_values
+            )
 
     def busy(self) -> bool:
         """Whether the calling thread is inside a call already (a finalizer run by the garbage collector is)."""

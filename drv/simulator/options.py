@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 SCHEDULES = ("eager", "lazy", "random")
 CHECKS = ("off", "on", "race", "full")
+SAME_VALUES = ("ignore", "report")
 #: Names that an option text or a keyword may have, with their defaults.
 DEFAULTS: dict[str, str] = {
     "devices": "1",
@@ -21,6 +22,7 @@ DEFAULTS: dict[str, str] = {
     "schedule": "eager",
     "seed": "0",
     "check": "on",
+    "same_values": "ignore",
     "execute": "on",
 }
 _UNITS = {"": 1, "B": 1} | {
@@ -40,7 +42,8 @@ class Options:
     """What a simulated machine is and how it behaves. Tuples have one item per device.
 
     ``memory`` is in bytes; ``peers`` holds ordered pairs ``(accessor, owner)`` of devices between which
-    peer access can be enabled; ``check`` and ``schedule`` are words of ``CHECKS`` and ``SCHEDULES``.
+    peer access can be enabled; ``check`` and ``schedule`` are words of ``CHECKS`` and ``SCHEDULES``; ``same_values`` says whether several threads that store one value to an
+    address are reported.
     """
 
     devices: int
@@ -51,6 +54,7 @@ class Options:
     schedule: str
     seed: int
     check: str
+    same_values: bool
     execute: bool
 
 
@@ -85,6 +89,7 @@ def parse_options(text: str = "", **keywords: Any) -> Options:
         schedule=_word("schedule", values["schedule"], SCHEDULES),
         seed=_integer("seed", values["seed"], 0, 2**63),
         check=_word("check", values["check"], CHECKS),
+        same_values=_word("same_values", values["same_values"], SAME_VALUES) == "report",
         execute=_switch("execute", values["execute"]),
     )
 

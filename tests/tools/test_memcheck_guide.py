@@ -1,4 +1,4 @@
-"""The scripts of docs/memcheck.md and the README give the reports that are printed there."""
+"""The scripts of docs/memcheck.md, of docs/races-in-kernels.md and of the README give the reports that are printed there."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ pytestmark = pytest.mark.simulator_only
 PAIR = re.compile(r"```py\n# (\S+)\n(.*?)```\n+```\n\$ (.*?)\n(.*?)```", re.DOTALL)
 PAIRS = [
     pytest.param(*result, id=f"{name}-{result[0]}")
-    for name in ("docs/memcheck.md", "README.md")
+    for name in ("docs/memcheck.md", "docs/races-in-kernels.md", "README.md")
     for result in PAIR.findall((ROOT / name).read_text(encoding="utf-8"))
 ]
 
 
 def test_there_are_examples() -> None:
-    assert len(PAIRS) >= 3
+    assert len(PAIRS) >= 5
 
 
 @pytest.mark.parametrize(("name", "text", "command", "report"), PAIRS)
@@ -41,4 +41,12 @@ def test_what_the_guide_says_helps_against_the_race(bench: Bench) -> None:
     wait = "    tensor.cuda.current_stream().wait_stream(copies)\n"
     keep = "    x.record_stream(tensor.cuda.current_stream())\n"
     run = bench.check(str(text).removesuffix(last) + wait + last + keep)
+    assert (run.status, run.findings) == (0, []), run.err
+
+
+def test_the_barrier_that_the_guide_adds_ends_the_race_within_a_kernel(bench: Bench) -> None:
+    (text,) = (result.values[1] for result in PAIRS if result.values[0] == "row_sums.py")
+    read = "                total += part[w];\n"
+    assert str(text).count(read) == 1
+    run = bench.check(str(text).replace(read, read + "            __syncthreads();\n"))
     assert (run.status, run.findings) == (0, []), run.err

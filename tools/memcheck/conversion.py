@@ -29,6 +29,7 @@ _KINDS = {
     Kind.UNINITIALIZED: "uninitialized read",
     Kind.SHARED_RACE: "race within a kernel",
     Kind.KERNEL_RACE: "race within a kernel",
+    Kind.SAME_VALUE: "same value",
 }
 
 #: What may have written where nothing may be written: the kernel launched last, or who knows.
@@ -85,9 +86,10 @@ def from_driver(finding: DriverFinding) -> Finding:
     last = accesses[-1]
     if kind == "uninitialized read":
         message = f"{_who(last)} {last.action} memory that nothing has written"
-    elif kind == "race within a kernel":
+    elif kind in ("race within a kernel", "same value"):
         space = "shared" if memory is None else "global"
-        message = f"two threads of {last.operation} touch {space} memory and nothing orders them"
+        touch = "store the same value to" if kind == "same value" else "touch"
+        message = f"two threads of {last.operation} {touch} {space} memory and nothing orders them"
     elif kind == "freed while in use":
         message = f"memory is freed, and nothing says that {_who(accesses[0])} has ended before"
         if last.stream is not None and last.operation.startswith("free of"):

@@ -64,6 +64,7 @@ def race_message(
 
 
 def kernel_race_message(
+    kind: Kind,
     first: AccessReport,
     second: AccessReport,
     allocation: Allocation | None,
@@ -72,7 +73,13 @@ def kernel_race_message(
     same_block: bool,
 ) -> str:
     """Two threads of one kernel."""
-    if first.site is second.site and first.action == "writes":
+    what = "race"
+    happens = "two threads touch {space} with nothing to order them"
+    if kind is Kind.SAME_VALUE:
+        what = "same value"
+        happens = "two threads store the same value to {space} with nothing to order them"
+        advice = "It is the same whichever value stays; one thread would be enough."
+    elif first.site is second.site and first.action == "writes":
         advice = "Let one thread write it, or use an atomic: which value stays is not defined."
     elif same_block:
         advice = (
@@ -87,7 +94,7 @@ def kernel_race_message(
     space = "shared memory" if allocation is None else "global memory"
     return "\n".join(
         (
-            f"race within {second.operation}: two threads touch {space} with nothing to order them",
+            f"{what} within {second.operation}: {happens.format(space=space)}",
             f"  {_where(allocation, ranges)}",
             f"One thread:\n  {first.describe()}",
             f"Another:\n  {second.describe()}",

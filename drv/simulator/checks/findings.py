@@ -44,6 +44,8 @@ class Kind(StrEnum):
     SHARED_RACE = "shared race"
     #: Two threads of one kernel touch the same global memory and nothing orders them.
     KERNEL_RACE = "kernel race"
+    #: Two threads of one kernel store the same value to the same memory and nothing orders them.
+    SAME_VALUE = "same value"
 
 
 @dataclass(slots=True, frozen=True)

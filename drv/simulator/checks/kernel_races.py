@@ -4,8 +4,9 @@ For each byte of global and shared memory the last plain write, the plain reads 
 updates since are kept; an access is checked against those that ``kernel_order`` does not order before
 it. Strong accesses (``volatile``, ``.relaxed``) count as atomic and do not race with each other, which
 leaves the ``volatile`` accesses of old warp-synchronous code unreported. Two threads that write
-the same byte with plain stores are reported, also when one instruction writes it and whatever they
-write: CUDA does not say which value stays.
+the same byte with plain stores are reported, also when one instruction writes it: CUDA does not say which value
+stays. Where both write the same value that makes no difference, and generated reductions do it all the time; it is a
+finding of its own kind, for those who ask for it.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from .observation import Access
 from .thread_shadow import SINGLE, AccessRecord, ThreadShadow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from drv.simulator.memory.address_space import Allocation
 
     from .clocks import Moment
     from .findings import Findings
-    from .observation import Lanes, Site
+    from .observation import Lanes, Site, Stored
 
 #: Shared memory is remembered for the latest blocks, up to so many bytes.
 SHARED_REMEMBERED = 1 << 26
@@ -48,6 +51,26 @@ class Accesses:
     site: Site
     #: ``None`` for shared memory.
     allocation: Allocation | None
+    #: What is stored, where that is known, and how many entries each lane has.
+    stored: Stored | None = None
+    granules: int = 1
+
+    def alike(self, which: NDArray[np.int64], winners: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
+        """Whether the entries ``which`` store what the entries ``winners`` do, or what is there if left out."""
+        if self.stored is None:
+            return np.zeros(which.size, np.bool_)
+        new = self._bytes(self.stored.new, which)
+        other = (
+            self._bytes(self.stored.old, which) if winners is None else self._bytes(self.stored.new, winners)
+        )
+        result: NDArray[np.bool_] = (new == other).all(axis=1)
+        return result
+
+    def _bytes(
+        self, of_lanes: Callable[[NDArray[np.int64]], NDArray[np.uint8]], entries: NDArray[np.int64]
+    ) -> NDArray[np.uint8]:
+        lanes, granule = np.divmod(entries, self.granules)
+        return of_lanes(lanes).reshape(entries.size, self.granules, -1)[np.arange(entries.size), granule]
 
 
 class SharedMemory:
@@ -89,8 +112,9 @@ class SharedMemory:
 class KernelRaces:
     """The checks of one launch. Arrays of lanes have shape ``(lanes,)``."""
 
-    def __init__(self, launch: Any, findings: Findings, moment: Moment) -> None:
+    def __init__(self, launch: Any, findings: Findings, moment: Moment, *, same_values: bool = False) -> None:
         self._launch = launch
+        self._same_values = same_values
         self._findings = findings
         self._moment = moment
         self._threads = prod(launch.block)
@@ -98,7 +122,7 @@ class KernelRaces:
         #: Site of the instruction that ran at each time.
         self._sites: dict[int, Site] = {}
         self._meanings: dict[tuple[int, Access], tuple[Site, Meaning]] = {}
-        self._told: set[tuple[int, int, int]] = set()
+        self._told: set[tuple[Kind, int, int, int]] = set()
         self._global: dict[Allocation, ThreadShadow] = {}
         self._shared: SharedMemory | None = None
 
@@ -110,25 +134,33 @@ class KernelRaces:
         kind: Access,
         lanes: Lanes,
         site: Site,
+        stored: Stored | None = None,
     ) -> None:
         """Lanes touch ``width`` bytes at byte ``offsets`` of ``allocation``."""
         shadow = self._global.get(allocation)
         if shadow is None:
             shadow = self._global[allocation] = ThreadShadow(allocation.base, allocation.size)
-        self._access(shadow, offsets, offsets, width, kind, lanes, site, allocation)
+        self._access(shadow, offsets, offsets, width, kind, lanes, site, allocation, stored)
 
     def shared_access(
-        self, offsets: NDArray[np.int64], width: int, kind: Access, lanes: Lanes, site: Site
+        self,
+        offsets: NDArray[np.int64],
+        width: int,
+        kind: Access,
+        lanes: Lanes,
+        site: Site,
+        stored: Stored | None = None,
     ) -> None:
         """Lanes touch ``width`` bytes at ``offsets`` of their own block's shared memory."""
         shared = self._shared
         end = int(offsets.max()) + width
         if shared is None or end > shared.stride:
             launch = self._launch
-            size = max(launch.kernel.static_shared_bytes + launch.dynamic_shared, end)
+            kernel = launch.kernel
+            size = max(kernel.reserved_shared_bytes + kernel.static_shared_bytes + launch.dynamic_shared, end)
             shared = self._shared = SharedMemory(size, self._order.blocks, whole=shared is None)
         positions = shared.positions(lanes.block) + offsets
-        self._access(shared.shadow, positions, offsets, width, kind, lanes, site, None)
+        self._access(shared.shadow, positions, offsets, width, kind, lanes, site, None, stored)
 
     def barrier(self, blocks: NDArray[np.int64]) -> None:
         """All threads of ``blocks`` passed a barrier."""
@@ -152,6 +184,7 @@ class KernelRaces:
         lanes: Lanes,
         site: Site,
         allocation: Allocation | None,
+        stored: Stored | None,
     ) -> None:
         threads = lanes.block * self._threads + lanes.thread
         entries = shadow.gather(positions, width)
@@ -161,7 +194,9 @@ class KernelRaces:
             offsets = np.repeat(offsets, granules)
         what = self._meaning(kind, site)
         self._sites[self._order.advance()] = site
-        accesses = Accesses(entries.ravel(), threads, offsets, width, kind, site, allocation)
+        accesses = Accesses(
+            entries.ravel(), threads, offsets, width, kind, site, allocation, stored, granules
+        )
         if what.acquires or what.releases:
             self._order.synchronise(what, threads)
             self._sites[self._order.now] = site
@@ -200,9 +235,14 @@ class KernelRaces:
         unordered = ~self._order.ordered(record, entries[candidates], threads[candidates])
         if unordered.any():
             racing = candidates[unordered]
-            first = int(racing[0])
-            time = int(record.time[entries[first]])
-            self._report(accesses, racing, int(earlier[first]) - 1, self._sites[time], earlier_kind)
+            same = np.zeros(racing.size, np.bool_)
+            if earlier_kind is Access.WRITE and accesses.kind is Access.WRITE:
+                same = accesses.alike(racing)
+            for which, kind in ((racing[~same], None), (racing[same], Kind.SAME_VALUE)):
+                if which.size:
+                    first = int(which[0])
+                    site = self._sites[int(record.time[entries[first]])]
+                    self._report(accesses, which, int(earlier[first]) - 1, site, earlier_kind, kind)
 
     def _write(self, shadow: ThreadShadow, accesses: Accesses) -> None:
         entries, threads = accesses.entries, accesses.threads
@@ -217,7 +257,14 @@ class KernelRaces:
         stayed = record.thread[entries] - 1
         lost = np.flatnonzero(stayed != threads)
         if lost.size:
-            self._report(accesses, lost, int(stayed[lost[0]]), accesses.site, accesses.kind)
+            _, cell = np.unique(entries, return_inverse=True)
+            last = np.zeros(int(cell.max()) + 1, np.int64)
+            # Of the lanes that store to one address the last one wins, here as in memory.
+            last[cell] = np.arange(entries.size)
+            same = accesses.alike(lost, last[cell[lost]])
+            for which, kind in ((lost[~same], None), (lost[same], Kind.SAME_VALUE)):
+                if which.size:
+                    self._report(accesses, which, int(stayed[which[0]]), accesses.site, accesses.kind, kind)
 
     def _note(self, record: AccessRecord, accesses: Accesses) -> None:
         """Add ``accesses`` to those that ``record`` keeps; ones that are ordered before them go."""
@@ -245,7 +292,8 @@ class KernelRaces:
         if not self._shared.whole:
             return
         entries = accesses.entries
-        unwritten = np.ones(entries.size, np.bool_)
+        # The system leaves what it keeps for itself in the state in which the headers of CUDA expect it.
+        unwritten = accesses.offsets >= self._launch.kernel.reserved_shared_bytes
         for record in (shadow.writes, shadow.atomics):
             if record is not None:
                 unwritten &= record.thread[entries] == 0
@@ -270,10 +318,21 @@ class KernelRaces:
         return AccessReport(moment.label, ACTIONS[kind], moment.stream, moment.stack, site, where)
 
     def _report(
-        self, accesses: Accesses, which: NDArray[np.int64], other: int, other_site: Site, other_kind: Access
+        self,
+        accesses: Accesses,
+        which: NDArray[np.int64],
+        other: int,
+        other_site: Site,
+        other_kind: Access,
+        kind: Kind | None,
     ) -> None:
+        """``kind`` is that of the finding, where it does not follow from the memory."""
+        if kind is Kind.SAME_VALUE and not self._same_values:
+            return
         allocation, site = accesses.allocation, accesses.site
-        key = (id(other_site), id(site), id(allocation))
+        if kind is None:
+            kind = Kind.SHARED_RACE if allocation is None else Kind.KERNEL_RACE
+        key = (kind, id(other_site), id(site), id(allocation))
         if key in self._told:
             return
         self._told.add(key)
@@ -281,6 +340,5 @@ class KernelRaces:
         second = self._side(accesses.kind, site, int(accesses.threads[which[0]]))
         ranges = byte_ranges(accesses.offsets[which], accesses.width)
         same_block = other // self._threads == int(accesses.threads[which[0]]) // self._threads
-        message = kernel_race_message(first, second, allocation, ranges, same_block=same_block)
-        kind = Kind.SHARED_RACE if allocation is None else Kind.KERNEL_RACE
+        message = kernel_race_message(kind, first, second, allocation, ranges, same_block=same_block)
         self._findings.add(Finding(kind, message, first, second, tuple(ranges[:RANGES_KEPT]), allocation))

@@ -7,11 +7,15 @@ and alignment are checked by the access itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from drv.simulator.memory.address_space import Allocation
@@ -47,6 +51,33 @@ class Lanes(Protocol):
         """Linear index of the thread in its block."""
 
 
+@dataclass(slots=True)
+class Stored:
+    """What lanes are about to store, and the memory that it goes to.
+
+    ``values`` has an array for each element that an instruction stores side by side, ``(lanes,)``, or ``(1,)`` for a
+    value that all lanes have; ``places`` are the lanes' first bytes in ``memory``.
+    """
+
+    values: Sequence[NDArray[Any]]
+    memory: NDArray[np.uint8]
+    places: NDArray[np.int64]
+
+    def new(self, lanes: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Bytes ``(lanes, width)`` that the chosen lanes store."""
+        count = len(self.places)
+        parts = [np.broadcast_to(each, (count,))[lanes] for each in self.values]
+        return np.concatenate(
+            [np.ascontiguousarray(each).view(np.uint8).reshape(len(lanes), -1) for each in parts], 1
+        )
+
+    def old(self, lanes: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Bytes ``(lanes, width)`` that are where the chosen lanes store."""
+        width = sum(each.dtype.itemsize for each in self.values)
+        bytes_there: NDArray[np.uint8] = self.memory[self.places[lanes][:, None] + np.arange(width)]
+        return bytes_there
+
+
 class AccessObserver(Protocol):
     """Told of every access by the operation that is running."""
 
@@ -58,13 +89,20 @@ class AccessObserver(Protocol):
         kind: Access,
         lanes: Lanes,
         site: Site,
+        stored: Stored | None = None,
     ) -> None:
-        """Lanes touch ``width`` bytes at byte ``offsets`` ``(lanes,)`` of ``allocation``."""
+        """Lanes touch ``width`` bytes at byte ``offsets`` ``(lanes,)`` of ``allocation``; told before they do."""
 
     def shared_access(
-        self, offsets: NDArray[np.int64], width: int, kind: Access, lanes: Lanes, site: Site
+        self,
+        offsets: NDArray[np.int64],
+        width: int,
+        kind: Access,
+        lanes: Lanes,
+        site: Site,
+        stored: Stored | None = None,
     ) -> None:
-        """Lanes touch ``width`` bytes at ``offsets`` of their own block's shared memory."""
+        """Lanes touch ``width`` bytes at ``offsets`` of their own block's shared memory; told before they do."""
 
     def barrier(self, blocks: NDArray[np.int64], lanes: Lanes) -> None:
         """All threads of ``blocks`` (linear indices) passed a block-wide barrier; ``lanes`` are they."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from drv.simulator.memory.address_space import Allocation
 
     from .findings import Findings
-    from .observation import Lanes, Site
+    from .observation import Lanes, Site, Stored
 
 #: Memory whose bytes nobody has written when it is allocated.
 UNDEFINED_AT_FIRST = (MemoryKind.DEVICE, MemoryKind.MAPPED)
@@ -63,15 +63,17 @@ class Operation(Protocol):
 
 
 class RaceChecker:
-    """Finds unordered accesses to the same bytes. ``full`` adds undefined reads and races within kernels.
+    """Finds unordered accesses to the same bytes. ``full`` adds undefined reads and races within kernels,
+    ``same_values`` to these the stores of one value by several threads.
 
     The driver calls it under its lock: :meth:`submit` when an operation is queued, :meth:`start` and
     :meth:`finish` around running it, in the thread that runs it. What the observer methods are told in
     between is that operation's doing.
     """
 
-    def __init__(self, full: bool, findings: Findings) -> None:
+    def __init__(self, full: bool, findings: Findings, *, same_values: bool = False) -> None:
         self.full = full
+        self._same_values = same_values
         self.findings = findings
         self._clocks = Clocks()
         self._states = AccessStates()
@@ -195,7 +197,7 @@ class RaceChecker:
         running = self._thread.running
         running.launch = launch
         if self.full:
-            running.kernel = KernelRaces(launch, self.findings, running.moment)
+            running.kernel = KernelRaces(launch, self.findings, running.moment, same_values=self._same_values)
 
     def launch_ends(self, launch: Any) -> None:
         """The kernel is done."""
@@ -210,6 +212,7 @@ class RaceChecker:
         kind: Access,
         lanes: Lanes,
         site: Site,
+        stored: Stored | None = None,
     ) -> None:
         """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
         if not offsets.size:
@@ -237,15 +240,21 @@ class RaceChecker:
             if kind is not Access.READ:
                 shadow.defined[index] = True
         if running.kernel is not None:
-            running.kernel.global_access(allocation, offsets, width, kind, lanes, site)
+            running.kernel.global_access(allocation, offsets, width, kind, lanes, site, stored)
 
     def shared_access(
-        self, offsets: NDArray[np.int64], width: int, kind: Access, lanes: Lanes, site: Site
+        self,
+        offsets: NDArray[np.int64],
+        width: int,
+        kind: Access,
+        lanes: Lanes,
+        site: Site,
+        stored: Stored | None = None,
     ) -> None:
         """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
         kernel = self._thread.running.kernel
         if kernel is not None and offsets.size:
-            kernel.shared_access(offsets, width, kind, lanes, site)
+            kernel.shared_access(offsets, width, kind, lanes, site, stored)
 
     def barrier(self, blocks: NDArray[np.int64], lanes: Lanes) -> None:
         """See :class:`~drv.simulator.checks.observation.AccessObserver`."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drv.simulator.arithmetic import atomic as atomic_of_arithmetic
-from drv.simulator.checks.observation import Access
+from drv.simulator.checks.observation import Access, Stored
 from drv.simulator.memory.address_space import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from drv.simulator.ptx.program import CODE_WINDOW
 
 from .translation.plan import PARAMETER_WINDOW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -93,9 +93,12 @@ class MemoryAccess:
     # Global memory
 
     def _global(
-        self, site: Site, address: Array, offset: int, width: int, kind: Access
+        self, site: Site, address: Array, offset: int, width: int, kind: Access, values: Sequence[Array] = ()
     ) -> tuple[Allocation, Array] | None:
-        """The one allocation that all lanes access, and their byte offsets in it; ``None`` if it is not so simple."""
+        """The one allocation that all lanes access, and their byte offsets in it; ``None`` if it is not so simple.
+
+        ``values`` are what a store stores, element by element.
+        """
         low, high = _bounds(address, offset)
         allocation = site.allocation
         launch = self.launch
@@ -122,11 +125,13 @@ class MemoryAccess:
         if kind is Access.WRITE:
             launch.writes += 1
         if launch.observer is not None:
-            launch.observer.global_access(allocation, self.broadcast(offsets), width, kind, self, site)
+            each = self.broadcast(offsets)
+            stored = Stored(values, allocation.data, each) if values else None
+            launch.observer.global_access(allocation, each, width, kind, self, site, stored)
         return allocation, offsets
 
     def _scattered(
-        self, site: Site, address: Array, offset: int, width: int, kind: Access
+        self, site: Site, address: Array, offset: int, width: int, kind: Access, values: Sequence[Array] = ()
     ) -> Iterator[tuple[Allocation, Array, Array]]:
         """Allocations that the lanes access, with the lanes and their byte offsets; faults where one may not."""
         launch = self.launch
@@ -149,7 +154,11 @@ class MemoryAccess:
             chosen = rest[inside]
             taken = offsets[inside].view(np.int64)
             if launch.observer is not None:
-                launch.observer.global_access(allocation, taken, width, kind, self.subset(chosen), site)
+                mine = [self.broadcast(each)[chosen] for each in values]
+                stored = Stored(mine, allocation.data, taken) if mine else None
+                launch.observer.global_access(
+                    allocation, taken, width, kind, self.subset(chosen), site, stored
+                )
             yield allocation, chosen, taken
             rest = rest[~inside]
 
@@ -189,14 +198,14 @@ class MemoryAccess:
         if address.dtype != np.uint64:
             address = address.astype(np.uint64)
         values = value if lanes > 1 else (value,)
-        simple = self._global(site, address, offset, width * lanes, Access.WRITE)
+        simple = self._global(site, address, offset, width * lanes, Access.WRITE, values)
         if simple is not None:
             data, index = simple[0].view(dtype), simple[1] >> _SHIFT[width]
             for i, each in enumerate(values):
                 data[index + i if i else index] = each if index.shape[0] > 1 else each[-1:]
             return
         for allocation, chosen, offsets in self._scattered(
-            site, address, offset, width * lanes, Access.WRITE
+            site, address, offset, width * lanes, Access.WRITE, values
         ):
             for i, each in enumerate(values):
                 _write_bytes(allocation, offsets + i * width, self.broadcast(each)[chosen])
@@ -249,8 +258,10 @@ class MemoryAccess:
 
     # Shared memory
 
-    def _shared(self, site: Site, address: Array, offset: int, width: int, kind: Access) -> Array:
-        """Byte offsets in the shared memory of all blocks of the batch."""
+    def _shared(
+        self, site: Site, address: Array, offset: int, width: int, kind: Access, values: Sequence[Array] = ()
+    ) -> Array:
+        """Byte offsets in the shared memory of all blocks of the batch. ``values`` are what a store stores."""
         if address.dtype == np.uint32 and offset:
             # 32-bit addresses wrap around.
             address, offset = address + np.uint32(offset & 0xFFFFFFFF), 0
@@ -271,11 +282,22 @@ class MemoryAccess:
                 launch.shared_bytes,
                 self.constant("shared_base"),
                 "shared",
+                values,
             )
         offsets = address.astype(np.int64) + offset if offset else address.astype(np.int64)
         if launch.observer is not None:
-            launch.observer.shared_access(self.broadcast(offsets), width, kind, self, site)
+            self._observe_shared(self.broadcast(offsets), width, kind, site, values)
         return offsets + self.constant("shared_base")
+
+    def _observe_shared(
+        self, offsets: Array, width: int, kind: Access, site: Site, values: Sequence[Array]
+    ) -> None:
+        assert self.launch.observer is not None
+        stored = None
+        if values:
+            places = offsets + self.constant("shared_base")
+            stored = Stored(values, self.batch.shared(np.uint8), places)
+        self.launch.observer.shared_access(offsets, width, kind, self, site, stored)
 
     def _wild(
         self,
@@ -287,6 +309,7 @@ class MemoryAccess:
         size: int,
         base: Array,
         space: str,
+        values: Sequence[Array] = (),
     ) -> Array:
         """Lanes that may leave their shared or local memory: a fault, or held inside where nothing is checked."""
         offsets = self.broadcast(address).astype(np.int64) + offset
@@ -295,7 +318,7 @@ class MemoryAccess:
             if not bad.any():
                 # A register below zero and a displacement that brings it back.
                 if space == "shared" and self.launch.observer is not None:
-                    self.launch.observer.shared_access(offsets, width, kind, self, site)
+                    self._observe_shared(offsets, width, kind, site, values)
                 return offsets + base
             lane = int(np.flatnonzero(bad)[0])
             raise self.launch.reports.window(self, site, lane, int(offsets[lane]), width, kind, size, space)
@@ -312,9 +335,10 @@ class MemoryAccess:
         self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int, value: Any
     ) -> None:
         """``st.shared``."""
-        index = self._shared(site, address, offset, width * lanes, Access.WRITE) >> _SHIFT[width]
+        values = value if lanes > 1 else (value,)
+        index = self._shared(site, address, offset, width * lanes, Access.WRITE, values) >> _SHIFT[width]
         data = self.batch.shared(dtype)
-        for i, each in enumerate(value if lanes > 1 else (value,)):
+        for i, each in enumerate(values):
             data[index + i if i else index] = each if index.shape[0] > 1 else each[-1:]
 
     def atomic_shared(

@@ -174,6 +174,7 @@ class _Parser:
                     instruction.source = module.files.get(int(file), "?"), line
         for function in module.entries.values():
             layout = shared_layout(module, function)
+            function.reserved_shared_bytes = layout.reserved
             function.static_shared_bytes = layout.static_end - layout.reserved
             if function.static_shared_bytes > MOST_STATIC_SHARED:
                 self._fail(

@@ -170,6 +170,8 @@ class Function:
     defined: bool = False
     #: Shared memory that an entry function, and what it calls, declares.
     static_shared_bytes: int = 0
+    #: Bytes before it that the system keeps for itself.
+    reserved_shared_bytes: int = 0
     #: What the executor keeps with the function once it has been translated.
     plan: Any = None
 

@@ -20,7 +20,7 @@ def test_defaults_are_those_of_the_design() -> None:
 def test_text_and_keywords_say_the_same() -> None:
     text = parse_options(
         "devices=2, memory=2GiB/512MiB,capability=9.0/8.6,multiprocessors=132/80,peers=0-1,"
-        "schedule=lazy,seed=7,check=race,execute=off"
+        "schedule=lazy,seed=7,check=race,same_values=report,execute=off"
     )
     keywords = parse_options(
         devices=2,
@@ -31,9 +31,12 @@ def test_text_and_keywords_say_the_same() -> None:
         schedule="lazy",
         seed=7,
         check="race",
+        same_values="report",
         execute=False,
     )
     assert text == keywords
+    assert text.same_values
+    assert not parse_options().same_values
     assert text.capability == ((9, 0), (8, 6))
     assert text.peers == {(0, 1)}
 

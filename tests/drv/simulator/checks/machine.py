@@ -30,9 +30,23 @@ def compiled(source: str) -> tuple[bytes, list[str]]:
 class Machine:
     """Devices 0 and 1 with peer access. A stream is a handle, memory an address."""
 
-    def __init__(self, schedule: str = "eager", seed: int = 0, check: str = "race", devices: int = 2) -> None:
+    def __init__(
+        self,
+        schedule: str = "eager",
+        seed: int = 0,
+        check: str = "race",
+        devices: int = 2,
+        same_values: str = "ignore",
+    ) -> None:
         self.driver = SimulatedDriver(
-            parse_options("", schedule=schedule, seed=seed, check=check, devices=devices, memory="64MiB")
+            parse_options(
+                schedule=schedule,
+                seed=seed,
+                check=check,
+                devices=devices,
+                memory="64MiB",
+                same_values=same_values,
+            )
         )
         self.call("cuInit", 0)
         self.contexts = [self.call("cuDevicePrimaryCtxRetain", device) for device in range(devices)]

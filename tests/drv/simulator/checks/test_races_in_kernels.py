@@ -28,7 +28,7 @@ class Kernel:
             grid=(blocks, 1, 1),
             block=(threads, 1, 1),
             dynamic_shared=0,
-            kernel=SimpleNamespace(static_shared_bytes=1024),
+            kernel=SimpleNamespace(static_shared_bytes=1024, reserved_shared_bytes=0),
             properties=SimpleNamespace(warp_size=32),
         )
         self.line = 0

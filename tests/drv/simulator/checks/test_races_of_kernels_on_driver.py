@@ -234,7 +234,7 @@ WITHIN = [
     ("warp_synced", "warp_in_step", "shared race"),
     ("last_adds_up", "last_adds_up_unfenced", "kernel race"),
     ("neighbours", "on_same_device", "kernel race"),
-    ("neighbours", "all_one", "kernel race"),
+    ("neighbours", "all_one", "same value"),
     ("histogram", "histogram_uncleared", "uninitialized"),
     ("locked", "unlocked", "kernel race"),
     ("scanned", "scanned_unfenced", "kernel race"),
@@ -244,7 +244,7 @@ WITHIN = [
 @pytest.mark.parametrize(("correct", "incorrect", "kind"), WITHIN, ids=[row[1] for row in WITHIN])
 def test_races_within_a_kernel(correct, incorrect, kind):
     for name in (correct, incorrect):
-        machine = Machine(check="full", devices=1)
+        machine = Machine(check="full", devices=1, same_values="report")
         kernel = machine.kernels(SOURCE)[name]
         first, second, third = (machine.alloc(4096) for _ in range(3))
         for memory in (first, second, third):

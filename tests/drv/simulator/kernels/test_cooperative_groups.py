@@ -117,3 +117,74 @@ def test_block_groups(launch: Launch) -> None:
     out = np.zeros(5)
     launch(SOURCE, 5, 128, values, out, name="block_reduce", shared=8 * 128, options=OPTIONS, headers=HEADERS)
     np.testing.assert_array_equal(out, values.sum(1))
+
+
+WIDE_TILES = r"""
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+namespace cg = cooperative_groups;
+
+extern "C" __global__ void wide_sync(const int* in, int* out) {
+    __shared__ cg::block_tile_memory<256> scratch;
+    __shared__ int held[256];
+    auto tile = cg::tiled_partition<64>(cg::this_thread_block(scratch));
+    for (int round = 0; round < 2; round++) {
+        held[threadIdx.x] = in[threadIdx.x] + round;
+        tile.sync();
+        out[round * 256 + threadIdx.x] = held[threadIdx.x ^ 63];
+        tile.sync();
+    }
+}
+extern "C" __global__ void wide_reduce(const int* in, int* out) {
+    __shared__ cg::block_tile_memory<256> scratch;
+    auto tile = cg::tiled_partition<64>(cg::this_thread_block(scratch));
+    out[threadIdx.x] = cg::reduce(tile, in[threadIdx.x], cg::plus<int>());
+    out[256 + threadIdx.x] = cg::reduce(tile, in[threadIdx.x], cg::greater<int>());
+}
+extern "C" __global__ void wide_votes(const int* in, int* out) {
+    __shared__ cg::block_tile_memory<256> scratch;
+    auto tile = cg::tiled_partition<128>(cg::this_thread_block(scratch));
+    int value = in[threadIdx.x];
+    out[threadIdx.x] = 2 * tile.any(value == 3) + tile.all(value < 200);
+    out[256 + threadIdx.x] = tile.shfl(value, 70);
+}
+extern "C" __global__ void no_sync(const int* in, int* out) {
+    __shared__ cg::block_tile_memory<256> scratch;
+    __shared__ int held[256];
+    auto tile = cg::tiled_partition<64>(cg::this_thread_block(scratch));
+    held[threadIdx.x] = in[threadIdx.x];
+    if (threadIdx.x >= 128) tile.sync();
+    out[threadIdx.x] = held[threadIdx.x ^ 63];
+}
+"""
+
+
+def wide_tiles(kernel: str, launch: Launch) -> np.ndarray:
+    out = np.zeros((2, 256), np.int32)
+    launch(
+        WIDE_TILES, 1, 256, np.arange(256, dtype=np.int32), out, name=kernel, options=OPTIONS, headers=HEADERS
+    )
+    return out
+
+
+def test_tiles_of_several_warps(launch: Launch) -> None:
+    x = np.arange(256)
+    assert (wide_tiles("wide_sync", launch) == [x ^ 63, (x ^ 63) + 1]).all()
+    tiles = x.reshape(4, 64)
+    expected = [np.repeat(tiles.sum(1), 64), np.repeat(tiles.max(1), 64)]
+    assert (wide_tiles("wide_reduce", launch) == expected).all()
+    assert (wide_tiles("wide_votes", launch) == [(x < 128) * 3, 70 + 128 * (x >= 128)]).all()
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0"])
+def test_checks_of_tiles_of_several_warps(launch: Launch, capability: str) -> None:
+    """From 8.0 on the system keeps their barriers, ready for use, in shared memory that it reserves."""
+    import drv
+
+    drv.reset()
+    with drv.simulator.installed(check="full", capability=capability):
+        test_tiles_of_several_warps(launch)
+        assert not list(drv.simulator.findings())
+        with pytest.raises(drv.DataRaceError, match="two threads touch shared memory"):
+            wide_tiles("no_sync", launch)
