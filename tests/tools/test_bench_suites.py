@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import tensor
 from tools.bench import report
 from tools.bench.measure import OURS, Row
-from tools.bench.suites import copy, start, train
+from tools.bench.suites import copy, growth, start, train
 
 pytestmark = pytest.mark.simulator_only
 
@@ -47,3 +49,50 @@ def test_starts(tmp_path: Path) -> None:
     assert set(times) == {OURS, "torch cpu"}
     assert start._reach(begun, times, gpu=False) == pytest.approx(times["torch cpu"] / 4)
     assert start._reach(start.Start("first result", {}), {}, gpu=True) == start.REACH
+
+
+def test_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"elements": (100, 1000), "bytes of a checkpoint": (1_000_000, 3_000_000)}
+    small = [replace(each, sizes=sizes.get(each.name, (8, 64, 1 << 60)), memory=1) for each in growth.GROWTHS]
+    monkeypatch.setattr(growth, "GROWTHS", small)
+    rows = list(growth.rows("", argparse.Namespace(largest=10_000_000)))
+    _checked([replace(row, values={OURS: 1.0}) for row in rows], {each.name for each in small})
+    assert all(len(row.details["seconds"]) == 2 and row.unit == "exponent" for row in rows)
+    assert [row.name for row in growth.rows("stream", argparse.Namespace(largest=None))] == ["streams"]
+    assert growth.exponent((1, 10, 100), (3, 30, 300)) == pytest.approx(1)
+    assert growth.exponent((1, 10, 100), (3, 300, 30_000)) == pytest.approx(2)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "queued operations",
+        "queued operations that wait for each other",
+        "streams",
+        "live blocks",
+        "graph nodes",
+        "parameters of an optimizer",
+    ],
+)
+def test_calls_grow_as_the_work_does(name: str) -> None:
+    """Python calls are counted, which no other program on the machine changes."""
+    (row,) = (each for each in growth.GROWTHS if each.name == name)
+    sizes = (100, 800)
+    counts = []
+    for size in sizes:
+        with row.prepared(size) as call:
+            call()
+            count = 0
+
+            def count_call(frame: object, event: str, argument: object) -> None:
+                nonlocal count
+                count += event in ("call", "c_call")
+
+            sys.setprofile(count_call)
+            try:
+                call()
+            finally:
+                sys.setprofile(None)
+        counts.append(count)
+    assert counts[0] > sizes[0]
+    assert growth.exponent(sizes, counts) < 1.05
