@@ -143,6 +143,30 @@ def unsigned(value: Any, bits: int = 64) -> int:
     return number
 
 
+def signed(value: Any) -> int:
+    """An ``int`` argument of C; ``OverflowError`` when it does not fit."""
+    number = integer(value)
+    if not -(1 << 31) <= number < 1 << 31:
+        raise OverflowError("Python int too large to convert to a C int")
+    return number
+
+
+def structure(value: Any, kind: type) -> Any:
+    """An argument that points to a structure of the bindings; ``TypeError`` for anything else but ``None``."""
+    if value is None:
+        raise invalid_value()
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
+    return value
+
+
+def text(value: Any) -> bytes:
+    """A ``char *`` argument; ``TypeError`` for anything but bytes."""
+    if not isinstance(value, (bytes, bytearray)):
+        raise TypeError(f"expected bytes, found {type(value).__name__}")
+    return bytes(value).split(b"\0", 1)[0]
+
+
 def host_address(value: Any) -> int:
     """Address that a ``void *`` argument means: an int, ``None``, a buffer, or an object with ``getPtr``."""
     if value is None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from drv.simulator.driver_call import OK, SUCCESS, CallError, call, integer, invalid_value, unsigned
+from drv.simulator.driver_call import (
+    OK,
+    SUCCESS,
+    CallError,
+    call,
+    integer,
+    invalid_value,
+    structure,
+    unsigned,
+)
 from drv.simulator.driver_state import Context
 from drv.simulator.memory.records import MemoryBook
 
@@ -125,10 +134,10 @@ class ContextCalls(MemoryBook):
     @call(1)
     def cuCtxCreate(self, ctxCreateParams: Any, flags: Any, dev: Any) -> tuple[Any, ...]:
         device = self._alive(self.device(dev))
-        if ctxCreateParams is not None and (
-            ctxCreateParams.numExecAffinityParams or ctxCreateParams.cigParams
-        ):
-            raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+        if ctxCreateParams is not None:
+            parameters = structure(ctxCreateParams, cuda.CUctxCreateParams)
+            if parameters.numExecAffinityParams or parameters.cigParams:
+                raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
         context = self._new_context(device, _context_flags(flags), primary=False)
         self.thread.contexts.append(context)
         return SUCCESS, cuda.CUcontext(context.handle)

@@ -8,7 +8,17 @@ import numpy as np
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from drv.simulator.driver_call import OK, SUCCESS, CallError, call, integer, invalid_value, unsigned
+from drv.simulator.driver_call import (
+    OK,
+    SUCCESS,
+    CallError,
+    call,
+    integer,
+    invalid_value,
+    signed,
+    text,
+    unsigned,
+)
 from drv.simulator.driver_state import DriverState
 
 from .error_text import ERROR_TEXT
@@ -53,7 +63,7 @@ class DeviceCalls(DriverState):
 
     @call(1)
     def cuDeviceGetName(self, length: Any, dev: Any) -> tuple[Any, ...]:
-        size = integer(length)
+        size = signed(length)
         if size <= 0:
             raise invalid_value()
         return SUCCESS, self.device(dev).name.encode()[: size - 1].ljust(size, b"\0")
@@ -84,15 +94,15 @@ class DeviceCalls(DriverState):
 
     @call(1)
     def cuDeviceGetPCIBusId(self, length: Any, dev: Any) -> tuple[Any, ...]:
-        size = integer(length)
-        text = self.device(dev).pci_bus_id.encode()
-        if size <= len(text):
+        size = signed(length)
+        bus_id = self.device(dev).pci_bus_id.encode()
+        if size <= len(bus_id):
             raise invalid_value()
-        return SUCCESS, text.ljust(size, b"\0")
+        return SUCCESS, bus_id.ljust(size, b"\0")
 
     @call(1)
-    def cuDeviceGetByPCIBusId(self, pciBusId: bytes) -> tuple[Any, ...]:
-        bus_id = pciBusId.split(b"\0")[0].decode(errors="replace").upper()
+    def cuDeviceGetByPCIBusId(self, pciBusId: Any) -> tuple[Any, ...]:
+        bus_id = text(pciBusId).decode(errors="replace").upper()
         for device in self.devices:
             if bus_id in (device.pci_bus_id, device.pci_bus_id.removesuffix(".0")):
                 return SUCCESS, cuda.CUdevice(device.ordinal)

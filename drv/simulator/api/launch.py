@@ -20,6 +20,7 @@ from drv.simulator.driver_call import (
     integer,
     invalid_handle,
     invalid_value,
+    structure,
     unsigned,
 )
 from drv.simulator.faults import DeviceFault
@@ -81,8 +82,7 @@ class LaunchCalls(ModuleCalls):
 
     @call()
     def cuLaunchKernelEx(self, config: Any, f: Any, kernelParams: Any, extra: Any) -> tuple[Any, ...]:
-        if config is None:
-            raise invalid_value()
+        structure(config, cuda.CUlaunchConfig)
         function, stream = self.launchable(f), self.stream(config.hStream)
         grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
         block = (config.blockDimX, config.blockDimY, config.blockDimZ)

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from drv.simulator.driver_call import OK, CallError, call, host_address, integer, invalid_value, unsigned
+from drv.simulator.driver_call import (
+    OK,
+    CallError,
+    call,
+    host_address,
+    integer,
+    invalid_value,
+    structure,
+    unsigned,
+)
 from drv.simulator.memory.library_memory import LibraryMemory
 from drv.simulator.memory.queued_copy import Endpoint, QueuedCopy, direction, pageable_rows
 from drv.simulator.memory.records import MemoryBook
@@ -199,8 +208,7 @@ class CopyCalls(MemoryBook):
         return self._box(pCopy, self.stream(hStream))
 
     def _rectangle(self, copy: Any, stream: Stream | None) -> tuple[Any, ...]:
-        if copy is None:
-            raise invalid_value()
+        structure(copy, cuda.CUDA_MEMCPY2D)
         if stream is None:
             self.current()
         shape = (1, copy.Height, copy.WidthInBytes)
@@ -209,7 +217,8 @@ class CopyCalls(MemoryBook):
         return self._copy(target, source, shape, stream) if 0 not in shape else OK
 
     def _box(self, copy: Any, stream: Stream | None) -> tuple[Any, ...]:
-        if copy is None or copy.srcLOD or copy.dstLOD:
+        structure(copy, cuda.CUDA_MEMCPY3D)
+        if copy.srcLOD or copy.dstLOD:
             raise invalid_value()
         if stream is None:
             self.current()

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from drv.simulator.driver_call import OK, SUCCESS, CallError, call, integer, invalid_value, unsigned
+from drv.simulator.driver_call import (
+    OK,
+    SUCCESS,
+    CallError,
+    call,
+    integer,
+    invalid_value,
+    structure,
+    unsigned,
+)
 from drv.simulator.memory.records import MemoryBook
 
 if TYPE_CHECKING:
@@ -135,9 +144,10 @@ class PoolCalls(MemoryBook):
 
     @call(1)
     def cuMemPoolCreate(self, poolProps: Any) -> tuple[Any, ...]:
-        if poolProps is None:
-            raise invalid_value()
-        if poolProps.allocType != cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED:
+        if (
+            structure(poolProps, cuda.CUmemPoolProps).allocType
+            != cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        ):
             raise invalid_value()
         if poolProps.handleTypes != cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE:
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)

@@ -10,7 +10,16 @@ from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
 from drv.simulator.device_properties import GRANULARITY, SimulatedDevice
-from drv.simulator.driver_call import OK, SUCCESS, CallError, call, integer, invalid_value, unsigned
+from drv.simulator.driver_call import (
+    OK,
+    SUCCESS,
+    CallError,
+    call,
+    integer,
+    invalid_value,
+    structure,
+    unsigned,
+)
 from drv.simulator.memory.address_space import DEVICE_BASE, DEVICE_STRIDE, Allocation, MemoryKind
 from drv.simulator.memory.records import MemoryBook, MemoryRecord
 
@@ -105,7 +114,10 @@ class VirtualMemoryCalls(MemoryBook):
 
     def _located(self, prop: Any) -> SimulatedDevice:
         """The device that allocation properties name."""
-        if prop is None or prop.type != cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED:
+        if (
+            structure(prop, cuda.CUmemAllocationProp).type
+            != cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        ):
             raise invalid_value()
         location_types = cuda.CUmemLocationType
         if prop.location.type in (
@@ -236,7 +248,10 @@ class VirtualMemoryCalls(MemoryBook):
         if unsigned(count) != len(desc or ()):
             raise invalid_value()
         for grant in desc or ():
-            if grant.location.type != cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE:
+            if (
+                structure(grant, cuda.CUmemAccessDesc).location.type
+                != cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+            ):
                 raise invalid_value()
             device = self.device(grant.location.id)
             rights.append((device, grant.flags))

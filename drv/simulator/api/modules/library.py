@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from drv.simulator.driver_call import (
     integer,
     invalid_handle,
     invalid_value,
+    text,
     unsigned,
 )
 
@@ -95,7 +97,7 @@ class LibraryCalls(LaunchCalls):
     ) -> tuple[Any, ...]:
         check_jit_options(unsigned(numJitOptions, 32), jitOptions, jitOptionsValues)
         try:
-            data = Path(fileName.decode()).read_bytes()
+            data = Path(os.fsdecode(text(fileName))).read_bytes()
         except OSError:
             raise CallError(CUresult.CUDA_ERROR_FILE_NOT_FOUND) from None
         return self._load_library(data, jitOptions, jitOptionsValues)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from drv.simulator.driver_call import (
     integer,
     invalid_handle,
     invalid_value,
+    text,
     unsigned,
 )
 from drv.simulator.memory.address_space import MemoryKind
@@ -140,7 +142,7 @@ class ModuleCalls(MemoryBook):
     def cuModuleLoad(self, fname: Any) -> tuple[Any, ...]:
         context = self.current()
         try:
-            data = Path(fname.decode()).read_bytes()
+            data = Path(os.fsdecode(text(fname))).read_bytes()
         except OSError:
             raise CallError(CUresult.CUDA_ERROR_FILE_NOT_FOUND) from None
         return self._load(context, data, (), ())
@@ -383,6 +385,4 @@ def symbol_name(name: Any) -> str:
     """Text of a ``char *`` argument that names a symbol."""
     if name is None:
         raise invalid_value()
-    if not isinstance(name, (bytes, bytearray)):
-        raise TypeError(f"expected bytes, {type(name).__name__} found")
-    return bytes(name).split(b"\0", 1)[0].decode(errors="replace")
+    return text(name).decode(errors="replace")
