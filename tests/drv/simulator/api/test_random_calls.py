@@ -78,6 +78,7 @@ def test_random_calls() -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_many_random_calls() -> None:
     for seed in range(15, 1500):
         call_at_random(seed, 200)
