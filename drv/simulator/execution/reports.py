@@ -184,7 +184,8 @@ class Reports:
         name = self.launch.plan.entry.name
         what = "reached an instruction that the simulated driver cannot run"
         instruction = self.launch.plan.failed_instruction(error)
-        reason = f"{type(error).__name__}: {error}"
+        *_, raised = traceback.extract_tb(error.__traceback__)
+        reason = f"{type(error).__name__}: {error} ({os.path.basename(raised.filename)}:{raised.lineno})"  # noqa: PTH119
         if instruction is None:
             lines = [f"kernel '{name}' {what}", reason, *traceback.format_tb(error.__traceback__)]
             return DeviceFault(CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION, "\n  ".join(lines))

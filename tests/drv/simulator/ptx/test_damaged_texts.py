@@ -288,3 +288,21 @@ def test_what_does_not_load(text: str, words: str) -> None:
     with pytest.raises(PTXSyntaxError, match="line [0-9]+: ") as caught:
         parse(text)
     assert words in str(caught.value)
+
+
+def test_an_instruction_that_fails_while_it_runs_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    from drv.simulator.execution.lanes import Lanes
+
+    def fail(lanes: Lanes) -> None:
+        raise ValueError("no such mask")
+
+    monkeypatch.setattr(Lanes, "active_mask", fail)
+    instruction = "activemask.b32 %r2;"
+    text = kernel(f"mov.u32 %r3, 1;\n{instruction}\nst.global.u32 [%rd4], %r2;")
+    line = text[: text.index(instruction)].count("\n") + 1
+    status, report = outcome(text)
+    assert status == "CUDA_ERROR_ILLEGAL_INSTRUCTION"
+    assert (
+        f"cannot run\n  at PTX line {line}: {instruction}\n  ValueError: no such mask (test_damaged_texts.py:"
+        in report
+    )
