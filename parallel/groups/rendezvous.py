@@ -122,7 +122,8 @@ def _tcp_store(host: str, port: int, rank: int, world_size: int, timeout: timede
     try:
         store = TCPStore(host, port, world_size, rank == 0 and not served, timeout, wait_for_workers=False)
     except (DistNetworkError, DistStoreError) as error:
-        raise type(error)(f"rank {rank} of {world_size}: {error}") from None
+        serves = "" if rank == 0 or served else "; rank 0 serves it"
+        raise type(error)(f"rank {rank} of {world_size}: {error}{serves}") from None
     store.served_by = "the launcher, which serves it," if served else "rank 0, which serves it,"
     return store
 

@@ -20,7 +20,7 @@ from .connections import EAGER_BYTES
 from .shared_slots import PIECE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from parallel.backends.backend import Array
 
@@ -65,7 +65,8 @@ class Call:
             calls.channel.send(calls.ranks[rank], header, body, self.deadline, self.sequence)
         except DistBackendError as error:
             # A failure of the other rank says more than its leaving afterwards.
-            raise calls.failed(self, calls.channel.failure_of(self.sequence) or str(error)) from None
+            reason = calls.channel.failure_of(self.sequence) or str(error)
+            raise calls.failed(self, reason, [rank]) from None
 
     def finish(self, receipts: list[Receipt]) -> None:
         """Wait for messages, and see that they belong to the same call."""
@@ -75,7 +76,8 @@ class Call:
                     self, [receipt, *[other for other in receipts[number:] if not other.wait(0)]]
                 )
             if receipt.error is not None:
-                raise self._calls.failed(self, receipt.error)
+                unfinished = [other for other in receipts[number - 1 :] if other.error is not None]
+                raise self._calls.failed(self, receipt.error, self._calls.senders(unfinished))
             if receipt.sequence != self.sequence or receipt.signature != self.signature:
                 raise self._calls.disagreement(self)
 
@@ -107,6 +109,9 @@ class Calls:
         # What each rank says that it called, once ranks have disagreed about a call.
         self._disputed: int | None = None
         self._called: dict[int, str] = {}
+        # For whom each rank waited in vain, once one has run out of time; and what follows from that.
+        self._waits: dict[int, list[int]] = {}
+        self._silent: list[int] | None = None
         self._transfers = 0
         self._tellers: list[threading.Thread] = []
         self.channel = connections.open(name, ranks)
@@ -144,26 +149,56 @@ class Calls:
             self._signatures[description] = known
         return known
 
-    def failed(self, call: Call, reason: str) -> DistBackendError:
-        """The error of ``call``, after telling the others."""
+    def senders(self, receipts: list[Receipt]) -> list[int]:
+        """The ranks that ``receipts`` are of."""
+        return sorted({self.ranks.index(one.peer) for one in receipts if one.peer >= 0})
+
+    def failed(self, call: Call, reason: str, waited: Sequence[int] = ()) -> DistBackendError:
+        """The error of ``call``, which waited for the ranks ``waited``, after telling the others."""
         with self._changed:
             disputed = self._disputed is not None
+            late = bool(self._waits)
         if disputed:
             return self.disagreement(call)
+        if late and (silent := self._silent_ranks(waited)):
+            reason += f"; nothing is heard of rank{'s' if len(silent) > 1 else ''} {_listed(silent)}"
         error = DistBackendError(f"{self._where()}: {call.description} failed: {reason}")
         self._tell(f"rank {self.rank} failed in {call.description}: {reason}", reason, call)
         return error
 
     def late(self, call: Call, receipts: list[Receipt]) -> DistBackendError:
         """The error of a call that ran out of time before ``receipts`` came."""
-        missing = sorted({self.ranks.index(one.peer) for one in receipts if one.peer >= 0})
-        names = ", ".join(map(str, missing))
-        waited = f"ran out of time waiting for rank{'s' if len(missing) > 1 else ''} {names}"
-        error = DistBackendError(
+        missing = self.senders(receipts)
+        waited = f"ran out of time waiting for rank{'s' if len(missing) > 1 else ''} {_listed(missing)}"
+        self._tell(f"rank {self.rank} {waited} in {call.description}", waited, call, missing)
+        # Who was waited for may itself wait for another.
+        silent = self._silent_ranks(missing)
+        if silent and silent != missing:
+            waited += f", and nothing is heard of rank{'s' if len(silent) > 1 else ''} {_listed(silent)}"
+        return DistBackendError(
             f"{self._where()}: {call.description} {waited}: has every rank called it, and is the timeout long enough?"
         )
-        self._tell(f"rank {self.rank} {waited} in {call.description}", waited, call)
-        return error
+
+    def _silent_ranks(self, waited: Sequence[int]) -> list[int]:
+        """Ranks that are waited for and do not say for whom they wait, when one has run out of time."""
+        with self._changed:
+            if self._silent is not None:
+                return self._silent
+            first = self.rank not in self._waits
+            self._waits[self.rank] = list(waited)
+        if first:
+            self.channel.tell_failure(json.dumps({"waited": list(waited)}).encode())
+        deadline = time.monotonic() + 2 * _ANSWER_SECONDS
+        with self._changed:
+            while (silent := self._unanswered()) and self._changed.wait(
+                max(0.0, deadline - time.monotonic())
+            ):
+                pass
+            self._silent = sorted(silent)
+            return self._silent
+
+    def _unanswered(self) -> set[int]:
+        return {rank for waited in self._waits.values() for rank in waited} - self._waits.keys()
 
     def disagreement(self, call: Call) -> DistBackendError:
         """The error of ranks that called different things, which says what each called."""
@@ -213,14 +248,25 @@ class Calls:
         message: dict[str, Any] = json.loads(text)
         if "disputed" in message:
             self._dispute(message["disputed"], (rank, message["called"]))
-        else:
+            return
+        if "waited" in message:
+            with self._changed:
+                self._waits[rank] = message["waited"]
+                self._changed.notify_all()
+        if "failed" in message:
             self.channel.fail(message["failed"], message["call"])
 
-    def _tell(self, text: str, reason: str, call: Call) -> None:
+    def _tell(self, text: str, reason: str, call: Call, waited: list[int] | None = None) -> None:
         first = self.channel.broken is None
         self.channel.fail(reason, call.sequence)
-        if first:
-            self.channel.tell_failure(json.dumps({"failed": text, "call": call.sequence}).encode())
+        if not first:
+            return
+        message: dict[str, Any] = {"failed": text, "call": call.sequence}
+        if waited is not None:
+            message["waited"] = waited
+            with self._changed:
+                self._waits[self.rank] = waited
+        self.channel.tell_failure(json.dumps(message).encode())
 
     def _tell_apart(self, text: bytes) -> None:
         # Not here, because a reader that sends cannot receive, and abort() does not wait.
@@ -337,6 +383,10 @@ def _bytes_of(array: Array) -> memoryview:
 
 def _pieces(body: memoryview) -> list[memoryview]:
     return [body[start : start + PIECE_BYTES] for start in range(0, len(body), PIECE_BYTES)]
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks))
 
 
 def _described(array: Array) -> str:
