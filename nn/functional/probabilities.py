@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensor
 from tensor import log_softmax as _log_softmax
 from tensor import softmax as _softmax
+from tensor.core.memory_format import suggested
 from tensor.operations.definition import operation
 
 if TYPE_CHECKING:
@@ -186,7 +187,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     parts = input.reshape(*lead, channels // (r * r), r, r, height, width)
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return parts.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
+    result = parts.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
+    return _in_format_of(input, result)
 
 
 @operation(namespace="nn.functional", method=False)
@@ -219,7 +221,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     parts = input.reshape(*lead, channels, height // r, r, width // r, r)
     order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return parts.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
+    result = parts.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
+    return _in_format_of(input, result)
 
 
 @operation(namespace="nn.functional", method=False)
@@ -247,7 +250,14 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         raise RuntimeError(
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
         )
-    return input.reshape(items, groups, channels // groups, *spatial).transpose(1, 2).reshape(input.shape)
+    parts = input.reshape(items, groups, channels // groups, *spatial).transpose(1, 2)
+    return _in_format_of(input, parts.reshape(input.shape))
+
+
+def _in_format_of(input: Tensor, result: Tensor) -> Tensor:
+    """The row-major ``result``, or a copy in the memory format of ``input``."""
+    form = suggested(input._layout)
+    return result if form is tensor.contiguous_format else result.clone(memory_format=form)
 
 
 def _check_images(name: str, input: Tensor) -> None:

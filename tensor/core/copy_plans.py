@@ -20,6 +20,7 @@ from nvrtc_kernels import pointwise
 from nvrtc_kernels.dtypes import Category, float16
 
 from .base import empty, maker
+from .memory_format import contiguous_format
 from .plans import planned
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .devices.state import CudaState
     from .devices.stream import Stream
     from .layout import Layout
+    from .memory_format import memory_format
     from .storage import Storage
 
 #: ``run(destination, source, non_blocking)``
@@ -112,6 +114,32 @@ def on_contiguous(run: Callable[..., Any], *layouts: Layout | None) -> Callable[
         return run(*[x if pack is None else pack(x) for pack, x in zip(packs, operands, strict=True)])
 
     return packed
+
+
+def formatted(input: Tensor, form: memory_format) -> Tensor:
+    """``input``, which is contiguous, or a copy whose elements lie in the format ``form``. Not recorded."""
+    if form is contiguous_format:
+        return input
+    layout = input._layout
+    to = form.layout(layout)
+    if to is layout:
+        return input
+    result: Tensor = layout.device_state.plans[COPIED, to, layout](input)
+    return result
+
+
+def in_format(run: Callable[..., Any], form: memory_format) -> Callable[..., Any]:
+    """``run``, whose contiguous result, or each one of a tuple, is brought into the format ``form``."""
+    if form is contiguous_format:
+        return run
+
+    def ordered(*operands: Any) -> Any:
+        result = run(*operands)
+        if type(result) is tuple:
+            return tuple([None if x is None else formatted(x, form) for x in result])
+        return formatted(result, form)
+
+    return ordered
 
 
 def check_no_overlap(layout: Layout) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
 
+from .layout import Memo
+
 if TYPE_CHECKING:
     from .layout import Layout
 
@@ -93,6 +95,10 @@ def format_of(argument: Any, function: str) -> memory_format:
 
 def suggested(layout: Layout) -> memory_format:
     """The format that a tensor is taken to have: what its strides look like, gaps or not."""
+    return _suggested[layout,]
+
+
+def _format(layout: Layout) -> memory_format:
     for candidate in (channels_last, channels_last_3d):
         if candidate.order is not None and len(candidate.order) == len(layout.shape):
             return candidate if _resembles(layout, candidate.order) else contiguous_format
@@ -110,6 +116,9 @@ def _resembles(layout: Layout, order: tuple[int, ...]) -> bool:
             return False
         least = strides[dim] * shape[dim]
     return True
+
+
+_suggested: Memo[memory_format] = Memo(_format)
 
 
 class layout:  # noqa: N801 - PyTorch's name

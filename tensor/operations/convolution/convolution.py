@@ -15,9 +15,10 @@ from nvrtc_kernels.convolution import Windows
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, empty, maker
-from tensor.core.copy_plans import host_conversion, on_contiguous
+from tensor.core.copy_plans import formatted, host_conversion, in_format, on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
+from tensor.core.memory_format import contiguous_format, suggested
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from nvrtc_kernels.dtypes import dtype
     from tensor.core.layout import Layout
+    from tensor.core.memory_format import memory_format
     from tensor.methods.tensor import Tensor
 
 
@@ -308,9 +310,14 @@ def parts_of(geometry: Geometry, rank: int, *, batched: bool) -> tuple[Part, Par
 
 
 def _gradients(
-    mask: tuple[bool, ...], grad: Tensor, second: Tensor | None, first: Tensor | None, part: Part
+    mask: tuple[bool, ...],
+    grad: Tensor,
+    second: Tensor | None,
+    first: Tensor | None,
+    part: Part,
+    form: memory_format,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of both operands, by the other two operations, and of a bias."""
+    """Gradients of both operands, by the other two operations, in the format of the result; and of a bias."""
     layout = grad._layout
     if layout.dtype.is_complex:
         first, second = _conjugate(first), _conjugate(second)
@@ -326,12 +333,15 @@ def _gradients(
         *mask,
     ]
     results: tuple[Any, ...] = run(first, second, grad)
+    if form is not contiguous_format:
+        operand_gradients = [None if x is None else formatted(x, form) for x in results[:2]]
+        results = (*operand_gradients, results[2])
     if modes.recording:
         operands = first, second, grad
         for position, (other, left, right) in enumerate(part.derivatives):
             if mask[position]:
                 _OF_GRADIENTS.record(
-                    (results[position],), (operands[left], operands[right], None), (), (other,)
+                    (results[position],), (operands[left], operands[right], None), (), (other, form)
                 )
         if mask[2]:
             axes = tuple([axis for axis in range(grad.dim()) if axis != part.channels_at])
@@ -433,8 +443,9 @@ class _Planned(NamedTuple):
     """A call for operands of some layouts and with some options: ``run(input, weight, bias)``, and how it is recorded."""
 
     run: Callable[..., Tensor]
-    part: Part
     formula: BackwardFormula
+    #: What gradients follow from, and the format of the result.
+    context: tuple[Part, memory_format]
 
 
 class _Convolution:
@@ -458,7 +469,8 @@ class _Convolution:
         batched = len(x.shape) == self.rank + 2
         forward, input, _ = parts_of(geometry, self.rank, batched=batched)
         part = input if self.transposed else forward
-        return _Planned(part.plan(x, weight, bias), part, _FORMULAS[batched])
+        form = _format(x, weight) if batched else contiguous_format
+        return _Planned(in_format(part.plan(x, weight, bias), form), _FORMULAS[batched], (part, form))
 
     def geometry(
         self,
@@ -496,6 +508,20 @@ class _Convolution:
                     f"Kernel size: ({' x '.join(map(str, kernel[3 - rank :]))}). Kernel size can't be greater than actual input size"
                 )
         return Geometry(windows, items, channels, filters, groups)
+
+
+def _format(x: Layout, weight: Layout) -> memory_format:
+    """The format of the result: channels last where one of both has it, for the dtypes that PyTorch keeps it for."""
+    name = x.dtype.name
+    if x.device_state.is_cuda:
+        # cuDNN has no such form for double precision.
+        if name in ("float64", "complex128"):
+            return contiguous_format
+    elif len(weight.shape) == 5 and name not in ("float32", "bfloat16", "complex64"):
+        # Volumes that are not oneDNN's.
+        return contiguous_format
+    form = suggested(x)
+    return suggested(weight) if form is contiguous_format else form
 
 
 def _named_padding(
@@ -570,9 +596,9 @@ def _convolve(
     except AttributeError:
         _check_operands(operation.name, input, weight, bias)
         raise
-    run, part, formula = plan_for(operation, layouts, options)
+    run, formula, context = plan_for(operation, layouts, options)
     result: Tensor = run(input, weight, bias)
-    formula.record((result,), (input, weight, bias), (), (part,))
+    formula.record((result,), (input, weight, bias), (), context)
     return result
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.normalization import Rows, statistics_type
 from tensor.core.arguments import integers, two_devices
 from tensor.core.dtypes.limits import finfo
+from tensor.core.memory_format import contiguous_format, suggested
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
@@ -19,6 +20,7 @@ from .row_normalization import GROUP_NORM, INSTANCE_NORM, LAYER_NORM, RMS_NORM, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tensor.core.memory_format import memory_format
     from tensor.methods.tensor import Tensor
 
 
@@ -145,7 +147,7 @@ def rms_norm(
     rows = _rows_of("rms_norm", input, normalized_shape, center=False, weight=weight)
     if eps is None:
         eps = finfo(statistics_type(input._layout.dtype)).eps
-    return normalize(input, weight, None, eps, rows, RMS_NORM)
+    return normalize(input, weight, None, eps, rows, RMS_NORM, _format(input))
 
 
 def _complex_rms_norm(
@@ -175,6 +177,12 @@ def _channels(name: str, input: Tensor) -> int:
             f"{name}(): Expected at least 2 dimensions for input tensor, (N, C, ...), but received {list(shape)}"
         )
     return shape[1]
+
+
+def _format(input: Tensor) -> memory_format:
+    """The input's; row-major on devices, as in PyTorch, whose kernels work on rows there."""
+    layout = input._layout
+    return contiguous_format if layout.device_state.is_cuda else suggested(layout)
 
 
 @operation(method=False)
@@ -272,7 +280,7 @@ def group_norm(
         )
     _check_channels(name, channels, weight=weight, bias=bias)
     rows = Rows(shape[0] * num_groups, channels // num_groups, prod(shape[2:]), num_groups)
-    return normalize(input, weight, bias, eps, rows, GROUP_NORM)
+    return normalize(input, weight, bias, eps, rows, GROUP_NORM, _format(input))
 
 
 @operation(method=False)

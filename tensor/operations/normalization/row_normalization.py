@@ -16,8 +16,9 @@ from nvrtc_kernels.layouts import contiguous_strides
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import maker, wrap
-from tensor.core.copy_plans import host_conversion
+from tensor.core.copy_plans import formatted, host_conversion
 from tensor.core.dtypes import promotion as rules
+from tensor.core.memory_format import contiguous_format
 from tensor.core.plans import planned
 from tensor.operations.creation.copies import contiguous
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
     from nvrtc_kernels.normalization import Rows
     from tensor.core.layout import Layout
+    from tensor.core.memory_format import memory_format
     from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
@@ -250,8 +252,9 @@ def normalize(
     eps: float,
     rows: Rows,
     formula: BackwardFormula,
+    form: memory_format = contiguous_format,
 ) -> Tensor:
-    """The normalised input, recorded."""
+    """The normalised input in a memory format, recorded."""
     plain = contiguous(input)
     scale_by = None if weight is None else contiguous(weight)
     shift_by = None if bias is None else contiguous(bias)
@@ -264,9 +267,10 @@ def normalize(
         dtype = shift_by._layout.dtype
     run = plain._layout.device_state.plans[FORWARD, plain._layout, dtype, rows]
     result, mean, scale = run(plain, scale_by, shift_by, eps)
+    result = formatted(result, form)
     like = None if bias is None else bias._layout
     formula.record((result,), (input, weight, bias), (mean, scale), (like, eps, rows))
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _gradients(

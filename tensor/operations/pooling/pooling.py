@@ -17,9 +17,10 @@ from nvrtc_kernels.convolution import Windows
 from nvrtc_kernels.dtypes import int64
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor, empty, maker
-from tensor.core.copy_plans import host_conversion, on_contiguous
+from tensor.core.copy_plans import host_conversion, in_format, on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
+from tensor.core.memory_format import suggested
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
@@ -55,6 +56,8 @@ class Pooling:
         ``device_state.plans[pooling.forward, input](input)`` gives the result and the places of maxima, or ``None``.
     backward
         ``device_state.plans[pooling.backward, grad, places](grad, places)`` gives the gradient of the input.
+    keeps_format : bool
+        Whether gradients have the memory format of the result's gradients, as in PyTorch, where others are row-major.
     formulas : tuple of BackwardFormula
         How it is run backward, and how its gradient is.
     """
@@ -65,6 +68,7 @@ class Pooling:
         "fixed",
         "formulas",
         "forward",
+        "keeps_format",
         "outer",
         "planes",
         "pool",
@@ -81,6 +85,7 @@ class Pooling:
         *,
         with_padding: bool = True,
         fixed: int = 0,
+        keeps_format: bool = False,
     ) -> None:
         self.category = category
         self.rank = rank
@@ -88,6 +93,7 @@ class Pooling:
         self.outer, self.planes = outer, prod(outer)
         self.with_padding = with_padding
         self.fixed = fixed
+        self.keeps_format = keeps_format
         self.forward = _Forward(self)
         self.backward = _Backward(self)
         self.formulas = _formulas(category, self.name())
@@ -205,8 +211,10 @@ class _Backward(_Step):
         out = self.out(grad, 0)
         if not out.numel:
             return lambda *_: empty(out)
-        run = self._on_device(out) if device_state.is_cuda else self._on_host(out)
-        return on_contiguous(run, grad, positions)
+        run = on_contiguous(
+            self._on_device(out) if device_state.is_cuda else self._on_host(out), grad, positions
+        )
+        return in_format(run, suggested(grad)) if self.pooling.keeps_format else run
 
     def _on_device(self, out: Layout) -> Callable[[Tensor, Tensor | None], Tensor]:
         device_state: Any = out.device_state
@@ -433,8 +441,11 @@ class _Regular:
             tuple(x.shape[:-rank]),
             with_padding=count_include_pad,
             fixed=divisor_override or 0,
+            # As in PyTorch, means of volumes do not keep it.
+            keeps_format=len(x.shape) == rank + 2 and (rank == 2 or self.category == "max"),
         )
-        return _Planned(x.device_state.plans[pooling.forward, x], pooling)
+        run = x.device_state.plans[pooling.forward, x]
+        return _Planned(in_format(run, suggested(x)) if pooling.keeps_format else run, pooling)
 
 
 class _Adaptive:
@@ -460,8 +471,19 @@ class _Adaptive:
             raise RuntimeError(f"{name}(): output_size must have {rank} numbers, got {output_size!r}")
         sizes = [size if each is None else each for each, size in zip(argument, x.shape[-rank:], strict=True)]
         out = _three(name, "output_size", tuple(sizes), rank, 1, 0)
-        pooling = Pooling(self.category, rank, kernels.Adaptive(_size(x, rank), out), tuple(x.shape[:-rank]))
-        return _Planned(x.device_state.plans[pooling.forward, x], pooling)
+        # As in PyTorch, where means over whole images are taken as other means are.
+        whole = self.category == "avg" and max(out) == 1
+        batched = len(x.shape) == rank + 2
+        pooling = Pooling(
+            self.category,
+            rank,
+            kernels.Adaptive(_size(x, rank), out),
+            tuple(x.shape[:-rank]),
+            keeps_format=batched and rank == 2 and not whole,
+        )
+        run = x.device_state.plans[pooling.forward, x]
+        kept = pooling.keeps_format or (batched and whole)
+        return _Planned(in_format(run, suggested(x)) if kept else run, pooling)
 
 
 def _pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tensor | None]:

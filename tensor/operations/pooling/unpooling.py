@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import check_tensor, view_of
-from tensor.core.copy_plans import COPIED
+from tensor.core.copy_plans import COPIED, in_format
 from tensor.core.fill_plans import filled
 from tensor.core.layout import contiguous
+from tensor.core.memory_format import suggested
 from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
@@ -137,7 +138,7 @@ class _Unpool:
                 write(result, (places_of(indices),), values_of(x))
             return view_of(result._storage, out, 0)
 
-        return run
+        return in_format(run, suggested(x)) if rank == 2 else run
 
 
 class _Gather:

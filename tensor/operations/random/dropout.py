@@ -16,6 +16,7 @@ from nvrtc_kernels import dropout as kernels
 from tensor.autograd.recording.inplace import check_in_place, record_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty
+from tensor.core.copy_plans import copied
 from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.plans import planned
 from tensor.operations.definition import operation
@@ -93,6 +94,9 @@ def _applied(input: Tensor, drop: Drop, inner: int) -> Tensor:
     plain = input.contiguous()
     result = empty(plain._layout)
     plain._layout.device_state.plans[DROPOUT, plain._layout, inner](drop, plain, result)
+    if plain is not input:
+        # The mask is that of row-major order whatever the strides are; the result has the input's order all the same.
+        result = copied(result, input._layout.as_dense())
     if modes.recording and input.requires_grad:
         _FORMULA.record((result,), (input,), context=(drop.slope, inner))
     return result

@@ -13,9 +13,10 @@ from nvrtc_kernels import interpolation as kernels
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor, empty, wrap
 from tensor.core.constants import device_constant
-from tensor.core.copy_plans import host_conversion
+from tensor.core.copy_plans import formatted, host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
+from tensor.core.memory_format import suggested
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pooling.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -34,8 +35,16 @@ if TYPE_CHECKING:
 Bands = tuple[tuple[str, int, int, bool, float | None, bool], ...]
 
 
+#: Whose gradients PyTorch gives in row-major order whatever that of the result is.
+_ROW_MAJOR_GRADIENTS = {
+    f"Upsample{each}Backward" for each in ("Bicubic2D", "Bicubic2DAa", "Nearest3D", "NearestExact3D")
+}
+
+
 def _recorded(x: Tensor, bands: Bands, name: str, transposed: bool = False) -> Tensor:
     result = _product(x.detach().contiguous(), bands, transposed)
+    if not transposed or name not in _ROW_MAJOR_GRADIENTS:
+        result = formatted(result, suggested(x._layout))
     _formula(name).record((result,), (x,), context=(bands, name, transposed))
     return result
 

@@ -9,6 +9,8 @@ import numpy as np
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor
 from tensor.core.constants import device_constant
+from tensor.core.layout import contiguous
+from tensor.core.memory_format import contiguous_format, suggested
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import autocasted, operation
@@ -39,12 +41,17 @@ def constant_pad(x: Tensor, ends: Ends, value: Any) -> Tensor:
     """``x`` with so many elements of ``value`` added at both ends of each dimension, or taken away."""
     sizes = [size + sum(pair) for size, pair in zip(x._layout.shape, ends, strict=True)]
     with unrecorded():
-        result: Tensor = x.new_full(sizes, value)
-        device_constant, starts = _inner(x.detach(), ends, sizes)
+        form = suggested(x._layout)
+        if form is contiguous_format:
+            result: Tensor = x.new_full(sizes, value)
+        else:
+            strides = form.layout(contiguous[tuple(sizes), x._layout.dtype, x._layout.device_state]).strides
+            result = x.new_empty_strided(sizes, strides).fill_(value)
+        inner, starts = _inner(x.detach(), ends, sizes)
         target = result
-        for axis, (start, size) in enumerate(zip(starts, device_constant._layout.shape, strict=True)):
+        for axis, (start, size) in enumerate(zip(starts, inner._layout.shape, strict=True)):
             target = slices.narrow(target, axis, start, size)
-        target.copy_(device_constant)
+        target.copy_(inner)
     # Filling it was its making, not a change.
     result._storage.version = 0
     if x._autograd is not None:
@@ -68,8 +75,8 @@ def _places(mode: str, size: int, left: int, right: int) -> np.ndarray[Any, Any]
     if mode == "circular":
         # What is cropped does not come round again.
         first, last = max(-left, 0), size - max(-right, 0)
-        device_constant = max(last - first, 1)
-        return np.arange(-max(left, 0), last - first + max(right, 0)) % device_constant + first
+        period = max(last - first, 1)
+        return np.arange(-max(left, 0), last - first + max(right, 0)) % period + first
     return size - 1 - np.abs(np.abs(at) - (size - 1)) if size > 1 else np.zeros_like(at)
 
 
@@ -171,4 +178,6 @@ def _extended(input: Tensor, ends: Ends, mode: str) -> Tensor:
     x = input
     for axis, (left, right) in enumerate(ends):
         x = _along(x, axis, mode, left, right)
-    return x if x is not input else views.alias(input)
+    if x is input:
+        return views.alias(input)
+    return x if mode == "circular" else x.contiguous(memory_format=suggested(input._layout))

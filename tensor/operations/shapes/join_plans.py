@@ -15,12 +15,14 @@ from tensor.core.base import empty, maker, view_of
 from tensor.core.copy_plans import COPY
 from tensor.core.dtypes.promotion import promoted
 from tensor.core.layout import contiguous
+from tensor.core.memory_format import contiguous_format, suggested
 from tensor.core.plans import planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tensor.core.layout import Layout
+    from tensor.core.memory_format import memory_format
     from tensor.methods.tensor import Tensor
 
 
@@ -77,7 +79,8 @@ def _cat_plan(dim: int, *arguments: Layout) -> Joining:
     # Every tensor has dimensions, so all have the same weight.
     dtype = promoted(arguments)
     shape = (*first.shape[:at], sum(sizes), *first.shape[at + 1 :])
-    joining = _joining(contiguous[shape, dtype, first.device_state], at, joined, sizes)
+    result = _format(arguments).layout(contiguous[shape, dtype, first.device_state])
+    joining = _joining(result, at, joined, sizes)
     if len(joined) == len(arguments):
         return joining
     parts = tuple([None if layout.shape == (0,) else layout.shape[at] for layout in arguments])
@@ -103,10 +106,24 @@ def _stack_plan(dim: int, *arguments: Layout) -> Joining:
         _check_place("stack", layout, first)
     shape = (*first.shape[:at], len(arguments), *first.shape[at:])
     result = contiguous[shape, promoted(arguments), first.device_state]
+    form = _format(arguments)
+    if at < len(first.shape) and form is not contiguous_format:
+        # They lie as if they were joined along the dimension behind the new one.
+        joined = (*first.shape[:at], len(arguments) * first.shape[at], *first.shape[at + 1 :])
+        strides = form.layout(contiguous[joined, result.dtype, result.device_state]).strides
+        result = result.with_strides(
+            result.shape, (*strides[:at], strides[at] * first.shape[at], *strides[at:])
+        )
     return _joining(result, at, arguments, (1,) * len(arguments), new=True)
 
 
 STACK = planned(_stack_plan)
+
+
+def _format(arguments: Sequence[Layout]) -> memory_format:
+    """Channels last where all tensors have the same such format."""
+    form = suggested(arguments[0])
+    return form if all(suggested(each) is form for each in arguments[1:]) else contiguous_format
 
 
 def _check_place(name: str, layout: Layout, first: Layout) -> None:
@@ -122,7 +139,7 @@ def _joining(
     *,
     new: bool = False,
 ) -> Joining:
-    """How to fill ``made`` part by part; with ``new``, the parts do not have the dimension themselves."""
+    """How to fill ``result`` part by part; with ``new``, the parts do not have the dimension themselves."""
     dtype = result.dtype
     if not result.device_state.is_cuda and arguments and all(layout.dtype is dtype for layout in arguments):
         run = _host_joining(result, at, new)

@@ -11,8 +11,9 @@ from nvrtc_kernels import rearrangement as kernels
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import dimension, dimensions, integers
 from tensor.core.base import empty
+from tensor.core.copy_plans import formatted
 from tensor.core.creation_arguments import sizes_of
-from tensor.core.memory_format import contiguous_format
+from tensor.core.memory_format import contiguous_format, suggested
 from tensor.core.plans import planned
 from tensor.operations.creation.copies import clone
 from tensor.operations.definition import operation
@@ -213,6 +214,9 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
 def _rolled(input: Tensor, shifts: Ints) -> Tensor:
     layout = input._layout
     result: Tensor = layout.device_state.plans[ROLL, layout, shifts](input)
+    if not layout.contiguous and not layout.device_state.is_cuda:
+        # PyTorch joins slices on the CPU, and has a kernel for row-major order on devices.
+        result = formatted(result, suggested(layout))
     back = tuple(-n % size if size else 0 for n, size in zip(shifts, layout.shape, strict=True))
     _ROLL_BACKWARD.record((result,), (input,), context=(back,))
     return result
