@@ -26,7 +26,6 @@ class Deviation:
 
 
 _DOUBLE = ("float64", "complex128")
-_NOT_WRITTEN = "result: NotImplementedError"
 
 DEVIATIONS = (
     Deviation(
@@ -150,18 +149,6 @@ DEVIATIONS = (
         "^result: dtype bool",
         "A bool that already has the size stays one, as with other sizes in PyTorch.",
         ("bool",),
-    ),
-    Deviation(
-        ("nn.functional.local_response_norm",),
-        _NOT_WRITTEN,
-        "Not written: integers.",
-        ("int64",),
-    ),
-    Deviation(
-        ("nextafter",),
-        "^gradient: NotImplementedError",
-        "Not written: the derivative, which is of use to nobody.",
-        ("float64",),
     ),
     Deviation(
         ("nn.functional.batch_norm",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels.dtypes import int64
 from nvrtc_kernels.normalization import Rows, statistics_type
 from tensor.core.arguments import integers, two_devices
 from tensor.core.dtypes.limits import finfo
@@ -360,12 +361,14 @@ def local_response_norm(
     Parameters
     ----------
     input : Tensor
-        Of shape (N, C, ...), with at least 3 dimensions.
+        Of shape (N, C, ...), with at least 3 dimensions, and a floating dtype or int64, whose means are rounded down.
 
     Raises
     ------
     ValueError
         For fewer dimensions.
+    NotImplementedError
+        For other dtypes.
 
     Examples
     --------
@@ -374,7 +377,8 @@ def local_response_norm(
              [0.9999, 0.9999],
              [0.9999, 0.9999]]])
     """
-    _check("local_response_norm", input)
+    if input._layout.dtype is not int64:
+        _check("local_response_norm", input)
     shape = list(input._layout.shape)
     if len(shape) < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {len(shape)} dimensions)")
@@ -383,6 +387,8 @@ def local_response_norm(
     squares = input * input
     before, after = size // 2, (size - 1) // 2
     ends = [squares.new_zeros([shape[0], count, *shape[2:]]) for count in (before, after)]
-    around: Any = cat([ends[0], squares, ends[1]], 1).unfold(1, size, 1).mean(-1)
+    windows: Any = cat([ends[0], squares, ends[1]], 1).unfold(1, size, 1)
+    # Means of integers are integers, as in pooling.
+    around = windows.sum(-1) // size if input._layout.dtype is int64 else windows.mean(-1)
     divisor = (around * alpha + k) ** beta
     return input / divisor  # type: ignore[no-any-return]

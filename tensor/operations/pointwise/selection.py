@@ -19,7 +19,7 @@ from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_catego
 from tensor.operations.shapes.views import view_as_complex, view_as_real
 
 from .arithmetic import DIV, MUL, NEG, NUMERIC, REAL, SIGN, SUB, check_factor, no_change, undefined
-from .comparisons import EQ, GE, GT, ISFINITE, ISNAN, LE, LT
+from .comparisons import EQ, GE, GT, ISFINITE, ISNAN, LE, LT, NE
 from .complex_numbers import conjugate
 
 if TYPE_CHECKING:
@@ -601,18 +601,20 @@ COPYSIGN = Pointwise(
     categories=_ORDERED,
     derivatives=(lambda grad, a, out: _ratio(grad, a, out), no_change),
 )
+#: Of a number moved to its neighbour, which is as far from it wherever it stands; PyTorch has no more than this.
+_OF_NEXT = (lambda grad, a, b: KEEP.binary(grad, NE(a, b)), no_change)
 NEXTAFTER = Pointwise(
     "nextafter",
     "nextafter(a, b)",
     np.nextafter,
     numbers="",
     categories=(Category.FLOATING,),
-    derivatives=(undefined("nextafter"),) * 2,
+    derivatives=_OF_NEXT,
 )
 
 
-#: What has been found for the first operand otherwise.
-_SECOND = Pointwise("nextafter", "b", lambda _, b: b, derivatives=(undefined("nextafter"),) * 2)
+#: What has been found for the first two operands otherwise.
+_FOUND = Pointwise("nextafter", "c", lambda a, b, c: c, derivatives=(*_OF_NEXT, no_change))
 
 
 @operation(in_place=True)
@@ -679,7 +681,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     dtype = rules.promoted((input._layout, other._layout))
     if dtype not in (float16, bfloat16):
         return NEXTAFTER.out(out, input, other)
-    return _SECOND.out(out, input, _next_half(input, other, dtype))
+    return _FOUND.out(out, input, other, _next_half(input, other, dtype))
 
 
 def _next_half(input: Tensor, other: Tensor, dtype: dtype) -> Tensor:

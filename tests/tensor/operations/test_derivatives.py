@@ -274,11 +274,10 @@ def test_nodes_of_overloads_have_pytorchs_names(expression: str) -> None:
 
 def test_derivatives_that_are_not_there_are_errors() -> None:
     x = tensor.ones(2, requires_grad=True)
-    for function in (tensor.heaviside, tensor.nextafter):
-        for kind in (tensor.float32, tensor.float16):
-            result = function(x.to(kind), tensor.zeros(2, dtype=kind))
-            with pytest.raises(NotImplementedError, match=function.__name__):
-                result.sum().backward()
+    for kind in (tensor.float32, tensor.float16):
+        result = tensor.heaviside(x.to(kind), tensor.zeros(2, dtype=kind))
+        with pytest.raises(NotImplementedError, match="heaviside"):
+            result.sum().backward()
 
 
 # In place

@@ -221,6 +221,23 @@ def test_residuals_of_least_squares_are_differentiable(device_name: str) -> None
     assert tensor.autograd.grad(none.sum(), b)[0].tolist() == [[0.0]] * 3
 
 
+def test_gradients_of_the_next_number(device_name: str) -> None:
+    for dtype in (tensor.float32, tensor.bfloat16):
+        on = {"device": device_name, "dtype": dtype, "requires_grad": True}
+        x, y = tensor.tensor([1.0, 2.0, 3.0], **on), tensor.tensor([2.0, 2.0, 1.0], **on)
+        gradients = tensor.autograd.grad(tensor.nextafter(x, y), (x, y), tensor.tensor([5.0, 6.0, 7.0]).to(x))
+        # PyTorch's, which is 0 where the number stays.
+        assert [each.tolist() for each in gradients] == [[5, 0, 7], [0, 0, 0]]
+
+
+def test_local_responses_of_integers(device_name: str) -> None:
+    x = tensor.arange(6, device=device_name).view(1, 3, 2)
+    result = functional.local_response_norm(x, 2, alpha=1.0, beta=1.0)
+    # The means of squares of a channel and the one before, rounded down, and 1.
+    expected = np.array([[0, 1], [2, 3], [4, 5]]) / (np.array([[0, 0], [2, 5], [10, 17]]) + 1)
+    np.testing.assert_allclose(result.cpu().numpy()[0], expected, rtol=1e-6)
+
+
 def test_powers_of_bools(device_name: str) -> None:
     x = tensor.tensor([True, False], device=device_name)
     assert (x**True).tolist() == [True, False]
