@@ -73,6 +73,9 @@ class Expression:
         complex number (two doubles as ``bytes``). One named like an operand takes that operand's place.
     compute : dtype, optional
         What all operands are converted to before; by default each keeps its own type.
+    result : dtype, optional
+        What the value is converted to before it becomes the output's type: C computes with small integers and bools in
+        ``int``, and half precision is computed in single, which an output of a wider type must not show.
     include : str
         Header in ``cuda/`` that the expression needs.
     options : tuple of str
@@ -83,6 +86,7 @@ class Expression:
     code: str
     scalars: tuple[tuple[str, str | int], ...] = ()
     compute: dtype | None = None
+    result: dtype | None = None
     include: str = ""
     options: tuple[str, ...] = ()
 
@@ -219,7 +223,8 @@ def _kernel(
 def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geometry: str) -> str:
     """Text of a kernel that computes ``expression`` for operands of ``types``, the output first."""
     output, *inputs = (ctype.cuda for ctype in types)
-    half = any(ctype.cuda in ("__half", "__nv_bfloat16") for ctype in types)
+    result = expression.result
+    half = any(ctype is not None and ctype.cuda in ("__half", "__nv_bfloat16") for ctype in (*types, result))
     headers = ["half_elements.cuh" if half else "elements.cuh", "pointwise.cuh"]
     headers += [expression.include] if expression.include else []
     scalars = [(name, _CTYPES[code]) for name, code in expression.scalars]
@@ -236,6 +241,9 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geom
     convert = "wide" if compute is None else "narrow<Compute>"
     widened = "".join(f"        const auto {name} = {convert}(wide({name}_));\n" for name in (*names, *taken))
     widened = widened.replace("wide(wide(", "(wide(")
+    value = f"narrow<{output}>({expression.code})"
+    if result is not None and result is not types[0]:
+        value = f"narrow<{output}>(wide(narrow<{result.cuda}>({expression.code})))"
     operation = "Operation{" + ", ".join(name for name, _ in scalars) + "}"
     parameters = f"{output}* out" + "".join(f", const {ctype}* {name}" for ctype, name in operands)
     parameters += "".join(f", {ctype} {name}" for name, ctype in scalars)
@@ -258,6 +266,6 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geom
         + "\nstruct Operation {\n"
         + "".join(f"    {ctype} {name};\n" for name, ctype in scalars)
         + f"    __device__ {output} operator()({values}) const {{\n{widened}"
-        + f"        return narrow<{output}>({expression.code});\n    }}\n}};\n\n"
+        + f"        return {value};\n    }}\n}};\n\n"
         + f'extern "C" __global__ void {expression.name}_{variant}({head}, {parameters}) {{\n    {call};\n}}\n'
     )

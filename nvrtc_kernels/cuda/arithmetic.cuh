@@ -90,8 +90,8 @@ __device__ inline T greatest_divisor(T a, T b) {
 template <class T>
 __device__ inline T least_multiple(T a, T b) {
     if (a == 0 || b == 0) return 0;
-    const T found = T(Division<false>::truncated(a, greatest_divisor(a, b)) * b);
-    return found < 0 ? T(0 - found) : found;
+    const T first = a < 0 ? T(0 - a) : a, second = b < 0 ? T(0 - b) : b;
+    return T(Division<false>::truncated(first, greatest_divisor(a, b)) * second);
 }
 
 // The parts of a number: fraction(a) in [1/2, 1) times 2^exponent(a), whose exponent is 0 where a is not finite.

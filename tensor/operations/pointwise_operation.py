@@ -345,8 +345,8 @@ class Pointwise:
             for operand in signature
         ]
         if device_state.is_cuda:
-            return self._cuda(target_layout, arguments, compute, fresh=target is None)
-        run = self._host(target_layout, arguments, compute)
+            return self._cuda(target_layout, arguments, compute, result, fresh=target is None)
+        run = self._host(target_layout, arguments, compute, result)
         return run if target is not None else _allocating(run, target_layout, arguments)
 
     def types(self, signature: Sequence[Layout | type]) -> tuple[dtype, dtype]:
@@ -371,7 +371,7 @@ class Pointwise:
         return self.rule(common)
 
     def _cuda(
-        self, target: Layout, signature: Sequence[Layout | type], compute: dtype, *, fresh: bool
+        self, target: Layout, signature: Sequence[Layout | type], compute: dtype, result: dtype, *, fresh: bool
     ) -> Callable[..., Any]:
         """What launches the kernel; with ``fresh``, on a new tensor."""
         device_state: Any = target.device_state
@@ -386,6 +386,8 @@ class Pointwise:
             self.cuda if isinstance(self.cuda, str) else self.cuda(compute_dtype),
             scalars,
             compute=compute_dtype,
+            # Of the output's own type is the same kernel for out= as without.
+            result=None if result is target.dtype else result,
             include="complex_math.cuh" if compute_dtype.is_complex else self.include,
             options=self.options,
         )
@@ -467,48 +469,55 @@ class Pointwise:
         return _allocating(run, target, signature) if fresh else run
 
     def _host(
-        self, target: Layout, signature: Sequence[Layout | type], compute: dtype
+        self, target: Layout, signature: Sequence[Layout | type], compute: dtype, result: dtype
     ) -> Callable[..., None]:
         compute_dtype = rules.computes_in(compute)
-        function, operand = self.numpy, compute_dtype.numpy
+        function, element = self.numpy, compute_dtype.numpy
         masks = len(signature) - self.masks
         changed = [
             not isinstance(each, type) and each.dtype is not compute_dtype and position < masks
             for position, each in enumerate(signature)
         ]
-        finish = host_conversion(
-            compute_dtype if target.dtype is not compute_dtype else target.dtype, target.dtype
-        )
-        direct = isinstance(function, np.ufunc) and function.nout == 1
+        # An output of another type holds what the result's own type holds, which is less than what is computed in.
+        rounded = result if result is not target.dtype else None
+        rounding = host_conversion(compute_dtype, result)
+        finish = host_conversion(rounded or compute_dtype, target.dtype)
+        direct = isinstance(function, np.ufunc) and function.nout == 1 and rounded is None
         if function is np.negative and not target.dense:
             # NumPy's loops for float32 and int32 write wrong elements where an array with gaps is negated in place.
             direct = False
 
         def read(position: int, x: Any) -> Any:
             if not isinstance(x, TensorBase):
-                return operand.type(wrapped(x, compute_dtype))
+                return element.type(wrapped(x, compute_dtype))
             array = x._host
-            return array.astype(operand) if changed[position] else array
+            return array.astype(element) if changed[position] else array
+
+        def write(into: Any, value: Any) -> None:
+            if value.dtype == into.dtype and rounded is None:
+                into[...] = value
+                return
+            if rounded is not None and value.dtype != rounded.numpy:
+                held = np.empty(value.shape, rounded.numpy)
+                rounding(held, value)
+                value = held
+            finish(into, value)
 
         def run_blocks(out: Tensor, *operands: Any) -> None:
             into = out._writable.reshape(-1)
             long = [isinstance(x, TensorBase) for x in operands]
             values = [
-                x._host.reshape(-1) if isinstance(x, TensorBase) else operand.type(wrapped(x, compute_dtype))
+                x._host.reshape(-1) if isinstance(x, TensorBase) else element.type(wrapped(x, compute_dtype))
                 for x in operands
             ]
             with np.errstate(all="ignore"):
                 for start in range(0, into.size, _BLOCK):
                     block = slice(start, start + _BLOCK)
                     parts = [
-                        x if not spread else x[block].astype(operand) if convert else x[block]
+                        x if not spread else x[block].astype(element) if convert else x[block]
                         for x, spread, convert in zip(values, long, changed, strict=True)
                     ]
-                    result = np.asarray(function(*parts))
-                    if result.dtype == into.dtype:
-                        into[block] = result
-                    else:
-                        finish(into[block], result)
+                    write(into[block], np.asarray(function(*parts)))
 
         if not direct and target.numel > 2 * _BLOCK and _alike(target, signature):
             return run_blocks
@@ -517,14 +526,10 @@ class Pointwise:
             into = out._writable
             with np.errstate(all="ignore"):
                 values = [read(position, x) for position, x in enumerate(operands)]
-                if direct and (into.dtype == operand or into.dtype == np.bool_):
+                if direct and (into.dtype == element or into.dtype == np.bool_):
                     function(*values, out=into, casting="unsafe")
                 else:
-                    result = np.asarray(function(*values))
-                    if result.dtype == into.dtype:
-                        into[...] = result
-                    else:
-                        finish(into, result)
+                    write(into, np.asarray(function(*values)))
 
         return run
 
