@@ -10,6 +10,7 @@ from nvrtc_kernels import dtypes
 from nvrtc_kernels import layouts as strides_of
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, check_tensor
+from tensor.core.dtypes.scalars import element
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import DROP, KEEP
@@ -59,7 +60,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     ------
     RuntimeError
         If the mask is not of bools, is on another device (unless it is 0-dim) or does not broadcast, ``value`` has
-        dimensions, or is complex and ``input`` is not.
+        dimensions, or the dtype of ``input`` cannot hold it: it is too large, or has an imaginary part where ``input``
+        is real.
     TypeError
         If ``mask`` is not a tensor.
 
@@ -90,14 +92,9 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 def _fill(input: Tensor, value: Any) -> Any:
     """A number that ``input`` can hold, or a 0-dim tensor."""
-    dtype = input._layout.dtype
     if isinstance(value, TensorBase):
         return number_of(input, value, "masked_fill_")
-    if isinstance(value, complex) and not dtype.is_complex:
-        raise RuntimeError(f"value cannot be converted to type {dtype!r} without overflow")
-    if isinstance(value, float) and not (dtype.is_floating_point or dtype.is_complex):
-        return int(value) if dtype.name != "bool" else bool(value)
-    return value
+    return element(value, input._layout.dtype)
 
 
 @operation()

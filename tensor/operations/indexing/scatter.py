@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels.dtypes import promote_types
 from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase, check_tensor
+from tensor.core.dtypes.scalars import dtype_of, element
 from tensor.core.modes.determinism import determinism
 from tensor.operations.autocast import WIDEST, Autocast
 from tensor.operations.creation.factories import delivered
@@ -21,23 +23,31 @@ if TYPE_CHECKING:
 
 
 def number_of(input: Tensor, value: Any, name: str) -> Tensor:
-    """``value``, a number or a 0-dim tensor, as a 0-dim tensor of the type and device of ``input``.
+    """``value``, a number or a 0-dim tensor, as a 0-dim tensor of the dtype and device of ``input``.
+
+    A CUDA tensor is waited for if its dtype has numbers that the dtype of ``input`` has not.
 
     Raises
     ------
     RuntimeError
-        If it is a tensor of more dimensions, or complex and ``input`` is not.
+        If it is a tensor of more dimensions, or a number that the dtype cannot hold: too large, or complex with an
+        imaginary part where ``input`` is real.
     """
+    layout = input._layout
     if not isinstance(value, TensorBase):
-        if isinstance(value, complex) and not input._layout.dtype.is_complex:
-            raise RuntimeError(f"value cannot be converted to type {input._layout.dtype!r} without overflow")
         return input.new_full((), value)
     if value._layout.shape:
         raise RuntimeError(
             f"{name} only supports a 0-dimensional value tensor, but got tensor with "
             f"{len(value._layout.shape)} dimension(s)."
         )
-    return value.to(device=input._layout.device, dtype=input._layout.dtype)
+    origin = value._layout.dtype
+    fits = origin is layout.dtype or (
+        value._layout.device_state.is_cuda and promote_types(origin, layout.dtype) is layout.dtype
+    )
+    if not fits:
+        element(value.item(), layout.dtype)
+    return value.to(device=layout.device, dtype=layout.dtype)
 
 
 def _same_type(name: str, input: Tensor, source: Any) -> Tensor:
@@ -332,7 +342,7 @@ def index_add(
             [3., 4.]])
     """
     indexing, values = _sliced("index_add", input, dim, index, source)
-    return delivered(out, add(input, indexing, values if alpha == 1 else values * alpha), "index_add")
+    return delivered(out, add(input, indexing, _scaled(values, alpha)), "index_add")
 
 
 @operation(namespace="")
@@ -347,7 +357,15 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
     tensor([ 1.,  1., 31.])
     """
     indexing, values = _sliced("index_add", input, dim, index, source)
-    return add_(input, indexing, values if alpha == 1 else values * alpha)
+    return add_(input, indexing, _scaled(values, alpha))
+
+
+def _scaled(source: Tensor, alpha: Any) -> Tensor:
+    """``source`` times a factor that is first converted to its dtype, as PyTorch does."""
+    if isinstance(alpha, TensorBase):
+        alpha = alpha.item()
+    factor = element(alpha, source._layout.dtype)
+    return source if factor == 1 else source * factor
 
 
 @operation(autocast=Autocast(cpu=WIDEST))
@@ -412,6 +430,12 @@ def _filled(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple[Indexin
     if len(index._layout.shape) > 1:
         raise IndexError(
             f"index_fill_(): Index has to be a vector/scalar, got {len(index._layout.shape)} dimensions"
+        )
+    origin = value._layout.dtype if isinstance(value, TensorBase) else dtype_of(value)
+    if origin.is_complex and not input._layout.dtype.is_complex:
+        raise RuntimeError(
+            "index_fill_(): Converting complex Scalar to non-complex type is not supported: got a value of "
+            f"{origin!r} for a tensor of {input._layout.dtype!r}; give its real part"
         )
     if getattr(value, "requires_grad", False) and index._layout.numel > 1:
         # An index that comes twice takes the value once.

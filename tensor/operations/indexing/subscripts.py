@@ -26,6 +26,7 @@ from .advanced_indexing import Indexing
 from .gather import true_indices
 from .masks import masked_fill_
 from .recorded_indexing import add, add_, read, write, write_
+from .scatter import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,7 @@ def put(input: Tensor, key: Any, value: Any) -> None:
         return
     if not is_tensor:
         value = part.new_full((), value)
-    _check_same_type(part, value)
+    value = _of_same_type(part, chosen, value)
     write_(part, Indexing("index_put", "advanced", _indices(part, chosen)), value)
 
 
@@ -298,10 +299,15 @@ def _moved(key: Tensor, part: Tensor) -> Tensor:
 
 def _fills_by_mask(chosen: Sequence[Any], value: Any) -> bool:
     """Whether one number goes to where one mask is true: no indices are needed for that."""
-    keys = [key for key in chosen if key is not None and key is not _OF_MASK]
-    if len(keys) != 1 or not _is_mask(keys[0]) or keys[0]._layout.dtype is dtypes.uint8:
+    if isinstance(value, TensorBase) and value._layout.shape:
         return False
-    return not isinstance(value, TensorBase) or not value._layout.shape
+    return _is_one_mask(chosen)
+
+
+def _is_one_mask(chosen: Sequence[Any]) -> bool:
+    """Whether one mask of bools is all that chooses."""
+    keys = [key for key in chosen if key is not None and key is not _OF_MASK]
+    return len(keys) == 1 and keys[0]._layout.dtype is dtypes.bool_
 
 
 def _mask_of(part: Tensor, chosen: Sequence[Any]) -> Tensor:
@@ -341,7 +347,8 @@ def index_put(
         One for each dimension from the first: int64 or int32, broadcast together, where negative indices count from the
         end; a mask of bools, which stands for as many dimensions as it has; or ``None`` for a whole dimension.
     values : Tensor
-        Of the dtype of ``input``, broadcast to the shape of ``input[indices]``.
+        Of the dtype of ``input``, broadcast to the shape of ``input[indices]``. One element for a single mask may have
+        any dtype whose value ``input`` can hold.
     accumulate : bool
         Whether to add; elements sent to the same place are then all added. Otherwise, which of them stays is undefined
         on CUDA.
@@ -368,7 +375,7 @@ def index_put(
     tensor([[0., 0., 1.],
             [5., 0., 0.]])
     """
-    return (add if accumulate else write)(input, *_to_put(input, indices, values, stacklevel=5))
+    return (add if accumulate else write)(input, *_to_put(input, indices, values, accumulate, stacklevel=5))
 
 
 @operation()
@@ -384,17 +391,16 @@ def index_put_(
     >>> tensor.zeros(3).index_put_((tensor.tensor([-1]),), tensor.tensor(5.0))
     tensor([0., 0., 5.])
     """
-    return (add_ if accumulate else write_)(input, *_to_put(input, indices, values, stacklevel=4))
+    return (add_ if accumulate else write_)(input, *_to_put(input, indices, values, accumulate, stacklevel=4))
 
 
 def _to_put(
-    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, stacklevel: int
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool, stacklevel: int
 ) -> tuple[Indexing, Tensor]:
     if not isinstance(indices, (tuple, list)):
         raise TypeError(
             f"index_put(): argument 'indices' must be tuple of Tensors, not {type(indices).__name__}"
         )
-    _check_same_type(input, values)
     chosen: list[Any] = []
     for index in indices:
         if index is None:
@@ -411,7 +417,19 @@ def _to_put(
             )
         chosen.append(index)
         chosen += [_OF_MASK] * (_width(index) - 1)
+    if accumulate:
+        _check_same_type(input, values)
+    else:
+        values = _of_same_type(input, chosen, values)
     return Indexing("index_put", "advanced", _indices(input, chosen)), values
+
+
+def _of_same_type(input: Tensor, chosen: Sequence[Any], values: Tensor) -> Tensor:
+    """``values``, of which one element goes to where one mask is true whatever its dtype; else dtypes must be the same."""
+    if values._layout.dtype is not input._layout.dtype and values._layout.numel == 1 and _is_one_mask(chosen):
+        return number_of(input, values.reshape(()), "index_put()")
+    _check_same_type(input, values)
+    return values
 
 
 def _check_same_type(input: Tensor, values: Tensor) -> None:
