@@ -133,7 +133,9 @@ template <class T>
 __device__ inline Complex<T> pow(Complex<T> a, Complex<T> b) {
     if (b.re == 0 && b.im == 0) return {T(1), T(0)};
     if (a.re == 0 && a.im == 0) {
-        if (b.re > 0 && b.im == 0) return {T(0), T(0)};
+        // |0^b| = 0^Re(b); the angle is that of no direction.
+        if (b.re > 0) return {T(0), T(0)};
+        if (b.re < 0) return {T(1) / T(0), T(nan(""))};
         return {T(nan("")), T(nan(""))};
     }
     if (b.im == 0 && b.re == T(int(b.re)) && fabs(b.re) <= 100) {  // exact where the powers are

@@ -424,7 +424,12 @@ def _runs(values: Tensor, shape: Any, positions: Tensor | None, inverse: bool, c
     """Runs of equal elements of a vector; ``places`` says where each stood."""
     layout, n = values._layout, values._layout.numel
     element_dtypes = layouts.contiguous[(n,), dtypes.int64, layout.device_state]
-    if layout.device_state.is_cuda and n:
+    if layout.device_state.is_cuda and not n:
+        results = [values.clone()]
+        results += [empty(element_dtypes).view(shape)] if inverse else []
+        results += [empty(element_dtypes)] if counts else []
+        return results[0] if len(results) == 1 else tuple(results)
+    if layout.device_state.is_cuda:
         device_state = layout.device_state
         values = values.contiguous()
         number = empty(layouts.contiguous[(1,), dtypes.int64, device_state])
@@ -466,7 +471,15 @@ def _runs(values: Tensor, shape: Any, positions: Tensor | None, inverse: bool, c
 
 def _slices(input: Tensor, dim: int, inverse: bool, counts: bool, *, ordered: bool) -> Any:
     """Different slices along a dimension, compared on the host."""
-    at = dimension(dim, len(input._layout.shape))
+    shape = input._layout.shape
+    at = dimension(dim, len(shape))
+    if not shape:
+        raise IndexError(f"unique(): Dimension specified as {dim} but tensor has no dimensions")
+    if shape[at] and not input._layout.numel:
+        raise RuntimeError(
+            f"unique(): There are 0 sized dimensions, and they aren't selected, so unique cannot be applied: got shape "
+            f"{list(shape)} and dim {at}"
+        )
     moved = views.movedim(input.detach().cpu(), at, 0).contiguous()
     array = moved._host
     flat = array.reshape(len(array), math.prod(array.shape[1:]))

@@ -86,6 +86,16 @@ LOG1P = Pointwise(
 
 # Roots
 
+#: What is infinitely large in no direction.
+_INFINITE = complex(math.inf, math.nan)
+
+
+def _reciprocal(a: Any) -> Any:
+    """1 / a, of which NumPy makes NaN without an infinity for a complex 0."""
+    result = np.reciprocal(a)
+    return np.where(a == 0, _INFINITE, result).astype(a.dtype) if a.dtype.kind == "c" else result
+
+
 SQRT = Pointwise(
     "sqrt",
     "sqrt(a)",
@@ -108,7 +118,7 @@ SQRT_BACKWARD: Pointwise = Pointwise(
 RSQRT = Pointwise(
     "rsqrt",
     "rsqrt(a)",
-    lambda a: np.reciprocal(np.sqrt(a)),
+    lambda a: _reciprocal(np.sqrt(a)),
     rule=rules.floating,
     derivatives=(lambda grad, out: RSQRT_BACKWARD.binary(grad, out),),
 )
@@ -129,6 +139,10 @@ RSQRT_BACKWARD: Pointwise = Pointwise(
 
 
 def _power(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "c":
+        # Of exponents that are not real NumPy leaves the powers of 0 to chance: |0^b| = 0^Re(b).
+        powers = np.where((a == 0) & (b.real > 0), 0, np.power(a, b))
+        return np.where((a == 0) & (b.real < 0), _INFINITE, powers).astype(a.dtype)
     if a.dtype.kind not in "iu":
         return np.power(a, b)
     # NumPy refuses negative exponents: of the reciprocals only those of -1 and 1 are whole.
@@ -171,9 +185,9 @@ _SPECIAL: dict[float, Pointwise] = {
     2: SQUARE,
     3: _special(3, "a * a * a", lambda a: a * a * a),
     0.5: _special(0.5, "sqrt(a)", np.sqrt),
-    -0.5: _special(-0.5, "rsqrt(a)", lambda a: np.reciprocal(np.sqrt(a))),
-    -1: _special(-1, "Compute{1} / a", np.reciprocal),
-    -2: _special(-2, "Compute{1} / (a * a)", lambda a: np.reciprocal(a * a)),
+    -0.5: _special(-0.5, "rsqrt(a)", lambda a: _reciprocal(np.sqrt(a))),
+    -1: _special(-1, "Compute{1} / a", _reciprocal),
+    -2: _special(-2, "Compute{1} / (a * a)", lambda a: _reciprocal(a * a)),
 }
 
 

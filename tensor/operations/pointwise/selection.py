@@ -13,6 +13,7 @@ from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.limits import finfo
 from tensor.core.dtypes.scalars import element
 from tensor.operations.autocast import WIDEST, Autocast
+from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_node import numbered
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
@@ -527,9 +528,7 @@ def nan_to_num(
     dtype = input._layout.dtype
     if dtype.is_complex:
         result = view_as_complex(nan_to_num(view_as_real(input), nan, posinf, neginf))
-        if out is None:
-            return result
-        return (input if out is IN_PLACE else out).copy_(result)
+        return input.copy_(result) if out is IN_PLACE else delivered(out, result, "nan_to_num")
     numbers: tuple[float, ...] = (0, 0, 0)
     if dtype.is_floating_point:
         limits = finfo(dtype)
