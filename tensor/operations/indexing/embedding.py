@@ -157,7 +157,16 @@ def _added_rows(
 
 
 def renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    """Scale rows of ``weight`` that are named and longer than ``max_norm`` down to it, in place."""
+    """Scale rows of ``weight`` that are named and longer than ``max_norm`` down to it, in place.
+
+    Raises
+    ------
+    RuntimeError
+        If ``weight`` is no matrix, indices are no integers, or the two are on different devices.
+    """
+    _check_table("embedding_renorm_", weight, False)
+    _check_indices("embedding_renorm_", indices)
+    check_same_device("embedding_renorm_", weight, indices=indices)
     with no_grad():
         named = indices.reshape(-1).to(int64).unique()
         rows = weight.index_select(0, named)

@@ -41,15 +41,13 @@ _MOST_CATEGORIES = 1 << 24
 def _scale_plan(z: Layout, std: Layout) -> Callable[[Tensor, Tensor, float], None]:
     """How to do it for a layout of numbers, and one of standard deviations.
 
-    ``z * std + shift`` in place, where no ``std`` is negative: ``device_state.plans[SCALE, z, std]``.
+    ``z * std + shift`` in place: ``device_state.plans[SCALE, z, std]``.
     """
     device_state = z.device_state
     if not isinstance(device_state, CudaState):
         return _scale_on_host
     code = "d" if z.dtype is dtypes.float64 else "f"
-    expression = pointwise.Expression(
-        "normal_scale", "(assert(b >= 0), a * b + shift)", (("shift", code),), options=_EXACTLY
-    )
+    expression = pointwise.Expression("normal_scale", "a * b + shift", (("shift", code),), options=_EXACTLY)
     sides = (z.strides, z.dtype), (std.strides, std.dtype)
     launch = pointwise.plan(device_state.native, expression, z.shape, sides[0], *sides)
     local = device_state.local
@@ -129,8 +127,8 @@ def normal(
     Raises
     ------
     RuntimeError
-        If a standard deviation is negative or complex (a negative one of a CUDA tensor is a failed assertion
-        of the kernel, which a later call raises), or tensors are on different devices.
+        If a standard deviation is negative, NaN or complex (a CUDA tensor of them is waited for), or tensors are on
+        different devices.
     NotImplementedError
         For dtypes that are neither floating point nor complex.
     TypeError
@@ -166,8 +164,11 @@ def normal(
         if std._layout.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
         std = on_same_device(std, device_state, "normal")
-        if not device_state.is_cuda and not (std._host >= 0).all():
-            raise RuntimeError("normal expects all elements of std >= 0.0")
+        # Waits for a CUDA tensor, as PyTorch does: a failed assertion of the kernel would lose the context.
+        if std._layout.numel and not (std >= 0).all().item():
+            raise RuntimeError(
+                f"normal expects all elements of std >= 0.0, but the smallest is {std.min().item()}"
+            )
     shift = 0.0 if isinstance(mean, TensorBase) else parameters.number(mean, "normal", "mean")
     result = layout_of(shape, out, element_dtype, device_state.device)
     output = drawn("normal", draw, result, generator, False, out, False)
