@@ -371,7 +371,13 @@ class Pointwise:
         return self.rule(common)
 
     def _cuda(
-        self, target: Layout, signature: Sequence[Layout | type], compute: dtype, result: dtype, *, fresh: bool
+        self,
+        target: Layout,
+        signature: Sequence[Layout | type],
+        compute: dtype,
+        result: dtype,
+        *,
+        fresh: bool,
     ) -> Callable[..., Any]:
         """What launches the kernel; with ``fresh``, on a new tensor."""
         device_state: Any = target.device_state

@@ -16,7 +16,7 @@ from nvrtc_kernels.dtypes import Category, dtype, from_numpy
 from nvrtc_kernels.reducers import Reducer
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimensions
-from tensor.core.base import empty, maker, wrap
+from tensor.core.base import TensorBase, empty, maker, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 
@@ -239,7 +239,25 @@ def keep_dims(x: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
     return x
 
 
-def into_out(result: Tensor, out: Tensor | None, name: str) -> Tensor:
+def dtype_to_compute_in(
+    dtype: dtype | None, out: Tensor | None, categories: Sequence[Category] = tuple(Category)
+) -> dtype | None:
+    """``dtype``, or where none is given that of ``out``, as in PyTorch: if it is of these categories."""
+    if dtype is None and isinstance(out, TensorBase) and out._layout.dtype.category in categories:
+        return out._layout.dtype
+    return dtype
+
+
+def into_out(result: Tensor, out: Tensor | None, name: str, *, casts: bool = False) -> Tensor:
+    """``result``, or ``out`` with its elements.
+
+    With ``casts``, ``out`` may have another dtype, of the result's category or a higher one.
+
+    Raises
+    ------
+    RuntimeError
+        If ``out`` has another dtype or device, or derivatives would be needed.
+    """
     if out is None:
         return result
     if result.requires_grad or out.requires_grad:
@@ -247,6 +265,8 @@ def into_out(result: Tensor, out: Tensor | None, name: str) -> Tensor:
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
             "arguments requires grad."
         )
+    if casts and result._layout.dtype.category <= out._layout.dtype.category:
+        result = result.to(out._layout.dtype)
     if out._layout.dtype is not result._layout.dtype:
         raise RuntimeError(
             f"{name}(): Expected out tensor to have dtype {result._layout.dtype!r}, but got {out._layout.dtype!r} instead"

@@ -40,7 +40,8 @@ def diff(
     prepend, append : Tensor, optional
         Joined to the input along the dimension first; of as many dimensions.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (floating, complex).
 
     Raises
     ------
@@ -73,13 +74,13 @@ def diff(
     if n == 0:
         # As in PyTorch, what would be joined is of no interest then.
         result = clone(input)
-        return result if out is None else into_out(result, out, "diff")
+        return result if out is None else into_out(result, out, "diff", casts=True)
     around = [x for x in (prepend, input, append) if x is not None]
     result = cat(around, at) if len(around) > 1 else input
     for _ in range(min(n, max(result._layout.shape[at], 1))):
         earlier, later = _neighbours(result, at)
         result = later.logical_xor(earlier) if result._layout.dtype is dtypes.bool_ else later - earlier
-    return result if out is None else into_out(result, out, "diff")
+    return result if out is None else into_out(result, out, "diff", casts=True)
 
 
 def _neighbours(x: Tensor, at: int) -> tuple[Tensor, Tensor]:

@@ -348,7 +348,7 @@ def _largest(
                 f"{row.name}(): 'keepdim' goes with 'dim': give the dimension, or call a{row.name}(keepdim=True)"
             )
         largest = _extreme_of_all(whole, input)
-        return largest if out is None else into_out(largest, out, row.name)
+        return largest if out is None else into_out(largest, out, row.name, casts=True)
     result = _with_indices(row, input, dim, keepdim)
     return result if out is None else all_into_out(result, out, row.name)
 

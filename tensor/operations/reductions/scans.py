@@ -21,7 +21,7 @@ from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import all_into_out, into_out
+from tensor.operations.reduction import all_into_out, dtype_to_compute_in, into_out
 from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.joining import cat
 from tensor.operations.shapes.rearrangement import flip
@@ -141,6 +141,10 @@ class Running(NamedTuple):
     indices: Tensor
 
 
+#: Dtypes of ``out=`` in which running sums and products are computed.
+_NUMBERS = (Category.INTEGER, Category.FLOATING, Category.COMPLEX)
+
+
 def _type(input: Tensor, dtype: dtype | None) -> dtype:
     element_dtype = input._layout.dtype
     if dtype is not None:
@@ -167,7 +171,8 @@ def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor |
     dtype : dtype, optional
         Dtype to convert to first, and of the result; by default the input's, or int64 for integers and bools.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor that the result is written to, resized to its shape; where no ``dtype`` is given, its dtype is taken
+        for that.
 
     Raises
     ------
@@ -180,6 +185,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor |
     tensor([[ 1,  3,  6],
             [ 4,  9, 15]])
     """
+    dtype = dtype_to_compute_in(dtype, out, _NUMBERS)
     at = dimension(dim, len(input._layout.shape))
     results = CUMSUM(input, at, _type(input, dtype))
     _CUMSUM_BACKWARD.record(results, (input,), context=(at,))
@@ -261,7 +267,8 @@ def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor 
     dtype : dtype, optional
         Dtype to convert to first, and of the result; by default the input's, or int64 for integers and bools.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor that the result is written to, resized to its shape; where no ``dtype`` is given, its dtype is taken
+        for that.
 
     Raises
     ------
@@ -273,6 +280,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor 
     >>> tensor.cumprod(tensor.tensor([1.0, 2.0, 3.0]), dim=0)
     tensor([1., 2., 6.])
     """
+    dtype = dtype_to_compute_in(dtype, out, _NUMBERS)
     input = converted(input, dtype)
     at = dimension(dim, len(input._layout.shape))
     results = CUMPROD(input, at, _type(input, dtype))

@@ -22,7 +22,14 @@ from tensor.operations.pointwise.comparisons import eq, isnan
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.logic import logical_not
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import Reduction, axes_of, into_out, keep_dims, stretched
+from tensor.operations.reduction import (
+    Reduction,
+    axes_of,
+    dtype_to_compute_in,
+    into_out,
+    keep_dims,
+    stretched,
+)
 from tensor.operations.shapes import views
 
 from .recurrences import later_products, running_before
@@ -168,7 +175,8 @@ def sum(
         Dtype to convert to first, and of the result; by default the input's, or int64 for integers and bools.
         CUDA autocast adds up in float32.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor that the result is written to, resized to its shape; where no ``dtype`` is given, its dtype is taken
+        for that.
 
     Raises
     ------
@@ -186,6 +194,7 @@ def sum(
     tensor([[3],
             [7]])
     """
+    dtype = dtype_to_compute_in(dtype, out)
     input = converted(input, dtype)
     axes = axes_of("sum", input, dim)
     if dtype is not None and dtype.category < Category.FLOATING and dtype is not dtypes.int64:
@@ -257,7 +266,8 @@ def nansum(
     dtype : dtype, optional
         Dtype to convert to first, and of the result; by default the input's, or int64 for integers and bools.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor that the result is written to, resized to its shape; where no ``dtype`` is given, its dtype is taken
+        for that.
 
     Raises
     ------
@@ -271,14 +281,21 @@ def nansum(
     >>> tensor.nansum(tensor.tensor([1.0, float('nan'), 2.0]))
     tensor(3.)
     """
-    if input._layout.dtype.category < Category.FLOATING:
+    if isinstance(input, TensorBase) and input._layout.dtype.category < Category.FLOATING:
         return sum(input, dim, keepdim, dtype=dtype, out=out)
+    is_floating = isinstance(input, TensorBase) and input._layout.dtype.is_floating_point
+    if is_floating:
+        # Fractions are not lost for an output of integers.
+        dtype = dtype_to_compute_in(dtype, out, (Category.FLOATING,))
     input = converted(input, dtype)
     axes = axes_of("nansum", input, dim)
     results = NANSUM(input, axes, keepdim)
     if input._autograd is not None:
         _NANSUM_BACKWARD.record(results, (input,), context=(input._layout.shape, axes, keepdim))
-    return into_out(results[0], out, "nansum")
+    result = results[0]
+    if out is not None and dtype is None and not is_floating:
+        result = result.to(out._layout.dtype)
+    return into_out(result, out, "nansum")
 
 
 _MEAN_BACKWARD = BackwardFormula(
@@ -313,7 +330,8 @@ def mean(
     dtype : dtype, optional
         Dtype to convert to first, and of the result; by default the input's.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor that the result is written to, resized to its shape; where no ``dtype`` is given, its dtype is taken
+        for that.
 
     Raises
     ------
@@ -329,6 +347,9 @@ def mean(
     >>> tensor.mean(tensor.tensor([1, 2]), dtype=tensor.float32)
     tensor(1.5000)
     """
+    if isinstance(input, TensorBase) and input._layout.dtype.category in FLOATING:
+        is_complex = input._layout.dtype.is_complex
+        dtype = dtype_to_compute_in(dtype, out, (Category.COMPLEX,) if is_complex else FLOATING)
     input = converted(input, dtype)
     axes = axes_of("mean", input, dim)
     results = MEAN(input, axes, keepdim)
@@ -360,7 +381,8 @@ def nanmean(
     dtype : dtype, optional
         Dtype to convert to first, and of the result; by default the input's.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor that the result is written to, resized to its shape; where no ``dtype`` is given, its dtype is taken
+        for that.
 
     Raises
     ------
@@ -374,6 +396,8 @@ def nanmean(
     >>> tensor.nanmean(tensor.tensor([1.0, float('nan'), 2.0]))
     tensor(1.5000)
     """
+    if isinstance(input, TensorBase) and input._layout.dtype.is_floating_point:
+        dtype = dtype_to_compute_in(dtype, out, (Category.FLOATING,))
     input = converted(input, dtype)
     if modes.recording and input.requires_grad:
         there = logical_not(isnan(input))
@@ -435,7 +459,8 @@ def prod(
         Dtype to convert to first, and of the result; by default the input's, or int64 for integers and bools.
         CUDA autocast multiplies in float32.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor that the result is written to, resized to its shape; where no ``dtype`` is given, its dtype is taken
+        for that.
 
     Raises
     ------
@@ -451,13 +476,17 @@ def prod(
     """
     if keepdim and dim is None:
         raise TypeError("prod(): 'keepdim' goes with 'dim': give the dimension")
+    dtype = dtype_to_compute_in(dtype, out)
     input = converted(input, dtype)
     axes = axes_of("prod", input, dim)
     results = PROD(input, axes, keepdim)
     formula = _PROD_OF_ALL if dim is None else _PROD_BACKWARD
     formula.record(results, (input,), context=(input._layout.shape, axes, keepdim))
-    # Products of bools are integers, unless bools are asked for.
-    return into_out(results[0].to(dtype) if dtype is dtypes.bool_ else results[0], out, "prod")
+    # Products of integers have 64 bits, unless others are asked for.
+    result = results[0]
+    if dtype is not None and dtype.category < Category.FLOATING:
+        result = result.to(dtype)
+    return into_out(result, out, "prod")
 
 
 _LOGSUMEXP_BACKWARD = BackwardFormula(
@@ -489,7 +518,8 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | N
     keepdim : bool
         Whether the reduced dimensions stay, with size 1.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (floating, complex).
 
     Raises
     ------
@@ -511,7 +541,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | N
     else:
         results = LOGSUMEXP(input, axes, keepdim)
     _LOGSUMEXP_BACKWARD.record(results, (input,), context=(input._layout.shape, axes, keepdim))
-    return into_out(results[0], out, "logsumexp")
+    return into_out(results[0], out, "logsumexp", casts=True)
 
 
 def _complex_logsumexp(input: Any, axes: Any, keepdim: bool) -> Tensor:
@@ -527,6 +557,21 @@ def _complex_logsumexp(input: Any, axes: Any, keepdim: bool) -> Tensor:
     return result  # type: ignore[no-any-return]
 
 
+def _logical(row: Reduction, input: Tensor, dim: Any, keepdim: bool, out: Tensor | None) -> Tensor:
+    if isinstance(dim, (tuple, list)) and not dim:
+        # As in PyTorch, no dimensions are none here, where for other reductions they are all.
+        result = eq(input, 0).logical_not()
+        if input._layout.dtype is dtypes.uint8:
+            result = result.to(dtypes.uint8)
+    else:
+        result = row(input, axes_of(row.name, input, dim), keepdim)[0]
+    if out is not None and out._layout.dtype is dtypes.uint8:
+        result = result.to(dtypes.uint8)
+    elif out is not None and out._layout.dtype is dtypes.bool_:
+        result = result.to(dtypes.bool_)
+    return into_out(result, out, row.name)
+
+
 @operation()
 def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Whether an element is not 0, over the dimensions ``dim``, by default all; false where there are none.
@@ -536,11 +581,11 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | 
     input : Tensor
         Of any dtype; NaN is not 0. The result is of bools, for uint8 of uint8.
     dim : int or sequence of int, optional
-        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+        Dimensions to reduce, negative ones counted from the end; by default all, and for an empty sequence none.
     keepdim : bool
         Whether the reduced dimensions stay, with size 1.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor of bools or uint8 that the result is written to, resized to its shape.
 
     Raises
     ------
@@ -554,7 +599,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | 
     >>> tensor.any(tensor.tensor([[0, 0], [0, 2]]), dim=1)
     tensor([False,  True])
     """
-    return into_out(ANY(input, axes_of("any", input, dim), keepdim)[0], out, "any")
+    return _logical(ANY, input, dim, keepdim, out)
 
 
 @operation()
@@ -566,11 +611,11 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | 
     input : Tensor
         Of any dtype; NaN is not 0. The result is of bools, for uint8 of uint8.
     dim : int or sequence of int, optional
-        Dimensions to reduce, negative ones counted from the end; by default (and for an empty sequence) all.
+        Dimensions to reduce, negative ones counted from the end; by default all, and for an empty sequence none.
     keepdim : bool
         Whether the reduced dimensions stay, with size 1.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor of bools or uint8 that the result is written to, resized to its shape.
 
     Raises
     ------
@@ -584,7 +629,7 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | 
     >>> tensor.all(tensor.tensor([[1, 0], [1, 2]]), dim=1)
     tensor([False,  True])
     """
-    return into_out(ALL(input, axes_of("all", input, dim), keepdim)[0], out, "all")
+    return _logical(ALL, input, dim, keepdim, out)
 
 
 @operation()

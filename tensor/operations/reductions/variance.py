@@ -12,6 +12,7 @@ import numpy as np
 from nvrtc_kernels import reducers
 from nvrtc_kernels.dtypes import Category, dtype
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.core.base import TensorBase
 from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
@@ -180,6 +181,15 @@ _STD_MEAN_BACKWARD = BackwardFormula(
 )
 
 
+def _widened(input: Tensor, out: Tensor | None) -> Tensor:
+    """``input`` as precise as ``out``, as PyTorch computes it, where that is a wider floating dtype."""
+    if not isinstance(out, TensorBase):
+        return input
+    dtype, result = input._layout.dtype, out._layout.dtype
+    wider = dtype.is_floating_point and result.is_floating_point and result.itemsize > dtype.itemsize
+    return converted(input, result) if wider else input
+
+
 @operation()
 def var(
     input: Tensor,
@@ -207,7 +217,8 @@ def var(
     correction : number, optional
         What is taken from the number of elements N before it divides.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (floating, complex).
 
     Raises
     ------
@@ -227,7 +238,7 @@ def var(
     axes, less = axes_of("var", input, dim), _correction(unbiased, correction)
     results = VAR(input, axes, keepdim, less)
     _VAR_BACKWARD.record(results, (input,), context=(input._layout.shape, axes, keepdim, less))
-    return into_out(results[0], out, "var")
+    return into_out(results[0], out, "var", casts=True)
 
 
 @operation()
@@ -255,7 +266,8 @@ def std(
     correction : number, optional
         What is taken from the number of elements N before it divides.
     out : Tensor, optional
-        Tensor of the result's dtype that the result is written to, resized to its shape.
+        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
+        or a higher one (floating, complex).
 
     Raises
     ------
@@ -274,7 +286,7 @@ def std(
     results = STD(input, axes, keepdim, less)
     context = (input._layout.shape, axes, keepdim, less)
     _STD_BACKWARD.record(results, (input,), context=context)
-    return into_out(results[0], out, "std")
+    return into_out(results[0], out, "std", casts=True)
 
 
 @operation(method=False)
