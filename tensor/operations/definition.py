@@ -32,7 +32,12 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 #: The namespace of methods.
 METHODS = "Tensor"
 #: Namespaces whose functions take NumPy's names of arguments, and explain which argument was no tensor.
-_COMPLETED = {"tensor": "tensor", "special": "tensor.special", "linalg": "tensor.linalg"}
+_COMPLETED = {
+    "tensor": "tensor",
+    "special": "tensor.special",
+    "linalg": "tensor.linalg",
+    "fft": "tensor.fft",
+}
 
 
 def operation(

@@ -1593,7 +1593,7 @@ def form_105():
 
 
 def form_106():
-    def _call(input, bins, *, range=_default_range, weight=_default_weight, density=_default_density, out=_default_out):
+    def _call(input, bins=_default_bins, *, range=_default_range, weight=_default_weight, density=_default_density, out=_default_out):
 
         try:
             return _function(input, bins, range=range, weight=weight, density=density, out=out)
@@ -3176,6 +3176,30 @@ def form_206():
 
 
 def form_207():
+    def _call(input, n=_default_n, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
+
+        if axis is not _absent:
+            if dim is not _default_dim:
+                raise _twice(_name, 'dim', 'axis')
+            dim = axis
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, n, dim, norm, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, n, dim, norm, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_208():
     def _call(input, n=_default_n, dim=_default_dim, prepend=_default_prepend, append=_default_append, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3192,7 +3216,7 @@ def form_207():
     return _call
 
 
-def form_208():
+def form_209():
     def _call(input, n_fft, hop_length=_default_hop_length, win_length=_default_win_length, window=_default_window, center=_default_center, normalized=_default_normalized, onesided=_default_onesided, length=_default_length, return_complex=_default_return_complex):
 
         try:
@@ -3205,7 +3229,7 @@ def form_208():
     return _call
 
 
-def form_209():
+def form_210():
     def _call(input, n_fft, hop_length=_default_hop_length, win_length=_default_win_length, window=_default_window, center=_default_center, pad_mode=_default_pad_mode, normalized=_default_normalized, onesided=_default_onesided, return_complex=_default_return_complex, align_to_window=_default_align_to_window):
 
         try:
@@ -3225,7 +3249,7 @@ def form_209():
     return _call
 
 
-def form_210():
+def form_211():
     def _call(input, n_fft, hop_length=_default_hop_length, win_length=_default_win_length, window=_default_window, center=_default_center, pad_mode=_default_pad_mode, normalized=_default_normalized, onesided=_default_onesided, return_complex=_default_return_complex, align_to_window=_default_align_to_window):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window, ), {})
@@ -3238,7 +3262,7 @@ def form_210():
     return _call
 
 
-def form_211():
+def form_212():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf):
 
         try:
@@ -3251,13 +3275,13 @@ def form_211():
     return _call
 
 
-def form_212():
+def form_213():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf):
         return _function(input, nan, posinf, neginf, out=_in_place)
     return _call
 
 
-def form_213():
+def form_214():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf, *, out=_default_out):
 
         try:
@@ -3270,7 +3294,7 @@ def form_213():
     return _call
 
 
-def form_214():
+def form_215():
     def _call(input, normalized_shape, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enable=_default_cudnn_enable):
 
         try:
@@ -3290,7 +3314,7 @@ def form_214():
     return _call
 
 
-def form_215():
+def form_216():
     def _call(input, normalized_shape, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enable=_default_cudnn_enable):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, normalized_shape, weight, bias, eps, cudnn_enable, ), {})
@@ -3303,7 +3327,7 @@ def form_215():
     return _call
 
 
-def form_216():
+def form_217():
     def _call(input, normalized_shape, weight=_default_weight, eps=_default_eps):
 
         try:
@@ -3323,7 +3347,7 @@ def form_216():
     return _call
 
 
-def form_217():
+def form_218():
     def _call(input, normalized_shape, weight=_default_weight, eps=_default_eps):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, normalized_shape, weight, eps, ), {})
@@ -3336,7 +3360,7 @@ def form_217():
     return _call
 
 
-def form_218():
+def form_219():
     def _call(input, num_groups, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
@@ -3356,7 +3380,7 @@ def form_218():
     return _call
 
 
-def form_219():
+def form_220():
     def _call(input, num_groups, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enabled=_default_cudnn_enabled):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, num_groups, weight, bias, eps, cudnn_enabled, ), {})
@@ -3369,7 +3393,7 @@ def form_219():
     return _call
 
 
-def form_220():
+def form_221():
     def _call(input, num_samples, replacement=_default_replacement, *, generator=_default_generator, out=_default_out):
 
         try:
@@ -3382,7 +3406,7 @@ def form_220():
     return _call
 
 
-def form_221():
+def form_222():
     def _call(input, offset=_default_offset):
 
         try:
@@ -3395,7 +3419,7 @@ def form_221():
     return _call
 
 
-def form_222():
+def form_223():
     def _call(input, offset=_default_offset, dim1=_default_dim1, dim2=_default_dim2):
 
         try:
@@ -3408,7 +3432,7 @@ def form_222():
     return _call
 
 
-def form_223():
+def form_224():
     def _call(input, other):
 
         try:
@@ -3421,7 +3445,7 @@ def form_223():
     return _call
 
 
-def form_224():
+def form_225():
     def _call(input, other):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, other, ), {})
@@ -3434,13 +3458,13 @@ def form_224():
     return _call
 
 
-def form_225():
+def form_226():
     def _call(input, other):
         return _function(input, other, out=_in_place)
     return _call
 
 
-def form_226():
+def form_227():
     def _call(input, other, *, alpha=_default_alpha):
 
         try:
@@ -3453,13 +3477,13 @@ def form_226():
     return _call
 
 
-def form_227():
+def form_228():
     def _call(input, other, *, alpha=_default_alpha):
         return _function(input, other, alpha=alpha, out=_in_place)
     return _call
 
 
-def form_228():
+def form_229():
     def _call(input, other, *, alpha=_default_alpha, out=_default_out):
 
         try:
@@ -3472,7 +3496,7 @@ def form_228():
     return _call
 
 
-def form_229():
+def form_230():
     def _call(input, other, *, dim=_default_dim, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3489,7 +3513,7 @@ def form_229():
     return _call
 
 
-def form_230():
+def form_231():
     def _call(input, other, *, out=_default_out):
 
         try:
@@ -3509,7 +3533,7 @@ def form_230():
     return _call
 
 
-def form_231():
+def form_232():
     def _call(input, other, *, out=_default_out):
 
         try:
@@ -3522,7 +3546,7 @@ def form_231():
     return _call
 
 
-def form_232():
+def form_233():
     def _call(input, other, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, other, ), {})
@@ -3535,13 +3559,13 @@ def form_232():
     return _call
 
 
-def form_233():
+def form_234():
     def _call(input, other, *, rounding_mode=_default_rounding_mode):
         return _function(input, other, rounding_mode=rounding_mode, out=_in_place)
     return _call
 
 
-def form_234():
+def form_235():
     def _call(input, other, *, rounding_mode=_default_rounding_mode, out=_default_out):
 
         try:
@@ -3554,7 +3578,7 @@ def form_234():
     return _call
 
 
-def form_235():
+def form_236():
     def _call(input, other, dim=_default_dim, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, other, dim, ), {})
@@ -3567,7 +3591,7 @@ def form_235():
     return _call
 
 
-def form_236():
+def form_237():
     def _call(input, other, dim=_default_dim, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3591,7 +3615,7 @@ def form_236():
     return _call
 
 
-def form_237():
+def form_238():
     def _call(input, other, p=_default_p):
 
         try:
@@ -3611,7 +3635,7 @@ def form_237():
     return _call
 
 
-def form_238():
+def form_239():
     def _call(input, other, p=_default_p):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, other, p, ), {})
@@ -3624,7 +3648,7 @@ def form_238():
     return _call
 
 
-def form_239():
+def form_240():
     def _call(input, other, rtol=_default_rtol, atol=_default_atol, equal_nan=_default_equal_nan):
 
         try:
@@ -3637,7 +3661,7 @@ def form_239():
     return _call
 
 
-def form_240():
+def form_241():
     def _call(input, output_size):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, output_size, ), {})
@@ -3650,7 +3674,7 @@ def form_240():
     return _call
 
 
-def form_241():
+def form_242():
     def _call(input, output_size, return_indices=_default_return_indices):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, output_size, return_indices, ), {})
@@ -3663,13 +3687,13 @@ def form_241():
     return _call
 
 
-def form_242():
+def form_243():
     def _call(input, p):
         return _function(input, p, out=_in_place)
     return _call
 
 
-def form_243():
+def form_244():
     def _call(input, p, *, out=_default_out):
 
         try:
@@ -3682,13 +3706,13 @@ def form_243():
     return _call
 
 
-def form_244():
+def form_245():
     def _call(input, p, dim, maxnorm):
         return _function(input, p, dim, maxnorm, out=_in_place)
     return _call
 
 
-def form_245():
+def form_246():
     def _call(input, p, dim, maxnorm, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, p, dim, maxnorm, ), {})
@@ -3701,7 +3725,7 @@ def form_245():
     return _call
 
 
-def form_246():
+def form_247():
     def _call(input, p, dim=_absent, maxnorm=_absent, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3727,7 +3751,7 @@ def form_246():
     return _call
 
 
-def form_247():
+def form_248():
     def _call(input, p, train):
 
         try:
@@ -3740,7 +3764,7 @@ def form_247():
     return _call
 
 
-def form_248():
+def form_249():
     def _call(input, p=_default_p):
 
         try:
@@ -3760,7 +3784,7 @@ def form_248():
     return _call
 
 
-def form_249():
+def form_250():
     def _call(input, p=_default_p):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, p, ), {})
@@ -3773,7 +3797,7 @@ def form_249():
     return _call
 
 
-def form_250():
+def form_251():
     def _call(input, p=_default_p, *, generator=_default_generator, out=_default_out):
 
         try:
@@ -3786,7 +3810,7 @@ def form_250():
     return _call
 
 
-def form_251():
+def form_252():
     def _call(input, p=_default_p, dim=_default_dim, keepdim=_default_keepdim, out=_default_out, dtype=_default_dtype):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, p, dim, keepdim, out, dtype, ), {})
@@ -3799,7 +3823,7 @@ def form_251():
     return _call
 
 
-def form_252():
+def form_253():
     def _call(input, p=_default_p, dim=_default_dim, keepdim=_default_keepdim, out=_default_out, dtype=_default_dtype, *, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -3828,7 +3852,7 @@ def form_252():
     return _call
 
 
-def form_253():
+def form_254():
     def _call(input, q, dim=_default_dim, keepdim=_default_keepdim, *, interpolation=_default_interpolation, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, q, dim, keepdim, ), {'interpolation': interpolation})
@@ -3841,7 +3865,7 @@ def form_253():
     return _call
 
 
-def form_254():
+def form_255():
     def _call(input, q, dim=_default_dim, keepdim=_default_keepdim, *, interpolation=_default_interpolation, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -3870,7 +3894,7 @@ def form_254():
     return _call
 
 
-def form_255():
+def form_256():
     def _call(input, r=_default_r, with_replacement=_default_with_replacement):
 
         try:
@@ -3883,7 +3907,7 @@ def form_255():
     return _call
 
 
-def form_256():
+def form_257():
     def _call(input, rcond=_default_rcond):
 
         try:
@@ -3903,7 +3927,7 @@ def form_256():
     return _call
 
 
-def form_257():
+def form_258():
     def _call(input, rcond=_default_rcond):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, rcond, ), {})
@@ -3916,7 +3940,7 @@ def form_257():
     return _call
 
 
-def form_258():
+def form_259():
     def _call(input, return_inverse=_default_return_inverse, return_counts=_default_return_counts, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -3933,7 +3957,7 @@ def form_258():
     return _call
 
 
-def form_259():
+def form_260():
     def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, s, dim, norm, ), {})
@@ -3946,7 +3970,48 @@ def form_259():
     return _call
 
 
-def form_260():
+def form_261():
+    def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
+
+        if axis is not _absent:
+            if dim is not _default_dim:
+                raise _twice(_name, 'dim', 'axis')
+            dim = axis
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, s, dim, norm, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, s, dim, norm, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_262():
+    def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
+
+        if axis is not _absent:
+            if dim is not _default_dim:
+                raise _twice(_name, 'dim', 'axis')
+            dim = axis
+        try:
+            return _function(input, s, dim, norm, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_263():
     def _call(input, shifts, dims=_default_dims):
 
         try:
@@ -3959,7 +4024,7 @@ def form_260():
     return _call
 
 
-def form_261():
+def form_264():
     def _call(input, size, alpha=_default_alpha, beta=_default_beta, k=_default_k):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, size, alpha, beta, k, ), {})
@@ -3972,7 +4037,7 @@ def form_261():
     return _call
 
 
-def form_262():
+def form_265():
     def _call(input, size, stride, storage_offset=_default_storage_offset):
 
         try:
@@ -3985,7 +4050,7 @@ def form_262():
     return _call
 
 
-def form_263():
+def form_266():
     def _call(input, size=_default_size, scale_factor=_default_scale_factor, mode=_default_mode, align_corners=_default_align_corners, recompute_scale_factor=_default_recompute_scale_factor, antialias=_default_antialias):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias, ), {})
@@ -3998,7 +4063,7 @@ def form_263():
     return _call
 
 
-def form_264():
+def form_267():
     def _call(input, some=_default_some, *, out=_default_out):
 
         try:
@@ -4018,7 +4083,7 @@ def form_264():
     return _call
 
 
-def form_265():
+def form_268():
     def _call(input, some=_default_some, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, some, ), {})
@@ -4031,7 +4096,7 @@ def form_265():
     return _call
 
 
-def form_266():
+def form_269():
     def _call(input, some=_default_some, compute_uv=_default_compute_uv, *, out=_default_out):
 
         try:
@@ -4051,7 +4116,7 @@ def form_266():
     return _call
 
 
-def form_267():
+def form_270():
     def _call(input, some=_default_some, compute_uv=_default_compute_uv, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, some, compute_uv, ), {})
@@ -4064,7 +4129,7 @@ def form_267():
     return _call
 
 
-def form_268():
+def form_271():
     def _call(input, sorted=_default_sorted, return_inverse=_default_return_inverse, return_counts=_default_return_counts, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -4081,7 +4146,7 @@ def form_268():
     return _call
 
 
-def form_269():
+def form_272():
     def _call(input, source, destination):
 
         try:
@@ -4094,7 +4159,7 @@ def form_269():
     return _call
 
 
-def form_270():
+def form_273():
     def _call(input, split_size, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -4111,7 +4176,7 @@ def form_270():
     return _call
 
 
-def form_271():
+def form_274():
     def _call(input, split_sizes, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -4128,7 +4193,7 @@ def form_271():
     return _call
 
 
-def form_272():
+def form_275():
     def _call(input, src, dim=_absent, index=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -4147,7 +4212,7 @@ def form_272():
     return _call
 
 
-def form_273():
+def form_276():
     def _call(input, src, dim=_default_dim, start=_default_start, end=_default_end, step=_default_step, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -4164,7 +4229,7 @@ def form_273():
     return _call
 
 
-def form_274():
+def form_277():
     def _call(input, src, offset=_default_offset, dim1=_default_dim1, dim2=_default_dim2):
 
         try:
@@ -4177,7 +4242,7 @@ def form_274():
     return _call
 
 
-def form_275():
+def form_278():
     def _call(input, src, size, stride, storage_offset=_default_storage_offset):
 
         try:
@@ -4190,7 +4255,7 @@ def form_275():
     return _call
 
 
-def form_276():
+def form_279():
     def _call(input, start_dim=_default_start_dim, end_dim=_default_end_dim):
 
         try:
@@ -4203,7 +4268,7 @@ def form_276():
     return _call
 
 
-def form_277():
+def form_280():
     def _call(input, target, log_input, full, eps, reduction):
 
         try:
@@ -4216,7 +4281,7 @@ def form_277():
     return _call
 
 
-def form_278():
+def form_281():
     def _call(input, target, log_input=_default_log_input, full=_default_full, size_average=_default_size_average, eps=_default_eps, reduce=_default_reduce, reduction=_default_reduction):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, log_input, full, size_average, eps, reduce, reduction, ), {})
@@ -4229,7 +4294,7 @@ def form_278():
     return _call
 
 
-def form_279():
+def form_282():
     def _call(input, target, margin=_default_margin, reduction=_default_reduction):
 
         try:
@@ -4242,7 +4307,7 @@ def form_279():
     return _call
 
 
-def form_280():
+def form_283():
     def _call(input, target, margin=_default_margin, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, margin, size_average, reduce, reduction, ), {})
@@ -4255,7 +4320,7 @@ def form_280():
     return _call
 
 
-def form_281():
+def form_284():
     def _call(input, target, p=_default_p, margin=_default_margin, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, p, margin, weight, size_average, reduce, reduction, ), {})
@@ -4268,7 +4333,7 @@ def form_281():
     return _call
 
 
-def form_282():
+def form_285():
     def _call(input, target, reduction=_default_reduction, *, log_target=_default_log_target):
 
         try:
@@ -4281,7 +4346,7 @@ def form_282():
     return _call
 
 
-def form_283():
+def form_286():
     def _call(input, target, reduction=_default_reduction, delta=_default_delta, weight=_default_weight):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, reduction, delta, weight, ), {})
@@ -4294,7 +4359,7 @@ def form_283():
     return _call
 
 
-def form_284():
+def form_287():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, ), {})
@@ -4307,7 +4372,7 @@ def form_284():
     return _call
 
 
-def form_285():
+def form_288():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, beta=_default_beta):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, beta, ), {})
@@ -4320,7 +4385,7 @@ def form_285():
     return _call
 
 
-def form_286():
+def form_289():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, log_target=_default_log_target):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, log_target, ), {})
@@ -4333,7 +4398,7 @@ def form_286():
     return _call
 
 
-def form_287():
+def form_290():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, weight=_default_weight):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, weight, ), {})
@@ -4346,7 +4411,7 @@ def form_287():
     return _call
 
 
-def form_288():
+def form_291():
     def _call(input, target, weight=_default_weight, pos_weight=_default_pos_weight, reduction=_default_reduction):
 
         try:
@@ -4359,7 +4424,7 @@ def form_288():
     return _call
 
 
-def form_289():
+def form_292():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, ignore_index=_default_ignore_index, reduce=_default_reduce, reduction=_default_reduction):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, ignore_index, reduce, reduction, ), {})
@@ -4372,7 +4437,7 @@ def form_289():
     return _call
 
 
-def form_290():
+def form_293():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, ignore_index=_default_ignore_index, reduce=_default_reduce, reduction=_default_reduction, label_smoothing=_default_label_smoothing):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing, ), {})
@@ -4385,7 +4450,7 @@ def form_290():
     return _call
 
 
-def form_291():
+def form_294():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, reduce, reduction, ), {})
@@ -4398,7 +4463,7 @@ def form_291():
     return _call
 
 
-def form_292():
+def form_295():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, pos_weight=_default_pos_weight):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, reduce, reduction, pos_weight, ), {})
@@ -4411,7 +4476,7 @@ def form_292():
     return _call
 
 
-def form_293():
+def form_296():
     def _call(input, tau, *, out=_default_out):
 
         try:
@@ -4431,7 +4496,7 @@ def form_293():
     return _call
 
 
-def form_294():
+def form_297():
     def _call(input, tau, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, tau, ), {})
@@ -4444,7 +4509,7 @@ def form_294():
     return _call
 
 
-def form_295():
+def form_298():
     def _call(input, tau, other, left=_default_left, transpose=_default_transpose, *, out=_default_out):
 
         try:
@@ -4464,7 +4529,7 @@ def form_295():
     return _call
 
 
-def form_296():
+def form_299():
     def _call(input, tau, other, left=_default_left, transpose=_default_transpose, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, tau, other, left, transpose, ), {})
@@ -4477,7 +4542,7 @@ def form_296():
     return _call
 
 
-def form_297():
+def form_300():
     def _call(input, tensor, *, out=_default_out):
 
         try:
@@ -4497,7 +4562,7 @@ def form_297():
     return _call
 
 
-def form_298():
+def form_301():
     def _call(input, tensor, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, tensor, ), {})
@@ -4510,13 +4575,13 @@ def form_298():
     return _call
 
 
-def form_299():
+def form_302():
     def _call(input, tensor1, tensor2, *, value=_default_value):
         return _function(input, tensor1, tensor2, value=value, out=_in_place)
     return _call
 
 
-def form_300():
+def form_303():
     def _call(input, tensor1, tensor2, *, value=_default_value, out=_default_out):
 
         try:
@@ -4536,7 +4601,7 @@ def form_300():
     return _call
 
 
-def form_301():
+def form_304():
     def _call(input, tensor1, tensor2, *, value=_default_value, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, tensor1, tensor2, ), {'value': value})
@@ -4549,7 +4614,7 @@ def form_301():
     return _call
 
 
-def form_302():
+def form_305():
     def _call(input, the_template, memory_format=_default_memory_format):
 
         try:
@@ -4562,7 +4627,7 @@ def form_302():
     return _call
 
 
-def form_303():
+def form_306():
     def _call(input, threshold, value):
 
         try:
@@ -4575,7 +4640,7 @@ def form_303():
     return _call
 
 
-def form_304():
+def form_307():
     def _call(input, threshold, value, inplace=_default_inplace):
 
         try:
@@ -4588,7 +4653,7 @@ def form_304():
     return _call
 
 
-def form_305():
+def form_308():
     def _call(input, upper=_default_upper, *, out=_default_out):
 
         try:
@@ -4608,7 +4673,7 @@ def form_305():
     return _call
 
 
-def form_306():
+def form_309():
     def _call(input, upper=_default_upper, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, upper, ), {})
@@ -4621,7 +4686,7 @@ def form_306():
     return _call
 
 
-def form_307():
+def form_310():
     def _call(input, value):
 
         try:
@@ -4634,13 +4699,13 @@ def form_307():
     return _call
 
 
-def form_308():
+def form_311():
     def _call(input, values):
         return _function(input, values, out=_in_place)
     return _call
 
 
-def form_309():
+def form_312():
     def _call(input, values, *, out=_default_out):
 
         try:
@@ -4653,7 +4718,7 @@ def form_309():
     return _call
 
 
-def form_310():
+def form_313():
     def _call(input, vec, *, out=_default_out):
 
         try:
@@ -4673,7 +4738,7 @@ def form_310():
     return _call
 
 
-def form_311():
+def form_314():
     def _call(input, vec, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, vec, ), {})
@@ -4686,13 +4751,13 @@ def form_311():
     return _call
 
 
-def form_312():
+def form_315():
     def _call(input, vec1, vec2, *, beta=_default_beta, alpha=_default_alpha):
         return _function(input, vec1, vec2, beta=beta, alpha=alpha, out=_in_place)
     return _call
 
 
-def form_313():
+def form_316():
     def _call(input, vec1, vec2, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
 
         try:
@@ -4712,7 +4777,7 @@ def form_313():
     return _call
 
 
-def form_314():
+def form_317():
     def _call(input, vec1, vec2, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, vec1, vec2, ), {'beta': beta, 'alpha': alpha})
@@ -4725,7 +4790,7 @@ def form_314():
     return _call
 
 
-def form_315():
+def form_318():
     def _call(input, vec2, *, out=_default_out):
 
         try:
@@ -4738,7 +4803,7 @@ def form_315():
     return _call
 
 
-def form_316():
+def form_319():
     def _call(input, weight):
 
         try:
@@ -4758,7 +4823,7 @@ def form_316():
     return _call
 
 
-def form_317():
+def form_320():
     def _call(input, weight):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, weight, ), {})
@@ -4771,7 +4836,7 @@ def form_317():
     return _call
 
 
-def form_318():
+def form_321():
     def _call(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
@@ -4784,7 +4849,7 @@ def form_318():
     return _call
 
 
-def form_319():
+def form_322():
     def _call(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
@@ -4797,7 +4862,7 @@ def form_319():
     return _call
 
 
-def form_320():
+def form_323():
     def _call(input, weight, bias=_default_bias, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (input, weight, bias, ), {})
@@ -4810,7 +4875,7 @@ def form_320():
     return _call
 
 
-def form_321():
+def form_324():
     def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, dilation=_default_dilation, groups=_default_groups):
 
         try:
@@ -4830,7 +4895,7 @@ def form_321():
     return _call
 
 
-def form_322():
+def form_325():
     def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, dilation=_default_dilation, groups=_default_groups):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, weight, bias, stride, padding, dilation, groups, ), {})
@@ -4843,7 +4908,7 @@ def form_322():
     return _call
 
 
-def form_323():
+def form_326():
     def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, output_padding=_default_output_padding, groups=_default_groups, dilation=_default_dilation):
 
         try:
@@ -4863,7 +4928,7 @@ def form_323():
     return _call
 
 
-def form_324():
+def form_327():
     def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, output_padding=_default_output_padding, groups=_default_groups, dilation=_default_dilation):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input, weight, bias, stride, padding, output_padding, groups, dilation, ), {})
@@ -4876,7 +4941,7 @@ def form_324():
     return _call
 
 
-def form_325():
+def form_328():
     def _call(input, weights=_default_weights, minlength=_default_minlength):
 
         try:
@@ -4889,7 +4954,7 @@ def form_325():
     return _call
 
 
-def form_326():
+def form_329():
     def _call(input1, input2, target, margin=_default_margin, reduction=_default_reduction):
 
         try:
@@ -4902,7 +4967,7 @@ def form_326():
     return _call
 
 
-def form_327():
+def form_330():
     def _call(input1, input2, target, margin=_default_margin, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input1, input2, target, margin, size_average, reduce, reduction, ), {})
@@ -4915,7 +4980,7 @@ def form_327():
     return _call
 
 
-def form_328():
+def form_331():
     def _call(input1, input2, weight, bias=_default_bias):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (input1, input2, weight, bias, ), {})
@@ -4928,7 +4993,7 @@ def form_328():
     return _call
 
 
-def form_329():
+def form_332():
     def _call(input=_default_input, repeats=_default_repeats, dim=_default_dim, *, output_size=_default_output_size, axis=_absent):
 
         if axis is not _absent:
@@ -4945,7 +5010,7 @@ def form_329():
     return _call
 
 
-def form_330():
+def form_333():
     def _call(log_probs, targets, input_lengths, target_lengths, blank=_default_blank, reduction=_default_reduction, zero_infinity=_default_zero_infinity):
 
         try:
@@ -4958,7 +5023,7 @@ def form_330():
     return _call
 
 
-def form_331():
+def form_334():
     def _call(log_probs, targets, input_lengths, target_lengths, blank=_default_blank, reduction=_default_reduction, zero_infinity=_default_zero_infinity):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity, ), {})
@@ -4971,7 +5036,7 @@ def form_331():
     return _call
 
 
-def form_332():
+def form_335():
     def _call(mean, std=_default_std, size=_default_size, *, generator=_default_generator, out=_default_out, dtype=_default_dtype, layout=_default_layout, device=_default_device, requires_grad=_default_requires_grad, pin_memory=_default_pin_memory):
 
         try:
@@ -4984,7 +5049,7 @@ def form_332():
     return _call
 
 
-def form_333():
+def form_336():
     def _call(n, input, *, out=_default_out):
 
         try:
@@ -4997,7 +5062,7 @@ def form_333():
     return _call
 
 
-def form_334():
+def form_337():
     def _call(query, key, value, attn_mask=_default_attn_mask, dropout_p=_default_dropout_p, is_causal=_default_is_causal, scale=_default_scale, enable_gqa=_default_enable_gqa):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, ), {})
@@ -5010,7 +5075,7 @@ def form_334():
     return _call
 
 
-def form_335():
+def form_338():
     def _call(real, imag, *, out=_default_out):
 
         try:
@@ -5023,7 +5088,7 @@ def form_335():
     return _call
 
 
-def form_336():
+def form_339():
     def _call(self, dim=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -5041,7 +5106,7 @@ def form_336():
     return _call
 
 
-def form_337():
+def form_340():
     def _call(self, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -5058,7 +5123,7 @@ def form_337():
     return _call
 
 
-def form_338():
+def form_341():
     def _call(sorted_sequence, input, *, out_int32=_default_out_int32, right=_default_right, side=_default_side, sorter=_default_sorter, out=_default_out):
 
         try:
@@ -5071,7 +5136,7 @@ def form_338():
     return _call
 
 
-def form_339():
+def form_342():
     def _call(tensor, split_size_or_sections, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -5088,7 +5153,7 @@ def form_339():
     return _call
 
 
-def form_340():
+def form_343():
     def _call(tensors, *, out=_default_out):
 
         try:
@@ -5108,7 +5173,7 @@ def form_340():
     return _call
 
 
-def form_341():
+def form_344():
     def _call(tensors, *, out=_default_out):
 
         try:
@@ -5121,7 +5186,7 @@ def form_341():
     return _call
 
 
-def form_342():
+def form_345():
     def _call(tensors, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (tensors, ), {})
@@ -5134,7 +5199,7 @@ def form_342():
     return _call
 
 
-def form_343():
+def form_346():
     def _call(tensors, dim=_default_dim, *, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (tensors, dim, ), {})
@@ -5147,7 +5212,7 @@ def form_343():
     return _call
 
 
-def form_344():
+def form_347():
     def _call(tensors, dim=_default_dim, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -5171,7 +5236,7 @@ def form_344():
     return _call
 
 
-def form_345():
+def form_348():
     def _call(weight, indices, offsets, scale_grad_by_freq=_default_scale_grad_by_freq, mode=_default_mode, sparse=_default_sparse, per_sample_weights=_default_per_sample_weights, include_last_offset=_default_include_last_offset, padding_idx=_default_padding_idx):
 
         try:
@@ -5184,7 +5249,7 @@ def form_345():
     return _call
 
 
-def form_346():
+def form_349():
     def _call(weight, indices, padding_idx=_default_padding_idx, scale_grad_by_freq=_default_scale_grad_by_freq, sparse=_default_sparse):
 
         try:
@@ -5197,7 +5262,7 @@ def form_346():
     return _call
 
 
-def form_347():
+def form_350():
     def _call(x, N=_default_N):
 
         try:
@@ -5210,7 +5275,7 @@ def form_347():
     return _call
 
 
-def form_348():
+def form_351():
     def _call(x, N=_default_N, increasing=_default_increasing):
 
         try:
@@ -5230,7 +5295,7 @@ def form_348():
     return _call
 
 
-def form_349():
+def form_352():
     def _call(x, N=_default_N, increasing=_default_increasing):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (x, N, increasing, ), {})
@@ -5243,7 +5308,7 @@ def form_349():
     return _call
 
 
-def form_350():
+def form_353():
     def _call(x, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (x, ord, dim, keepdim, ), {'dtype': dtype})
@@ -5256,7 +5321,7 @@ def form_350():
     return _call
 
 
-def form_351():
+def form_354():
     def _call(x, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -5285,7 +5350,7 @@ def form_351():
     return _call
 
 
-def form_352():
+def form_355():
     def _call(x, y, *, dim=_default_dim, out=_default_out):
         if _blocks.count and out is None:
             _args, _named, _casts = _enter(_name, _rules, (x, y, ), {'dim': dim})
@@ -5298,7 +5363,7 @@ def form_352():
     return _call
 
 
-def form_353():
+def form_356():
     def _call(x, y, *, dim=_default_dim, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -5322,7 +5387,7 @@ def form_353():
     return _call
 
 
-def form_354():
+def form_357():
     def _call(x1, x2, dim=_default_dim, eps=_default_eps):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (x1, x2, dim, eps, ), {})
@@ -5335,7 +5400,7 @@ def form_354():
     return _call
 
 
-def form_355():
+def form_358():
     def _call(x1, x2, dim=_default_dim, eps=_default_eps, *, axis=_absent):
 
         if axis is not _absent:
@@ -5359,7 +5424,7 @@ def form_355():
     return _call
 
 
-def form_356():
+def form_359():
     def _call(x1, x2, p=_default_p, compute_mode=_default_compute_mode):
 
         try:
@@ -5379,7 +5444,7 @@ def form_356():
     return _call
 
 
-def form_357():
+def form_360():
     def _call(x1, x2, p=_default_p, compute_mode=_default_compute_mode):
         if _blocks.count:
             _args, _named, _casts = _enter(_name, _rules, (x1, x2, p, compute_mode, ), {})
@@ -5392,7 +5457,7 @@ def form_357():
     return _call
 
 
-def form_358():
+def form_361():
     def _call(x1, x2, p=_default_p, eps=_default_eps, keepdim=_default_keepdim, *, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -5409,7 +5474,7 @@ def form_358():
     return _call
 
 
-def form_359():
+def form_362():
     def _call(y, x=_default_x, *, dx=_default_dx, dim=_default_dim, axis=_absent):
 
         if axis is not _absent:
@@ -5533,7 +5598,7 @@ FORMS = {
     "29fd22e8cb2add88": form_103,
     "9fc5ef88c6ff7a2d": form_104,
     "f5b2df0a93ac7fcb": form_105,
-    "597ae5684b150a5c": form_106,
+    "74a656e3b9d55867": form_106,
     "a5c99dba8ea05c60": form_107,
     "4bcbb16edcd4f5f2": form_108,
     "1e705cf573e52925": form_109,
@@ -5634,157 +5699,160 @@ FORMS = {
     "2446b245dcd3b51b": form_204,
     "b4f8cae4b2be285f": form_205,
     "84f396b673d5046f": form_206,
-    "98bf2aa92e0087da": form_207,
-    "de819886beebcb7b": form_208,
-    "d19c106319d8f347": form_209,
-    "45f7d121ad4a1e4b": form_210,
-    "fb5eae1f2a7e19df": form_211,
-    "c39825b91c6c3cf0": form_212,
-    "307f5ba5b760d7ef": form_213,
-    "c258e11b766b7acf": form_214,
-    "c1e4c99048bfe561": form_215,
-    "cf801fbaecaf27b4": form_216,
-    "9783bd1837f802b2": form_217,
-    "a4d96733bc52bba8": form_218,
-    "d32016fd3ba9e026": form_219,
-    "a697736ac33ab2b3": form_220,
-    "e4b2fc6f5f596807": form_221,
-    "cc4c051fe34dc988": form_222,
-    "3f8549912ed13c9a": form_223,
-    "11ffec15a8f970b7": form_224,
-    "ca730ecdfa04cd73": form_225,
-    "eebe4fc69712890e": form_226,
-    "10a0973b66387bf2": form_227,
-    "c29a2b6f42896498": form_228,
-    "267ff08243f15b30": form_229,
-    "19626326e969c39b": form_230,
-    "0d632f61861a6fd5": form_231,
-    "780e75d3e449e1fd": form_232,
-    "33ff18d63e19f7d8": form_233,
-    "83ca44c06881e87d": form_234,
-    "e49ffa7cf1cb8cb1": form_235,
-    "89e51d9d602f62d9": form_236,
-    "541d922e5102eb35": form_237,
-    "a853ac440970e6f5": form_238,
-    "14520498bc6b6b4b": form_239,
-    "268e82ad40600320": form_240,
-    "158f36e19ed240e1": form_241,
-    "0aa246545adcf7a1": form_242,
-    "94db32471831f85f": form_243,
-    "be9418da58f68d3b": form_244,
-    "73c3567e01dcd9fa": form_245,
-    "31a6152315ec7259": form_246,
-    "35f5cb38ae89505f": form_247,
-    "a55325bb710829c2": form_248,
-    "d2bba4bdb7f000ae": form_249,
-    "edfa35763ecb6580": form_250,
-    "644dd36730bf4edb": form_251,
-    "f8c068932dc8058d": form_252,
-    "5adaa956dbd4dc58": form_253,
-    "771f9c3f40a38c46": form_254,
-    "3bfc411a19e2baa0": form_255,
-    "8ad74ba33adaf6f7": form_256,
-    "9c8e6f3ffb51e252": form_257,
-    "4a65e5a136452ee7": form_258,
-    "8855dc7bd866a7e1": form_259,
-    "32a4b2a901438217": form_260,
-    "297036901095d8b6": form_261,
-    "77cb521be5532105": form_262,
-    "fdf378c24c58b368": form_263,
-    "5cb9296f06ac68f6": form_264,
-    "9bb3e5978bbb753b": form_265,
-    "4c1af80101d49926": form_266,
-    "8c61cdd845f93752": form_267,
-    "7f2e05e169658b4b": form_268,
-    "45f9af595dc776dd": form_269,
-    "2e0f332338653906": form_270,
-    "9e6ca5669b571f69": form_271,
-    "c54993d8b37d1f41": form_272,
-    "e746806d918de38e": form_273,
-    "3e586f282b676ccd": form_274,
-    "7a9343c21736e693": form_275,
-    "d2eab00520e548da": form_276,
-    "96a5bc298f451c98": form_277,
-    "f7005f2c1e4ec0d7": form_278,
-    "819a3965e88e4b4d": form_279,
-    "02cabd0da96bc81c": form_280,
-    "259521e7e59cc5e2": form_281,
-    "ae48290428ca9623": form_282,
-    "f7680c3b8d4c20bf": form_283,
-    "fd10c6281c0c2b0e": form_284,
-    "a0583ce2a44438cd": form_285,
-    "0f42645ce277cca8": form_286,
-    "3d7e5d01fe5570c5": form_287,
-    "edac6a0679679f5b": form_288,
-    "c7d18546322b50b6": form_289,
-    "6d2361c81fb29f24": form_290,
-    "e3c4b2bcebaafe0a": form_291,
-    "6088be9b52bca1d1": form_292,
-    "8ffb03833bdaaabb": form_293,
-    "c30133d341d2edfa": form_294,
-    "24601f98c83fbe0d": form_295,
-    "c199618c5a36af38": form_296,
-    "594a07c2b7082dc4": form_297,
-    "8e0fff1a4e484ef0": form_298,
-    "82581e1521e0cc7b": form_299,
-    "977076268df111d7": form_300,
-    "8fc39001cfbbe4b9": form_301,
-    "a97aa0f08051246f": form_302,
-    "fba92d553757007d": form_303,
-    "eb8a5e2d5f39cea8": form_304,
-    "bc2a4496880526c2": form_305,
-    "aa49ff73a2497a51": form_306,
-    "84222804c1b5b862": form_307,
-    "f7ae6b30fe390780": form_308,
-    "ae2e54d5eb400484": form_309,
-    "86d3912fc4fbd717": form_310,
-    "62d79b7211952ec9": form_311,
-    "efcee365bc96531f": form_312,
-    "6ceaa4a5eb1c8384": form_313,
-    "950a2faeaf79a505": form_314,
-    "eaa705188d4f8da3": form_315,
-    "0403b7d4caa43a60": form_316,
-    "0efa8df51446bb36": form_317,
-    "ccb0896b62e65b4f": form_318,
-    "a172da88038cd120": form_319,
-    "482a7164699e1a05": form_320,
-    "20372aae727bda1e": form_321,
-    "ef0d228349d1853a": form_322,
-    "49e357de51122b8c": form_323,
-    "a3781f607f41a77e": form_324,
-    "a014fd2613f82d72": form_325,
-    "691f8ffa35a05686": form_326,
-    "5990b8a2134f122c": form_327,
-    "9f714ab9ce1867f3": form_328,
-    "30d685f16c0cdd14": form_329,
-    "0bf21462ba3cb1ef": form_330,
-    "7e04ece7a0004cc2": form_331,
-    "148f57067b655f65": form_332,
-    "59dd729f1741467a": form_333,
-    "85841d92e8fe6c6b": form_334,
-    "75861316e551608f": form_335,
-    "5ea7664e6ab10737": form_336,
-    "096b756079d68c42": form_337,
-    "bb97a477132d8b86": form_338,
-    "35b3244dbbb4dd1f": form_339,
-    "5d1f0979b4c0c6de": form_340,
-    "2f809e97861bbfd7": form_341,
-    "5946ee1611c01e0c": form_342,
-    "136a572a01c3362f": form_343,
-    "c52833be5a194130": form_344,
-    "d148af51eab69222": form_345,
-    "9f7fb10fef8ecda2": form_346,
-    "25c40a3786f76e27": form_347,
-    "52053f40a20efb3b": form_348,
-    "5a5ecb5492463dfc": form_349,
-    "d1d66f754077986c": form_350,
-    "0233e5f7b3d43bf6": form_351,
-    "b50804c7d439a7d7": form_352,
-    "5ea3d95ed59aa35f": form_353,
-    "9b6fca868a9a004b": form_354,
-    "dc43f5b45c8ede18": form_355,
-    "7ea66fbcd65173f3": form_356,
-    "1f37747ed60c29de": form_357,
-    "1d0cc0c7dbf05d53": form_358,
-    "5c9e73972559cf58": form_359,
+    "451611527d7c7000": form_207,
+    "98bf2aa92e0087da": form_208,
+    "de819886beebcb7b": form_209,
+    "d19c106319d8f347": form_210,
+    "45f7d121ad4a1e4b": form_211,
+    "fb5eae1f2a7e19df": form_212,
+    "c39825b91c6c3cf0": form_213,
+    "307f5ba5b760d7ef": form_214,
+    "c258e11b766b7acf": form_215,
+    "c1e4c99048bfe561": form_216,
+    "cf801fbaecaf27b4": form_217,
+    "9783bd1837f802b2": form_218,
+    "a4d96733bc52bba8": form_219,
+    "d32016fd3ba9e026": form_220,
+    "a697736ac33ab2b3": form_221,
+    "e4b2fc6f5f596807": form_222,
+    "cc4c051fe34dc988": form_223,
+    "3f8549912ed13c9a": form_224,
+    "11ffec15a8f970b7": form_225,
+    "ca730ecdfa04cd73": form_226,
+    "eebe4fc69712890e": form_227,
+    "10a0973b66387bf2": form_228,
+    "c29a2b6f42896498": form_229,
+    "267ff08243f15b30": form_230,
+    "19626326e969c39b": form_231,
+    "0d632f61861a6fd5": form_232,
+    "780e75d3e449e1fd": form_233,
+    "33ff18d63e19f7d8": form_234,
+    "83ca44c06881e87d": form_235,
+    "e49ffa7cf1cb8cb1": form_236,
+    "89e51d9d602f62d9": form_237,
+    "541d922e5102eb35": form_238,
+    "a853ac440970e6f5": form_239,
+    "14520498bc6b6b4b": form_240,
+    "268e82ad40600320": form_241,
+    "158f36e19ed240e1": form_242,
+    "0aa246545adcf7a1": form_243,
+    "94db32471831f85f": form_244,
+    "be9418da58f68d3b": form_245,
+    "73c3567e01dcd9fa": form_246,
+    "31a6152315ec7259": form_247,
+    "35f5cb38ae89505f": form_248,
+    "a55325bb710829c2": form_249,
+    "d2bba4bdb7f000ae": form_250,
+    "edfa35763ecb6580": form_251,
+    "644dd36730bf4edb": form_252,
+    "f8c068932dc8058d": form_253,
+    "5adaa956dbd4dc58": form_254,
+    "771f9c3f40a38c46": form_255,
+    "3bfc411a19e2baa0": form_256,
+    "8ad74ba33adaf6f7": form_257,
+    "9c8e6f3ffb51e252": form_258,
+    "4a65e5a136452ee7": form_259,
+    "8855dc7bd866a7e1": form_260,
+    "d0fe8aee33ff4a80": form_261,
+    "6d2e0eec1c060ffb": form_262,
+    "32a4b2a901438217": form_263,
+    "297036901095d8b6": form_264,
+    "77cb521be5532105": form_265,
+    "fdf378c24c58b368": form_266,
+    "5cb9296f06ac68f6": form_267,
+    "9bb3e5978bbb753b": form_268,
+    "4c1af80101d49926": form_269,
+    "8c61cdd845f93752": form_270,
+    "7f2e05e169658b4b": form_271,
+    "45f9af595dc776dd": form_272,
+    "2e0f332338653906": form_273,
+    "9e6ca5669b571f69": form_274,
+    "c54993d8b37d1f41": form_275,
+    "e746806d918de38e": form_276,
+    "3e586f282b676ccd": form_277,
+    "7a9343c21736e693": form_278,
+    "d2eab00520e548da": form_279,
+    "96a5bc298f451c98": form_280,
+    "f7005f2c1e4ec0d7": form_281,
+    "819a3965e88e4b4d": form_282,
+    "02cabd0da96bc81c": form_283,
+    "259521e7e59cc5e2": form_284,
+    "ae48290428ca9623": form_285,
+    "f7680c3b8d4c20bf": form_286,
+    "fd10c6281c0c2b0e": form_287,
+    "a0583ce2a44438cd": form_288,
+    "0f42645ce277cca8": form_289,
+    "3d7e5d01fe5570c5": form_290,
+    "edac6a0679679f5b": form_291,
+    "c7d18546322b50b6": form_292,
+    "6d2361c81fb29f24": form_293,
+    "e3c4b2bcebaafe0a": form_294,
+    "6088be9b52bca1d1": form_295,
+    "8ffb03833bdaaabb": form_296,
+    "c30133d341d2edfa": form_297,
+    "24601f98c83fbe0d": form_298,
+    "c199618c5a36af38": form_299,
+    "594a07c2b7082dc4": form_300,
+    "8e0fff1a4e484ef0": form_301,
+    "82581e1521e0cc7b": form_302,
+    "977076268df111d7": form_303,
+    "8fc39001cfbbe4b9": form_304,
+    "a97aa0f08051246f": form_305,
+    "fba92d553757007d": form_306,
+    "eb8a5e2d5f39cea8": form_307,
+    "bc2a4496880526c2": form_308,
+    "aa49ff73a2497a51": form_309,
+    "84222804c1b5b862": form_310,
+    "f7ae6b30fe390780": form_311,
+    "ae2e54d5eb400484": form_312,
+    "86d3912fc4fbd717": form_313,
+    "62d79b7211952ec9": form_314,
+    "efcee365bc96531f": form_315,
+    "6ceaa4a5eb1c8384": form_316,
+    "950a2faeaf79a505": form_317,
+    "eaa705188d4f8da3": form_318,
+    "0403b7d4caa43a60": form_319,
+    "0efa8df51446bb36": form_320,
+    "ccb0896b62e65b4f": form_321,
+    "a172da88038cd120": form_322,
+    "482a7164699e1a05": form_323,
+    "20372aae727bda1e": form_324,
+    "ef0d228349d1853a": form_325,
+    "49e357de51122b8c": form_326,
+    "a3781f607f41a77e": form_327,
+    "a014fd2613f82d72": form_328,
+    "691f8ffa35a05686": form_329,
+    "5990b8a2134f122c": form_330,
+    "9f714ab9ce1867f3": form_331,
+    "30d685f16c0cdd14": form_332,
+    "0bf21462ba3cb1ef": form_333,
+    "7e04ece7a0004cc2": form_334,
+    "148f57067b655f65": form_335,
+    "59dd729f1741467a": form_336,
+    "85841d92e8fe6c6b": form_337,
+    "75861316e551608f": form_338,
+    "5ea7664e6ab10737": form_339,
+    "096b756079d68c42": form_340,
+    "bb97a477132d8b86": form_341,
+    "35b3244dbbb4dd1f": form_342,
+    "5d1f0979b4c0c6de": form_343,
+    "2f809e97861bbfd7": form_344,
+    "5946ee1611c01e0c": form_345,
+    "136a572a01c3362f": form_346,
+    "c52833be5a194130": form_347,
+    "d148af51eab69222": form_348,
+    "9f7fb10fef8ecda2": form_349,
+    "25c40a3786f76e27": form_350,
+    "52053f40a20efb3b": form_351,
+    "5a5ecb5492463dfc": form_352,
+    "d1d66f754077986c": form_353,
+    "0233e5f7b3d43bf6": form_354,
+    "b50804c7d439a7d7": form_355,
+    "5ea3d95ed59aa35f": form_356,
+    "9b6fca868a9a004b": form_357,
+    "dc43f5b45c8ede18": form_358,
+    "7ea66fbcd65173f3": form_359,
+    "1f37747ed60c29de": form_360,
+    "1d0cc0c7dbf05d53": form_361,
+    "5c9e73972559cf58": form_362,
 }

@@ -150,7 +150,7 @@ class Histogram(NamedTuple):
 @operation()
 def histogram(
     input: Tensor,
-    bins: int | Tensor,
+    bins: int | Tensor = 100,
     *,
     range: Sequence[float] | None = None,
     weight: Tensor | None = None,
