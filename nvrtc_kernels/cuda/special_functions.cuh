@@ -35,7 +35,8 @@ __device__ inline double hurwitz_zeta(double s, double x) {
     for (; z < 10 + s; z += 1) {
         const double term = pow(z, -s);
         total += term;
-        if (z > 0 && term <= 1e-18 * fabs(total)) return total;  // large powers vanish long before
+        // Large powers vanish long before, or are infinite.
+        if (z > 0 && !(term > 1e-18 * fabs(total))) return total;
     }
     const double power = pow(z, -s);
     total += power * z / (s - 1) + power / 2;
@@ -76,6 +77,6 @@ __device__ inline double polygamma(double x, double n) {
         return ratio * ratio - hurwitz_zeta(2, 1 - x);
     }
     double factorial = odd ? 1 : -1;
-    for (double k = 2; k <= n; k += 1) factorial *= k;
+    for (double k = 2; k <= n && k <= 171; k += 1) factorial *= k;  // that of 171 is infinite
     return factorial * hurwitz_zeta(n + 1, x);
 }

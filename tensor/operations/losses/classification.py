@@ -654,7 +654,7 @@ def _of_probabilities(
     if reduction == "none":
         return -losses.sum(dim)  # type: ignore[no-any-return]
     total = -losses.sum()
-    return total if reduction == "sum" else total / max(input._layout.numel // max(classes, 1), 1)  # type: ignore[no-any-return]
+    return total if reduction == "sum" else total / (input._layout.numel // max(classes, 1))  # type: ignore[no-any-return]
 
 
 # Margins between classes

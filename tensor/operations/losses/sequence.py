@@ -307,6 +307,10 @@ def ctc_loss(
                 f"ctc_loss(): expected log_probs of shape (T, N, C) or (T, C), got {list(log_probs._layout.shape)}"
             )
         x = log_probs.unsqueeze(1)
+    if not x._layout.numel:
+        raise RuntimeError(
+            f"ctc_loss(): log_probs tensor must not be empty, got {list(log_probs._layout.shape)}"
+        )
     dtype = x._layout.dtype
     if not dtype.is_floating_point:
         raise NotImplementedError(f'"ctc_loss" not implemented for {dtype!r}')

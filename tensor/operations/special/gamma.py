@@ -224,7 +224,8 @@ def polygamma_on_host(x: Any, order: Any) -> Any:
     n = int(order)
     pole = (x <= 0) & (x == np.floor(x))
     factorial = 1.0
-    for k in range(2, n + 1):
+    # That of 171 is infinite.
+    for k in range(2, min(n, 171) + 1):
         factorial *= k
     if n == 1:
         # Reflection spares the sum over all numbers up to 0.
@@ -240,6 +241,9 @@ def polygamma_on_host(x: Any, order: Any) -> Any:
     result = np.where(np.isinf(x), np.where(x > 0, 0.0, np.nan), result)
     return np.where(np.isnan(x), x, result)
 
+
+#: Integers up to here are exact in single precision.
+_EXACT = 1 << 24
 
 #: Of (element, order >= 1).
 POLYGAMMA: Pointwise = Pointwise(
@@ -271,6 +275,8 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     ------
     RuntimeError
         If ``n`` is negative.
+    ValueError
+        If ``n`` needs more than 64 bits.
     NotImplementedError
         If the dtype is complex.
 
@@ -281,6 +287,11 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     if n < 0:
         raise RuntimeError(f"polygamma(n, x) does not support negative n, got {n}")
+    if n >= 1 << 63:
+        raise ValueError(f"polygamma(n, x): n must be an integer of 64 bits, got {n}")
+    if n > _EXACT:
+        # As infinite as the derivative of the same parity that single precision has a number for.
+        n = _EXACT - 2 + n % 2
     return DIGAMMA.out(out, input) if n == 0 else POLYGAMMA.out(out, input, n)
 
 
@@ -376,9 +387,17 @@ def mvlgamma_on_host(x: Any, p: Any) -> Any:
     """Logarithm of the multivariate gamma function of dimension ``p``."""
     p = int(p)
     total = np.full_like(x, p * (p - 1) / 4 * np.log(math.pi))
-    for j in range(p):
-        total += lgamma_on_host(x - j / 2)
+    rows = max(_TERMS // max(x.size, 1), 1)
+    for start in range(0, p, rows):
+        steps = np.arange(start, min(start + rows, p)).reshape(-1, *[1] * x.ndim) / 2
+        total += np.sum(lgamma_on_host(x - steps), axis=0)
     return total
+
+
+#: Terms of the sum that are computed at once on the host.
+_TERMS = 1 << 14
+#: Dimensions beyond which mvlgamma, a sum of as many terms for each element, would hold up a device.
+_MOST_TERMS = 1 << 20
 
 
 def _sum_of_digammas(a: Tensor, p: int) -> Tensor:
@@ -417,7 +436,7 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     Raises
     ------
     RuntimeError
-        If ``p`` is smaller than 1, or the dtype is bool.
+        If ``p`` is smaller than 1 or larger than 2**20, or the dtype is bool.
     NotImplementedError
         If the dtype is complex.
 
@@ -430,4 +449,8 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
         raise RuntimeError("mvlgamma(): The input tensor may not be a boolean tensor.")
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
+    if p > _MOST_TERMS:
+        raise RuntimeError(
+            f"mvlgamma(): p is at most {_MOST_TERMS}, as each element is a sum of p terms, but got {p}"
+        )
     return MVLGAMMA.out(out, input, p)
