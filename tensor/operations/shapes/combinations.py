@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,10 @@ from .slices import select
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
+
+
+#: Elements that combinations gives at most, as a power of 2: their indices are made on the host.
+_MOST_BITS = 32
 
 
 @operation()
@@ -157,7 +162,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     Raises
     ------
     RuntimeError
-        If ``input`` is no vector, or ``r`` negative.
+        If ``input`` is no vector, ``r`` is negative, or the result would have more than 2**32 elements.
 
     Examples
     --------
@@ -174,10 +179,23 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise RuntimeError(f"combinations(): Expect a non-negative number, but got {r}")
     if r == 0:
         return empty(contiguous[(0,), input._layout.dtype, input._layout.device_state])
+    if r > shape[0] and (not with_replacement or not shape[0]):
+        return empty(contiguous[(0, r), input._layout.dtype, input._layout.device_state])
+    _check_count(shape[0] + (r - 1 if with_replacement else 0), r)
     positions = wrap(_places(shape[0], r, with_replacement=with_replacement))
     with unrecorded():
         flat = positions.to(input._layout.device)
     return views.view(index_select(input, 0, flat), (-1, r) if flat._layout.numel else (0, r))
+
+
+def _check_count(n: int, r: int) -> None:
+    """Raise RuntimeError for more choices of ``r`` among ``n`` than indices of the elements can be held for."""
+    choices = math.lgamma(n + 1) - math.lgamma(r + 1) - math.lgamma(n - r + 1)
+    bits = max(choices, 0) / math.log(2) + math.log2(r)
+    if bits > _MOST_BITS:
+        raise RuntimeError(
+            f"combinations(): about 2**{bits:.0f} elements are more than memory holds: at most 2**{_MOST_BITS} are chosen"
+        )
 
 
 def _places(length: int, r: int, *, with_replacement: bool) -> Any:

@@ -325,6 +325,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, size if size else [0] * chunks, dim)
 
 
+#: Tensors that tensor_split makes at most; most of them are empty.
+_MOST_SECTIONS = 1 << 24
+
+
 @operation()
 def tensor_split(
     input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
@@ -344,7 +348,7 @@ def tensor_split(
     TypeError
         If it is not passed, or by several names.
     RuntimeError
-        For a 0-dim tensor, or a number of sections that is not positive.
+        For a 0-dim tensor, or a number of sections that is not positive or beyond 2**24.
     ValueError
         For a number of sections that needs more than 64 bits.
     IndexError
@@ -374,6 +378,10 @@ def tensor_split(
             raise ValueError(f"tensor_split(): the number of sections must fit in 64 bits, got {sections}")
         if sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+        if sections > _MOST_SECTIONS:
+            raise RuntimeError(
+                f"tensor_split(): {sections} sections are more tensors than memory holds: at most {_MOST_SECTIONS} are made"
+            )
         small, larger = divmod(total, sections)
         bounds = [part * small + min(part, larger) for part in range(sections + 1)]
     pairs = pairwise(bounds)
