@@ -322,7 +322,7 @@ def _divisors(pool: Pool, with_padding: bool, fixed: int) -> Any:
     """What the sums over windows are divided by."""
     if not isinstance(pool, Windows):
         counts = [
-            np.array([-(-(i + 1) * n // m) - i * n // m for i in range(m)])
+            -(-np.arange(1, m + 1) * n // m) - np.arange(m) * n // m
             for n, m in zip(pool.size, pool.out, strict=True)
         ]
     elif fixed:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     _OnArrays: TypeAlias = Callable[..., Any]
 
+#: Orders beyond which a device gives NaN, rather than to be held up by the recurrence.
+_HIGHEST = 1 << 20
 _REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
 
 
@@ -38,10 +40,19 @@ def _polynomial(
         x = 2 * x - 1 if shifted else x
         q, p = np.ones_like(x), host_first(x) + 0 * x
         result = np.where(order < 0, 0.0, np.where(order == 0, q, p))
-        for k in range(1, int(np.max(order, initial=0))):
+        reached = np.where(np.isfinite(order), order, 0)
+        if np.max(reached, initial=0) > _HIGHEST:
+            raise RuntimeError(
+                f"{name}(): orders are at most {_HIGHEST}, as there is a step for each, but got {np.max(reached):.0f}"
+            )
+        for k in range(1, int(np.max(reached, initial=0))):
             q, p = p, host_step(float(k), p, q, x)
             result = np.where(order == k + 1, p, result)
-        return np.where(np.isnan(order), np.nan, result).astype(dtype)
+            if np.isnan(p).all():
+                # Too large for double precision, now and in all further steps.
+                result = np.where(order > k, np.nan, result)
+                break
+        return np.where(np.isnan(order) | (order == np.inf), np.nan, result).astype(dtype)
 
     x = "(2 * double(a) - 1)" if shifted else "double(a)"
     body = f"const double x = {x}; return {cuda_step};"

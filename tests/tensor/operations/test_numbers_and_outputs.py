@@ -241,3 +241,22 @@ def test_more_results_than_memory_holds() -> None:
     # More than there are elements: none.
     assert tensor.combinations(x, 2**40).shape == (0, 2**40)
     assert tensor.combinations(x, 6, with_replacement=True).shape == (462, 6)
+
+
+def test_polynomials_of_enormous_orders(device_name: str) -> None:
+    x = tensor.tensor([0.5, 3.0], device=device_name)
+    # Too large for double precision after some steps, which ends the recurrence.
+    for polynomial in (tensor.special.hermite_polynomial_h, tensor.special.hermite_polynomial_he):
+        assert tensor.isnan(polynomial(x, 2**20)).all()
+    for order in (2**40, math.inf):
+        orders = tensor.full((2,), order, device=device_name)
+        if device_name == "cuda" or order == math.inf:
+            assert tensor.isnan(tensor.special.legendre_polynomial_p(x, orders)).all()
+        else:
+            with pytest.raises(RuntimeError, match="orders are at most"):
+                tensor.special.legendre_polynomial_p(x, orders)
+    assert tensor.special.chebyshev_polynomial_t(
+        x, tensor.tensor(-math.inf, device=device_name)
+    ).tolist() == [0, 0]
+    result = tensor.special.chebyshev_polynomial_t(x[:1], 1000)
+    assert result.item() == pytest.approx(math.cos(1000 * math.acos(0.5)), rel=1e-5)
