@@ -128,6 +128,8 @@ class HuberLoss(_Loss):
 
     Raises
     ------
+    TypeError
+        If ``delta`` is not a number.
     RuntimeError
         When it is called, if ``delta`` is not positive.
     """

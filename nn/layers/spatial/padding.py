@@ -156,7 +156,13 @@ class _CircularPad(_Pad):
     mode = "circular"
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return ``input``, of shape (N, C, ...) or (C, ...), with the elements added."""
+        """Return ``input``, of shape (N, C, ...) or (C, ...), with the elements added.
+
+        Raises
+        ------
+        ValueError
+            If the input has another number of dimensions than the class is for.
+        """
         if input.dim() not in (self.rank + 1, self.rank + 2):
             raise ValueError(
                 f"expected {self.rank + 1}D or {self.rank + 2}D input (got {input.dim()}D input)"

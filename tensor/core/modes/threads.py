@@ -34,6 +34,8 @@ def set_num_threads(num: int, /) -> None:
     ------
     RuntimeError
         If ``num`` is not a positive integer.
+    ValueError
+        If it is 2**31 or more.
 
     Examples
     --------
@@ -59,6 +61,8 @@ def set_num_interop_threads(num: int, /) -> None:
     ------
     RuntimeError
         If ``num`` is not a positive integer, or a number was set before.
+    ValueError
+        If it is 2**31 or more.
     """
     count = _positive("set_num_interop_threads", num)
     if _Interop.count is not None:
