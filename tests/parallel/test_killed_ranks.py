@@ -182,5 +182,5 @@ def test_a_rank_that_is_killed_or_stopped_is_named(seed: int, over: str, number:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_random_ranks_at_random_moments(size: int, number: int, over: str) -> None:
-    for seed in range(100, 107):
+    for seed in range(100, 104):
         _attack(seed * size, over, number, size)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import parallel
+import tensor
 from parallel.groups.errors import DistNetworkError, DistStoreError
 from parallel.groups.rendezvous import rendezvous
 from tests.parallel.processes import run
@@ -199,3 +200,29 @@ def test_the_rank_that_serves_the_store_is_named_when_it_dies(free_port: int) ->
     for text in run(_is_killed, 3, f"tcp://127.0.0.1:{free_port}")[1:]:
         assert "has gone" in text
         assert "rank 0, which serves it, ended or closed it" in text
+
+
+def _patient(rank: int, size: int, init_method: str, timeout: timedelta) -> list[float]:
+    parallel.init_process_group("gloo", init_method=init_method, rank=rank, world_size=size, timeout=timeout)
+    x = tensor.full((3,), float(rank))
+    work = parallel.all_reduce(x, async_op=True)
+    assert work is not None
+    work.wait(timeout)
+    parallel.monitored_barrier()
+    if rank == 0:
+        time.sleep(0.2)
+        parallel.send(x, 1)
+    else:
+        parallel.recv(x, 0)
+    parallel.barrier()
+    parallel.destroy_process_group()
+    return x.tolist()
+
+
+@pytest.mark.parametrize("way", ["tcp", "file"])
+@pytest.mark.parametrize("timeout", [timedelta(days=30), timedelta.max])
+def test_a_timeout_may_be_as_long_as_can_be(
+    way: str, timeout: timedelta, free_port: int, tmp_path: Path
+) -> None:
+    url = f"tcp://127.0.0.1:{free_port}" if way == "tcp" else f"file://{tmp_path}/store"
+    assert run(_patient, 2, url, timeout) == [[1.0] * 3] * 2
