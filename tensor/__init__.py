@@ -20,7 +20,8 @@ from nvrtc_kernels.dtypes import bool_ as bool
 
 from .methods.tensor import Tensor  # isort: skip - the class comes first, the families need it
 from . import amp, autograd, backends, cuda, fft, linalg, signal, special, utils
-from . import random as random  # as the next: a namespace that a star import leaves out
+from . import random as random  # as the next ones: namespaces that a star import leaves out
+from . import return_types as return_types
 from . import serialization as serialization
 from .amp.autocast_mode import (
     autocast,
@@ -74,6 +75,7 @@ from .core.modes.threads import (
     set_num_threads,
 )
 from .core.size import Size
+from .methods.functions import adjoint, as_strided_, detach, detach_
 from .methods.printing import set_printoptions
 from .operations.catalogue import bind as _bind
 from .operations.catalogue import published as _published
@@ -97,8 +99,6 @@ from .serialization import load, save
 half, double, cfloat, cdouble = float16, float64, complex64, complex128
 short, long = int16, int64
 float, int = float32, int32
-adjoint, detach = Tensor.adjoint, Tensor.detach
-as_strided_, detach_ = Tensor.as_strided_, Tensor.detach_
 newaxis = None
 _bind("tensor", globals())
 

@@ -55,6 +55,10 @@ from .core.modes.threads import get_num_threads
 from .core.modes.threads import set_num_interop_threads
 from .core.modes.threads import set_num_threads
 from .core.size import Size
+from .methods.functions import adjoint
+from .methods.functions import as_strided_
+from .methods.functions import detach
+from .methods.functions import detach_
 from .methods.printing import set_printoptions
 from .methods.tensor import Tensor
 from .operations.creation.typed_tensors import BFloat16Tensor
@@ -537,8 +541,6 @@ from tensor.operations.special.logistic import xlogy
 half, double, cfloat, cdouble = (float16, float64, complex64, complex128)
 short, long = (int16, int64)
 float, int = (float32, int32)
-adjoint, detach = (Tensor.adjoint, Tensor.detach)
-as_strided_, detach_ = (Tensor.as_strided_, Tensor.detach_)
 newaxis = None
 abs_ = OperationMethods.abs_
 acos_ = OperationMethods.acos_

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from tensor import bool as bool_
 from tensor import cat, float32, matmul, softmax
+from tensor.core.warning import warn_caller
 from tensor.operations.attention.attention import scaled_dot_product_attention
 from tensor.operations.attention.packed_projection import unpacked
 from tensor.operations.definition import operation
@@ -252,9 +252,8 @@ def multi_head_attention_forward(
         and attn_mask is not None
         and key_padding_mask.dtype is not attn_mask.dtype
     ):
-        warnings.warn(
+        warn_caller(
             "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both instead.",
-            stacklevel=2,
         )
     causal = is_causal and key_padding_mask is None and not need_weights
     if causal:

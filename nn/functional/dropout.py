@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
+from tensor.core.warning import warn_caller
 from tensor.operations.definition import operation
 from tensor.operations.random.dropout import drop
 
@@ -107,18 +107,16 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """
     rank = input.dim()
     if rank not in (3, 4):
-        warnings.warn(
+        warn_caller(
             f"dropout2d: Received a {rank}-D input to dropout2d, which is deprecated and will result in an error in a "
             "future release. To retain the behavior and silence this warning, please use dropout instead. Note that "
             "dropout2d exists to provide channel-wise dropout on inputs with 2 spatial dimensions, a channel dimension, "
             "and an optional batch dimension (i.e. 3D or 4D inputs).",
-            stacklevel=2,
         )
     if rank == 3:
-        warnings.warn(
+        warn_caller(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
             "input is interpreted as shape (N, C, L), where C is the channel dim. Please use dropout1d for that.",
-            stacklevel=2,
         )
     return _channels(input, p, training, inplace, batched=True)
 
@@ -137,12 +135,11 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """
     rank = input.dim()
     if rank not in (4, 5):
-        warnings.warn(
+        warn_caller(
             f"dropout3d: Received a {rank}-D input to dropout3d, which is deprecated and will result in an error in a "
             "future release. To retain the behavior and silence this warning, please use dropout instead. Note that "
             "dropout3d exists to provide channel-wise dropout on inputs with 3 spatial dimensions, a channel dimension, "
             "and an optional batch dimension (i.e. 4D or 5D inputs).",
-            stacklevel=2,
         )
     return _channels(input, p, training, inplace, batched=rank != 4)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import tensor
 from tensor import log_softmax as _log_softmax
 from tensor import softmax as _softmax
 from tensor.core.memory_format import suggested
+from tensor.core.warning import warn_caller
 from tensor.operations.definition import operation
 
 if TYPE_CHECKING:
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 def _dimension(name: str, dim: int | None, rank: int) -> int:
     if dim is not None:
         return dim
-    warnings.warn(
+    warn_caller(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
-        stacklevel=3,
     )
     return 0 if rank in (0, 1, 3) else 1
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
+from tensor.core.warning import warn_caller
 from tensor.operations.definition import operation
 from tensor.operations.resampling.grid_sampling import affine_grid, grid_sample
 from tensor.operations.resampling.interpolation import interpolate
@@ -23,9 +23,7 @@ __all__ = [
 
 
 def _deprecated(name: str) -> None:
-    warnings.warn(
-        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=3
-    )
+    warn_caller(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.")
 
 
 @operation(namespace="nn.functional", method=False)

@@ -46,6 +46,25 @@ def integers(argument: tuple[Any, ...], function: str, what: str = "size") -> tu
     return tuple(numbers)
 
 
+def as_int64(value: Any, function: str, name: str) -> int:
+    """``value`` as an int; an integer, or a tensor of one.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+    ValueError
+        If it has more than 64 bits.
+    """
+    try:
+        result = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{function}(): argument '{name}' must be int, not {type(value).__name__}") from None
+    if not -(1 << 63) <= result < 1 << 63:
+        raise ValueError(f"Overflow when unpacking long long: {function}(): '{name}' is {result}")
+    return result
+
+
 def dimension(dim: Any, rank: int) -> int:
     """``dim`` counted from 0; negative ones count from the end. A 0-dim tensor has one dimension here.
 

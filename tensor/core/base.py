@@ -225,3 +225,22 @@ def check_tensor(argument: Any, function: str, what: str) -> None:
     """
     if not isinstance(argument, TensorBase):
         raise TypeError(f"{function}(): argument '{what}' must be Tensor, not {type(argument).__name__}")
+
+
+def check_outs(out: Any, count: int, name: str) -> None:
+    """Check that an argument ``out`` is so many tensors.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    """
+    if not isinstance(out, (tuple, list)):
+        raise TypeError(f"{name}(): argument 'out' must be tuple of Tensors, not {type(out).__name__}")
+    if len(out) != count:
+        raise TypeError(f"{name}(): argument 'out' must be tuple of {count} elements, but got {len(out)}")
+    for position, each in enumerate(out):
+        if not isinstance(each, TensorBase):
+            raise TypeError(
+                f"{name}(): expected Tensor as element {position} in argument 'out', but got {type(each).__name__}"
+            )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import TensorBase
+from tensor.core.warning import warn_caller
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.resampling.padding import constant_pad, pad
@@ -47,10 +47,9 @@ def _check(name: str, input: Any, window: Any, length: int) -> None:
     if not isinstance(input, TensorBase):
         raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}")
     if window is None:
-        warnings.warn(
+        warn_caller(
             "A window was not provided. A rectangular window will be applied, which is known to cause spectral leakage. "
             f"Other windows such as hann_window or hamming_window are recommended: give one to {name}() as window=",
-            stacklevel=4,
         )
         return
     if not isinstance(window, TensorBase):
@@ -285,9 +284,8 @@ def istft(
     signal = signal / envelope
     if end <= extent:
         return signal  # type: ignore[no-any-return]
-    warnings.warn(
+    warn_caller(
         "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. "
         "Please check your center and hop_length settings.",
-        stacklevel=2,
     )
     return constant_pad(signal, ((0, 0),) * (len(shape) - 2) + ((0, end - extent),), 0)

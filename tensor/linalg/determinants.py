@@ -18,7 +18,7 @@ from tensor.operations.shapes import slices, views
 
 from .checks import check_square
 from .host import on_host
-from .results import SignAndLogarithm
+from .results import LINALG_SLOGDET, SignAndLogarithm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -152,5 +152,7 @@ def slogdet(A: Tensor, *, out: Any = None) -> SignAndLogarithm:  # noqa: N803
     >>> tensor.linalg.slogdet(-tensor.eye(3)).sign
     tensor(-1.)
     """
-    result: SignAndLogarithm = all_into_out(sign_and_logarithm("linalg.slogdet", A), out, "linalg.slogdet")
+    result: SignAndLogarithm = all_into_out(
+        LINALG_SLOGDET(*sign_and_logarithm("linalg.slogdet", A)), out, "linalg.slogdet"
+    )
     return result

@@ -27,6 +27,11 @@ from . import determinants, exponential, products
 from .checks import check_alike, check_matrices, check_square
 from .host import on_host
 from .results import (
+    GEQRF,
+    QR,
+    SLOGDET,
+    SVD,
+    TRIANGULAR_SOLVE,
     LuFactor,
     OrthogonalTriangular,
     Reflectors,
@@ -113,7 +118,7 @@ def slogdet(input: Tensor, *, out: Any = None) -> SignAndLogarithm:
     >>> sign, logarithm
     (tensor(-1.), tensor(0.))
     """
-    return determinants.slogdet(input, out=out)
+    return SLOGDET(*determinants.slogdet(input, out=out))
 
 
 @operation()
@@ -245,7 +250,7 @@ def qr(input: Tensor, some: bool = True, *, out: Any = None) -> OrthogonalTriang
     (tensor.Size([3, 2]), tensor.Size([2, 2]))
     """
     mode = "reduced" if some else "complete"
-    result: OrthogonalTriangular = all_into_out(qr_factored("qr", input, mode), out, "qr")
+    result: OrthogonalTriangular = all_into_out(QR(*qr_factored("qr", input, mode)), out, "qr")
     return result
 
 
@@ -269,10 +274,10 @@ def svd(
     check_matrices("linalg.svd", input)
     if compute_uv:
         u, s, vh = svd_factored("linalg.svd", input, not some)
-        value = SingularValuesAndColumns(u, s, vh.mH)
+        value = SVD(u, s, vh.mH)
     else:
         *batch, rows, columns = input._layout.shape
-        value = SingularValuesAndColumns(
+        value = SVD(
             input.new_zeros((*batch, rows, rows)),
             singular_values("linalg.svd", input),
             input.new_zeros((*batch, columns, columns)),
@@ -312,7 +317,7 @@ def triangular_solve(
     check_right_sides(name, A, input, left=True, vector=False)
     turned = views.transpose(A, -2, -1) if transpose else A
     solution = substituted(turned, input, upper=bool(upper) is not bool(transpose), unit=bool(unitriangular))
-    result: TriangularSolution = all_into_out(TriangularSolution(solution, A.clone()), out, name)
+    result: TriangularSolution = all_into_out(TRIANGULAR_SOLVE(solution, A.clone()), out, name)
     return result
 
 
@@ -383,7 +388,7 @@ def geqrf(input: Tensor, *, out: Any = None) -> Reflectors:
         # NumPy shows LAPACK's memory, which is transposed.
         return np.swapaxes(value, -1, -2).astype(array.dtype), scales.astype(array.dtype)
 
-    results = Reflectors(*on_host(work, input.detach()))
+    results = GEQRF(*on_host(work, input.detach()))
     result: Reflectors = all_into_out(results, out, "geqrf")
     return result
 

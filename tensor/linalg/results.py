@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tensor.operations.return_types import return_type
+
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
@@ -125,3 +127,26 @@ class TriangularSolution(NamedTuple):
 
     solution: Tensor
     cloned_coefficient: Tensor
+
+
+#: The types of each function, which print under its name.
+INV_EX = return_type("linalg_inv_ex", InverseWithInfo)
+SOLVE_EX = return_type("linalg_solve_ex", SolutionWithInfo)
+LINALG_SLOGDET = return_type("linalg_slogdet", SignAndLogarithm)
+SLOGDET = return_type("slogdet", SignAndLogarithm)
+CHOLESKY_EX = return_type("linalg_cholesky_ex", CholeskyWithInfo)
+LINALG_QR = return_type("linalg_qr", OrthogonalTriangular)
+QR = return_type("qr", OrthogonalTriangular)
+GEQRF = return_type("geqrf", Reflectors)
+LINALG_SVD = return_type("linalg_svd", SingularValues)
+SVD = return_type("svd", SingularValuesAndColumns)
+EIGH = return_type("linalg_eigh", Eigenpairs)
+EIG = return_type("linalg_eig", Eigenpairs)
+LU_FACTOR = return_type("linalg_lu_factor", LuFactor)
+LU_FACTOR_EX = return_type("linalg_lu_factor_ex", LuFactorWithInfo)
+LDL_FACTOR = return_type("linalg_ldl_factor", LdlFactor)
+LDL_FACTOR_EX = return_type("linalg_ldl_factor_ex", LdlFactorWithInfo)
+LINALG_LU = return_type("linalg_lu", PermutedTriangles)
+LU_UNPACK = return_type("lu_unpack", PermutedTriangles)
+LSTSQ = return_type("linalg_lstsq", LeastSquares)
+TRIANGULAR_SOLVE = return_type("triangular_solve", TriangularSolution)

@@ -275,6 +275,7 @@ class Description(TensorFields):
         >>> x.is_set_to(x.detach()), x.is_set_to(x.clone())
         (True, False)
         """
+        check_tensor(tensor, "is_set_to", "tensor")
         return (
             self._storage is tensor._storage
             and self._offset == tensor._offset

@@ -14,6 +14,7 @@ from tensor.autograd.recording.state import AutogradState
 from tensor.core import memory_format as formats
 from tensor.core.base import TensorBase, TensorFields, register, view_of
 from tensor.core.modes.grad_mode import modes
+from tensor.core.warning import warn_caller
 from tensor.operations.call_forms import complete_methods
 from tensor.operations.creation import conversions, copies
 from tensor.operations.creation.construction import of_old_class, tensor
@@ -132,7 +133,8 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
     def grad(self) -> Tensor | None:
         """The gradient that backward passes have accumulated, or ``None``.
 
-        Only leaves that require grad, and tensors on which :meth:`retain_grad` was called, get one.
+        Only leaves that require grad, and tensors on which :meth:`retain_grad` was called, get one. A UserWarning says so
+        where another tensor's is read.
 
         Raises
         ------
@@ -149,7 +151,17 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
         tensor([2., 4.])
         """
         state = self._autograd
-        return None if state is None else state.grad
+        if state is None:
+            return None
+        grad: Tensor | None = state.grad
+        if grad is None and state.edge is not None and not state.retains:
+            warn_caller(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't "
+                "be populated during autograd.backward(). If you indeed want the .grad field to be populated for a "
+                "non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by "
+                "mistake, make sure you access the leaf Tensor instead."
+            )
+        return grad
 
     @grad.setter
     def grad(self, grad: Tensor | None) -> None:
@@ -668,6 +680,9 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
     __bool__ = conversions.as_bool
     __index__ = conversions.as_index
     __hash__ = object.__hash__
+
+    def __delitem__(self, key: Any) -> None:
+        raise TypeError("Tensor does not support deleting items: select the others, or use tensor.cat")
 
     def __len__(self) -> builtins.int:
         if not self._layout.shape:

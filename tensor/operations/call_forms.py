@@ -18,13 +18,13 @@ from textwrap import indent
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensor.core.base import TensorBase
 from tensor.core.modes.autocast import autocast_blocks
 from tensor.core.modes.grad_mode import modes
 
 from .autocast import enter
 from .catalogue import published
 from .written_forms import FORMS
+from .wrong_arguments import explanation
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -50,26 +50,34 @@ def complete_methods(cls: type[Any]) -> None:
             setattr(cls, name, completed(method, cls.__module__, name, f"{cls.__name__}."))
 
 
-def takes_tensors(function: FunctionType) -> bool:
-    """Whether an argument of a function other than ``out`` is a tensor, as its annotations say."""
+def takes_tensors(function: FunctionType, first: int = 0) -> bool:
+    """Whether an argument of a function from ``first`` on, other than ``out``, is a tensor, as its annotations say."""
     annotations = function.__annotations__
     return any(
         name in _TENSORS or "Tensor" in str(annotations.get(name, ""))
-        for name in Form.of(function).names
+        for name in Form.of(function).names[first:]
         if name != "out"
     )
 
 
 def completed(
-    function: FunctionType, module: str, name: str, owner: str = "", rules: Autocast | None = None
+    function: FunctionType,
+    module: str,
+    name: str,
+    owner: str = "",
+    rules: Autocast | None = None,
+    *,
+    aliases: bool = True,
 ) -> FunctionType:
-    """``function`` with NumPy's names and autocast, whose AttributeError about an argument is a TypeError that names it."""
+    """``function`` with autocast, whose AttributeError about an argument is a TypeError that names it.
+
+    With ``aliases`` it takes NumPy's names of parameters too.
+    """
     if hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     form = Form.of(function)
-    text, required = _call_text(form, rules is not None)
+    text, required = _call_text(form, rules is not None, aliases)
     names: dict[str, Any] = {
-        "_explanation": _explanation,
         "_absent": _ABSENT,
         "_twice": _twice,
         "_missing": _missing,
@@ -97,9 +105,13 @@ def in_place(function: FunctionType, marker: Any) -> FunctionType:
     text = _in_place_text(Form.of(function))
     names = {f"_default_{each}": default for each, default in defaults(function).items()}
     name = f"{function.__name__}_"
-    call = written(
-        text, name, {"_function": function, "_in_place": marker, "__name__": function.__module__, **names}
-    )
+    names |= {
+        "_function": _wrapped(function),
+        "_in_place": marker,
+        "_name": name,
+        "_explanation": explanation,
+    }
+    call = written(text, name, {"__name__": function.__module__, **names})
     call.__module__, call.__qualname__, call.__name__ = function.__module__, f"Tensor.{name}", name
     call.__doc__ = (
         f":func:`{function.__name__}` in place: the result is written to ``{call.__code__.co_varnames[0]}``."
@@ -111,7 +123,7 @@ def in_place(function: FunctionType, marker: Any) -> FunctionType:
 def _written(
     text: str, function: FunctionType, module: str, name: str, names: dict[str, Any], rules: Autocast | None
 ) -> FunctionType:
-    names |= {"_function": function, "_name": name, "__name__": module}
+    names |= {"_function": function, "_name": name, "__name__": module, "_explanation": explanation}
     if rules is not None:
         dtype_at = _dtype_at(Form.of(function))
         names |= {"_blocks": autocast_blocks, "_enter": enter, "_modes": modes}
@@ -123,15 +135,15 @@ def _written(
 
 
 @cache
-def _call_text(form: Form, casts: bool) -> tuple[str, list[str]]:
+def _call_text(form: Form, casts: bool, takes_aliases: bool) -> tuple[str, list[str]]:
     """The call that is written out, and the parameters that only look as if they could be left out."""
     parameters = form.parameters()
     names = {each.name for each in parameters}
-    open_ended = parameters[-1].kind == "double starred"
+    takes_aliases = takes_aliases and parameters[-1].kind != "double starred"
     aliases = {
         each.name: _ALIASES[each.name]
         for each in parameters
-        if each.name in _ALIASES and _ALIASES[each.name] not in names and not open_ended
+        if takes_aliases and each.name in _ALIASES and _ALIASES[each.name] not in names
     }
     heads, passed, steps, required = [], [], [], []
     keyword_only = optional = False
@@ -162,9 +174,12 @@ def _call_text(form: Form, casts: bool) -> tuple[str, list[str]]:
         heads.append(f"{alias}=_absent")
         steps.insert(0, _ALIAS.format(own=own, alias=alias))
     cast = indent(_CAST.format(**_cast_arguments(form, _SEQUENCES)), "    ") if casts else ""
-    named = "".join(f"({each.name!r}, {each.name}), " for each in parameters)
     text = _CALL.format(
-        heads=", ".join(heads), steps="\n".join(steps), passed=", ".join(passed), named=named, cast=cast
+        heads=", ".join(heads),
+        steps="\n".join(steps),
+        passed=", ".join(passed),
+        cast=cast,
+        given=_given(form, _SEQUENCES),
     )
     return text, required
 
@@ -196,7 +211,7 @@ def _call({heads}):
     try:{cast}
         return _function({passed})
     except AttributeError as _error:
-        _found = _explanation(_error, _name, ({named}))
+        _found = _explanation(_error, _function, _name, ({given}))
         if _found is None:
             raise
         raise _found from None
@@ -206,13 +221,15 @@ def _call({heads}):
 @cache
 def _cast_text(form: Form) -> str:
     heads, passed = _heads(form)
-    return f"\ndef _call({heads}):{_CAST.format(**_cast_arguments(form))}\n    return _function({passed})\n"
+    cast = indent(_CAST.format(**_cast_arguments(form)), "    ")
+    return _CALL.format(heads=heads, steps="", passed=passed, cast=cast, given=_given(form))
 
 
 @cache
 def _in_place_text(form: Form) -> str:
     heads, passed = _heads(form, without="out")
-    return f"\ndef _call({heads}):\n    return _function({passed}, out=_in_place)\n"
+    passed += ", out=_in_place"
+    return _CALL.format(heads=heads, steps="", passed=passed, cast="", given=_given(form, without="out"))
 
 
 def _heads(form: Form, without: str = "") -> tuple[str, str]:
@@ -229,6 +246,15 @@ def _heads(form: Form, without: str = "") -> tuple[str, str]:
         heads.append(f"{stars}{each.name}" + (f"=_default_{each.name}" if each.optional else ""))
         passed.append(f"{each.name}={each.name}" if each.kind == "named" else f"{stars}{each.name}")
     return ", ".join(heads), ", ".join(passed)
+
+
+def _given(form: Form, collected: frozenset[str] = frozenset(), without: str = "") -> str:
+    """Names and values of the arguments, for the error about a wrong one; of ``collected`` ones, those given one by one."""
+    return "".join(
+        f"({each.name!r}, {'_' if each.kind == 'starred' and each.name in collected else ''}{each.name}), "
+        for each in form.parameters()
+        if each.name != without
+    )
 
 
 def _cast_arguments(form: Form, collected: frozenset[str] = frozenset()) -> dict[str, str]:
@@ -265,34 +291,6 @@ def _twice(name: str, own: str, alias: str) -> TypeError:
 
 def _missing(name: str, argument: str) -> TypeError:
     return TypeError(f"{name}() missing 1 required argument: '{argument}'")
-
-
-def _explanation(
-    error: AttributeError, name: str, arguments: tuple[tuple[str, Any], ...]
-) -> TypeError | None:
-    culprit = error.obj
-    if isinstance(culprit, TensorBase):
-        return None
-    for position, (argument, value) in enumerate(arguments, 1):
-        shown = "input" if argument == "self" else argument
-        where = f"argument '{shown}' (position {position})"
-        if value is culprit:
-            return TypeError(f"{name}(): {where} must be Tensor, not {type(value).__name__}")
-        if isinstance(value, (list, tuple)):
-            for position, each in enumerate(value):
-                if each is culprit:
-                    return TypeError(
-                        f"{name}(): expected Tensor as element {position} in {where}, but got {type(each).__name__}"
-                    )
-        if isinstance(value, str) and isinstance(culprit, str) and culprit in value:
-            return TypeError(f"{name}(): {where} must be tuple of Tensors, not str")
-    argument, value = arguments[0]
-    if error.name in TensorBase.__slots__ and not isinstance(value, (TensorBase, list, tuple)):
-        # What the function has made of the argument, which it took for a tensor.
-        return TypeError(
-            f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type(value).__name__}"
-        )
-    return None
 
 
 #: The texts of all functions that were written out, in the order in which they were asked for.

@@ -31,12 +31,13 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 
 #: The namespace of methods.
 METHODS = "Tensor"
-#: Namespaces whose functions take NumPy's names of arguments, and explain which argument was no tensor.
+#: Modules of namespaces whose functions say which argument was no tensor, and whether they take NumPy's names too.
 _COMPLETED = {
-    "tensor": "tensor",
-    "special": "tensor.special",
-    "linalg": "tensor.linalg",
-    "fft": "tensor.fft",
+    "tensor": ("tensor", True),
+    "special": ("tensor.special", True),
+    "linalg": ("tensor.linalg", True),
+    "fft": ("tensor.fft", True),
+    "nn.functional": ("nn.functional", False),
 }
 
 
@@ -120,19 +121,26 @@ class _Forms:
                 self._in_place = in_place_form(self._function, IN_PLACE)
             if namespace == METHODS:
                 return self._in_place
-            return self._public(self._in_place, _COMPLETED[namespace], self._in_place.__name__)
+            return self._public(self._in_place, *_COMPLETED[namespace], self._in_place.__name__)
         if namespace == METHODS:
-            if "dim" not in Form.of(self._function).names:
-                return self.called
-            return self._public(self._function, "tensor.methods.tensor", name, "Tensor.")
+            if "dim" in Form.of(self._function).names or self._asks_late():
+                return self._public(self._function, "tensor.methods.tensor", True, name, "Tensor.")
+            return self.called
         if namespace in _COMPLETED and takes_tensors(self._function):
-            return self._public(self._function, _COMPLETED[namespace], name)
+            return self._public(self._function, *_COMPLETED[namespace], name)
         return self.called
 
-    def _public(self, function: FunctionType, module: str, name: str, owner: str = "") -> FunctionType:
+    def _asks_late(self) -> bool:
+        """Whether a method takes another tensor without asking whether it is one, as pointwise ones do where they plan."""
+        function = self._function
+        return self._rules is None and ".pointwise." not in function.__module__ and takes_tensors(function, 1)
+
+    def _public(
+        self, function: FunctionType, module: str, aliases: bool, name: str, owner: str = ""
+    ) -> FunctionType:
         """A form as users call it; one for each module, by the name that it has there first."""
         key = function, module
         if key not in self._completed:
             rules = self._rules if function is self._function else None
-            self._completed[key] = completed(function, module, name, owner, rules)
+            self._completed[key] = completed(function, module, name, owner, rules, aliases=aliases)
         return self._completed[key]

@@ -16,7 +16,7 @@ from nvrtc_kernels.dtypes import Category, dtype, from_numpy
 from nvrtc_kernels.reducers import Reducer
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimensions
-from tensor.core.base import TensorBase, empty, maker, wrap
+from tensor.core.base import TensorBase, check_outs, check_tensor, empty, maker, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 
@@ -260,6 +260,7 @@ def into_out(result: Tensor, out: Tensor | None, name: str, *, casts: bool = Fal
     """
     if out is None:
         return result
+    check_tensor(out, name, "out")
     if result.requires_grad or out.requires_grad:
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
@@ -282,6 +283,7 @@ def all_into_out(result: _R, out: Any, name: str) -> _R:
     """A named tuple of results, or those that the caller gave with their elements."""
     if out is None:
         return result
+    check_outs(out, len(result), name)
     cls: Any = type(result)
     delivered: _R = cls(*(into_out(x, to, name) for x, to in zip(result, out, strict=True)))
     return delivered

@@ -21,7 +21,7 @@ def form_0():
                         _modes.autocast = _casts
             return _function(*matrices, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('matrices', matrices), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('matrices', matrices), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
@@ -29,25 +29,25 @@ def form_0():
 
 
 def form_1():
-    def _call(*matrices, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (*matrices, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(*matrices, out=out)
-    return _call
-
-
-def form_2():
     def _call(*tensors):
 
         try:
             return _function(*tensors)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('tensors', tensors), ))
+            _found = _explanation(_error, _function, _name, (('tensors', tensors), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_2():
+    def _call(*tensors, indexing=_default_indexing):
+
+        try:
+            return _function(*tensors, indexing=indexing)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('tensors', tensors), ('indexing', indexing), ))
             if _found is None:
                 raise
             raise _found from None
@@ -55,19 +55,6 @@ def form_2():
 
 
 def form_3():
-    def _call(*tensors, indexing=_default_indexing):
-
-        try:
-            return _function(*tensors, indexing=indexing)
-        except AttributeError as _error:
-            _found = _explanation(_error, _name, (('tensors', tensors), ('indexing', indexing), ))
-            if _found is None:
-                raise
-            raise _found from None
-    return _call
-
-
-def form_4():
     def _call(A, *, check_errors=_default_check_errors, out=_default_out):
 
         try:
@@ -80,27 +67,14 @@ def form_4():
                         _modes.autocast = _casts
             return _function(A, check_errors=check_errors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('check_errors', check_errors), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('check_errors', check_errors), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_5():
-    def _call(A, *, check_errors=_default_check_errors, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, ), {'check_errors': check_errors})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, check_errors=check_errors, out=out)
-    return _call
-
-
-def form_6():
+def form_4():
     def _call(A, *, driver=_default_driver, out=_default_out):
 
         try:
@@ -113,7 +87,33 @@ def form_6():
                         _modes.autocast = _casts
             return _function(A, driver=driver, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('driver', driver), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('driver', driver), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_5():
+    def _call(A, *, hermitian=_default_hermitian, check_errors=_default_check_errors, out=_default_out):
+
+        try:
+            return _function(A, hermitian=hermitian, check_errors=check_errors, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('check_errors', check_errors), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_6():
+    def _call(A, *, hermitian=_default_hermitian, out=_default_out):
+
+        try:
+            return _function(A, hermitian=hermitian, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
@@ -121,58 +121,19 @@ def form_6():
 
 
 def form_7():
-    def _call(A, *, driver=_default_driver, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, ), {'driver': driver})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, driver=driver, out=out)
-    return _call
-
-
-def form_8():
-    def _call(A, *, hermitian=_default_hermitian, check_errors=_default_check_errors, out=_default_out):
-
-        try:
-            return _function(A, hermitian=hermitian, check_errors=check_errors, out=out)
-        except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('hermitian', hermitian), ('check_errors', check_errors), ('out', out), ))
-            if _found is None:
-                raise
-            raise _found from None
-    return _call
-
-
-def form_9():
-    def _call(A, *, hermitian=_default_hermitian, out=_default_out):
-
-        try:
-            return _function(A, hermitian=hermitian, out=out)
-        except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('hermitian', hermitian), ('out', out), ))
-            if _found is None:
-                raise
-            raise _found from None
-    return _call
-
-
-def form_10():
     def _call(A, *, offset=_default_offset, dim1=_default_dim1, dim2=_default_dim2):
 
         try:
             return _function(A, offset=offset, dim1=dim1, dim2=dim2)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_11():
+def form_8():
     def _call(A, *, out=_default_out):
 
         try:
@@ -185,7 +146,46 @@ def form_11():
                         _modes.autocast = _casts
             return _function(A, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_9():
+    def _call(A, *, out=_default_out):
+
+        try:
+            return _function(A, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('A', A), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_10():
+    def _call(A, *, pivot=_default_pivot, check_errors=_default_check_errors, out=_default_out):
+
+        try:
+            return _function(A, pivot=pivot, check_errors=check_errors, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('check_errors', check_errors), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_11():
+    def _call(A, *, pivot=_default_pivot, out=_default_out):
+
+        try:
+            return _function(A, pivot=pivot, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
@@ -193,58 +193,6 @@ def form_11():
 
 
 def form_12():
-    def _call(A, *, out=_default_out):
-
-        try:
-            return _function(A, out=out)
-        except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('out', out), ))
-            if _found is None:
-                raise
-            raise _found from None
-    return _call
-
-
-def form_13():
-    def _call(A, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, out=out)
-    return _call
-
-
-def form_14():
-    def _call(A, *, pivot=_default_pivot, check_errors=_default_check_errors, out=_default_out):
-
-        try:
-            return _function(A, pivot=pivot, check_errors=check_errors, out=out)
-        except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('pivot', pivot), ('check_errors', check_errors), ('out', out), ))
-            if _found is None:
-                raise
-            raise _found from None
-    return _call
-
-
-def form_15():
-    def _call(A, *, pivot=_default_pivot, out=_default_out):
-
-        try:
-            return _function(A, pivot=pivot, out=out)
-        except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('pivot', pivot), ('out', out), ))
-            if _found is None:
-                raise
-            raise _found from None
-    return _call
-
-
-def form_16():
     def _call(A, *, upper=_default_upper, check_errors=_default_check_errors, out=_default_out):
 
         try:
@@ -257,27 +205,14 @@ def form_16():
                         _modes.autocast = _casts
             return _function(A, upper=upper, check_errors=check_errors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('upper', upper), ('check_errors', check_errors), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('upper', upper), ('check_errors', check_errors), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_17():
-    def _call(A, *, upper=_default_upper, check_errors=_default_check_errors, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, ), {'upper': upper, 'check_errors': check_errors})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, upper=upper, check_errors=check_errors, out=out)
-    return _call
-
-
-def form_18():
+def form_13():
     def _call(A, *, upper=_default_upper, out=_default_out):
 
         try:
@@ -290,40 +225,27 @@ def form_18():
                         _modes.autocast = _casts
             return _function(A, upper=upper, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('upper', upper), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('upper', upper), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_19():
-    def _call(A, *, upper=_default_upper, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, ), {'upper': upper})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, upper=upper, out=out)
-    return _call
-
-
-def form_20():
+def form_14():
     def _call(A, B, *, left=_default_left, check_errors=_default_check_errors, out=_default_out):
 
         try:
             return _function(A, B, left=left, check_errors=check_errors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('B', B), ('left', left), ('check_errors', check_errors), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('check_errors', check_errors), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_21():
+def form_15():
     def _call(A, B, *, left=_default_left, out=_default_out):
 
         try:
@@ -336,40 +258,27 @@ def form_21():
                         _modes.autocast = _casts
             return _function(A, B, left=left, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('B', B), ('left', left), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_22():
-    def _call(A, B, *, left=_default_left, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, B, ), {'left': left})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, B, left=left, out=out)
-    return _call
-
-
-def form_23():
+def form_16():
     def _call(A, B, *, upper, left=_default_left, unitriangular=_default_unitriangular, out=_default_out):
 
         try:
             return _function(A, B, upper=upper, left=left, unitriangular=unitriangular, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('B', B), ('upper', upper), ('left', left), ('unitriangular', unitriangular), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('B', B), ('upper', upper), ('left', left), ('unitriangular', unitriangular), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_24():
+def form_17():
     def _call(A, B, dims=_default_dims, *, out=_default_out):
 
         try:
@@ -382,27 +291,14 @@ def form_24():
                         _modes.autocast = _casts
             return _function(A, B, dims, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('B', B), ('dims', dims), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('B', B), ('dims', dims), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_25():
-    def _call(A, B, dims=_default_dims, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, B, dims, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, B, dims, out=out)
-    return _call
-
-
-def form_26():
+def form_18():
     def _call(A, B, rcond=_default_rcond, *, driver=_default_driver):
 
         try:
@@ -415,27 +311,14 @@ def form_26():
                         _modes.autocast = _casts
             return _function(A, B, rcond, driver=driver)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('B', B), ('rcond', rcond), ('driver', driver), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('B', B), ('rcond', rcond), ('driver', driver), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_27():
-    def _call(A, B, rcond=_default_rcond, *, driver=_default_driver):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (A, B, rcond, ), {'driver': driver})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, B, rcond, driver=driver)
-    return _call
-
-
-def form_28():
+def form_19():
     def _call(A, UPLO=_default_UPLO, *, out=_default_out):
 
         try:
@@ -448,27 +331,14 @@ def form_28():
                         _modes.autocast = _casts
             return _function(A, UPLO, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('UPLO', UPLO), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('UPLO', UPLO), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_29():
-    def _call(A, UPLO=_default_UPLO, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, UPLO, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, UPLO, out=out)
-    return _call
-
-
-def form_30():
+def form_20():
     def _call(A, full_matrices=_default_full_matrices, *, driver=_default_driver, out=_default_out):
 
         try:
@@ -481,27 +351,14 @@ def form_30():
                         _modes.autocast = _casts
             return _function(A, full_matrices, driver=driver, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('full_matrices', full_matrices), ('driver', driver), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('full_matrices', full_matrices), ('driver', driver), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_31():
-    def _call(A, full_matrices=_default_full_matrices, *, driver=_default_driver, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, full_matrices, ), {'driver': driver})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, full_matrices, driver=driver, out=out)
-    return _call
-
-
-def form_32():
+def form_21():
     def _call(A, ind=_default_ind, *, out=_default_out):
 
         try:
@@ -514,27 +371,14 @@ def form_32():
                         _modes.autocast = _casts
             return _function(A, ind, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('ind', ind), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('ind', ind), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_33():
-    def _call(A, ind=_default_ind, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, ind, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, ind, out=out)
-    return _call
-
-
-def form_34():
+def form_22():
     def _call(A, mode=_default_mode, *, out=_default_out):
 
         try:
@@ -547,53 +391,47 @@ def form_34():
                         _modes.autocast = _casts
             return _function(A, mode, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('mode', mode), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('mode', mode), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_35():
-    def _call(A, mode=_default_mode, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, mode, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, mode, out=out)
-    return _call
-
-
-def form_36():
+def form_23():
     def _call(A, n, *, out=_default_out):
 
         try:
             return _function(A, n, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('n', n), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('n', n), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_37():
+def form_24():
     def _call(A, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, ord, dim, keepdim, ), {'dtype': dtype})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, ord, dim, keepdim, dtype=dtype, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (A, ord, dim, keepdim, ), {'dtype': dtype})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(A, ord, dim, keepdim, dtype=dtype, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_38():
+def form_25():
     def _call(A, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -615,27 +453,34 @@ def form_38():
                         _modes.autocast = _casts
             return _function(A, ord, dim, keepdim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_39():
+def form_26():
     def _call(A, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, out=_default_out, dtype=_default_dtype):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, ord, dim, keepdim, ), {'dtype': dtype})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, ord, dim, keepdim, out=out, dtype=dtype)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (A, ord, dim, keepdim, ), {'dtype': dtype})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(A, ord, dim, keepdim, out=out, dtype=dtype)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_40():
+def form_27():
     def _call(A, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, out=_default_out, dtype=_default_dtype, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -657,14 +502,14 @@ def form_40():
                         _modes.autocast = _casts
             return _function(A, ord, dim, keepdim, out=out, dtype=dtype)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_41():
+def form_28():
     def _call(A, p=_default_p, *, out=_default_out):
 
         try:
@@ -677,79 +522,66 @@ def form_41():
                         _modes.autocast = _casts
             return _function(A, p, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('p', p), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('p', p), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_42():
-    def _call(A, p=_default_p, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, p, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, p, out=out)
-    return _call
-
-
-def form_43():
+def form_29():
     def _call(A, pivot=_default_pivot, get_infos=_default_get_infos, out=_default_out):
 
         try:
             return _function(A, pivot, get_infos, out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('pivot', pivot), ('get_infos', get_infos), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('get_infos', get_infos), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_44():
+def form_30():
     def _call(A, q=_default_q, center=_default_center, niter=_default_niter):
 
         try:
             return _function(A, q, center, niter)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('q', q), ('center', center), ('niter', niter), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('q', q), ('center', center), ('niter', niter), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_45():
+def form_31():
     def _call(A, q=_default_q, niter=_default_niter, M=_default_M):
 
         try:
             return _function(A, q, niter, M)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('q', q), ('niter', niter), ('M', M), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('q', q), ('niter', niter), ('M', M), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_46():
+def form_32():
     def _call(A, rcond=_default_rcond, hermitian=_default_hermitian, *, atol=_default_atol, rtol=_default_rtol, out=_default_out):
 
         try:
             return _function(A, rcond, hermitian, atol=atol, rtol=rtol, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('rcond', rcond), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('rcond', rcond), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_47():
+def form_33():
     def _call(A, tau, *, out=_default_out):
 
         try:
@@ -762,27 +594,14 @@ def form_47():
                         _modes.autocast = _casts
             return _function(A, tau, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('tau', tau), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('tau', tau), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_48():
-    def _call(A, tau, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, tau, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, tau, out=out)
-    return _call
-
-
-def form_49():
+def form_34():
     def _call(A, tol=_default_tol, hermitian=_default_hermitian, *, atol=_default_atol, rtol=_default_rtol, out=_default_out):
 
         try:
@@ -795,27 +614,14 @@ def form_49():
                         _modes.autocast = _casts
             return _function(A, tol, hermitian, atol=atol, rtol=rtol, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('A', A), ('tol', tol), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('A', A), ('tol', tol), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_50():
-    def _call(A, tol=_default_tol, hermitian=_default_hermitian, *, atol=_default_atol, rtol=_default_rtol, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (A, tol, hermitian, ), {'atol': atol, 'rtol': rtol})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(A, tol, hermitian, atol=atol, rtol=rtol, out=out)
-    return _call
-
-
-def form_51():
+def form_35():
     def _call(L, upper=_default_upper, *, out=_default_out):
 
         try:
@@ -828,40 +634,27 @@ def form_51():
                         _modes.autocast = _casts
             return _function(L, upper, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('L', L), ('upper', upper), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('L', L), ('upper', upper), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_52():
-    def _call(L, upper=_default_upper, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (L, upper, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(L, upper, out=out)
-    return _call
-
-
-def form_53():
+def form_36():
     def _call(LD, pivots, B, *, hermitian=_default_hermitian, out=_default_out):
 
         try:
             return _function(LD, pivots, B, hermitian=hermitian, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('LD', LD), ('pivots', pivots), ('B', B), ('hermitian', hermitian), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('LD', LD), ('pivots', pivots), ('B', B), ('hermitian', hermitian), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_54():
+def form_37():
     def _call(LU, pivots, B, *, left=_default_left, adjoint=_default_adjoint, out=_default_out):
 
         try:
@@ -874,40 +667,27 @@ def form_54():
                         _modes.autocast = _casts
             return _function(LU, pivots, B, left=left, adjoint=adjoint, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('LU', LU), ('pivots', pivots), ('B', B), ('left', left), ('adjoint', adjoint), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('LU', LU), ('pivots', pivots), ('B', B), ('left', left), ('adjoint', adjoint), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_55():
-    def _call(LU, pivots, B, *, left=_default_left, adjoint=_default_adjoint, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (LU, pivots, B, ), {'left': left, 'adjoint': adjoint})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(LU, pivots, B, left=left, adjoint=adjoint, out=out)
-    return _call
-
-
-def form_56():
+def form_38():
     def _call(LU_data, LU_pivots, unpack_data=_default_unpack_data, unpack_pivots=_default_unpack_pivots, *, out=_default_out):
 
         try:
             return _function(LU_data, LU_pivots, unpack_data, unpack_pivots, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('LU_data', LU_data), ('LU_pivots', LU_pivots), ('unpack_data', unpack_data), ('unpack_pivots', unpack_pivots), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('LU_data', LU_data), ('LU_pivots', LU_pivots), ('unpack_data', unpack_data), ('unpack_pivots', unpack_pivots), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_57():
+def form_39():
     def _call(a, b, dims=_default_dims, out=_default_out):
 
         try:
@@ -920,27 +700,14 @@ def form_57():
                         _modes.autocast = _casts
             return _function(a, b, dims, out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('a', a), ('b', b), ('dims', dims), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('a', a), ('b', b), ('dims', dims), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_58():
-    def _call(a, b, dims=_default_dims, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (a, b, dims, out, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(a, b, dims, out)
-    return _call
-
-
-def form_59():
+def form_40():
     def _call(abs, angle, *, out=_default_out):
 
         try:
@@ -953,53 +720,60 @@ def form_59():
                         _modes.autocast = _casts
             return _function(abs, angle, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('abs', abs), ('angle', angle), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('abs', abs), ('angle', angle), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_60():
-    def _call(abs, angle, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (abs, angle, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(abs, angle, out=out)
+def form_41():
+    def _call(anchor, positive, negative, *, distance_function=_default_distance_function, margin=_default_margin, swap=_default_swap, reduction=_default_reduction):
+
+        try:
+            return _function(anchor, positive, negative, distance_function=distance_function, margin=margin, swap=swap, reduction=reduction)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('distance_function', distance_function), ('margin', margin), ('swap', swap), ('reduction', reduction), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_61():
+def form_42():
     def _call(anchor, positive, negative, margin=_default_margin, p=_default_p, eps=_default_eps, swap=_default_swap, reduction=_default_reduction):
 
         try:
             return _function(anchor, positive, negative, margin, p, eps, swap, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('reduction', reduction), ))
+            _found = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('reduction', reduction), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_62():
+def form_43():
     def _call(anchor, positive, negative, margin=_default_margin, p=_default_p, eps=_default_eps, swap=_default_swap, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (anchor, positive, negative, margin, p, eps, swap, size_average, reduce, reduction, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(anchor, positive, negative, margin, p, eps, swap, size_average, reduce, reduction)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (anchor, positive, negative, margin, p, eps, swap, size_average, reduce, reduction, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(anchor, positive, negative, margin, p, eps, swap, size_average, reduce, reduction)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_63():
+def form_44():
     def _call(b, LU_data, LU_pivots, *, out=_default_out):
 
         try:
@@ -1012,92 +786,93 @@ def form_63():
                         _modes.autocast = _casts
             return _function(b, LU_data, LU_pivots, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('b', b), ('LU_data', LU_data), ('LU_pivots', LU_pivots), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('b', b), ('LU_data', LU_data), ('LU_pivots', LU_pivots), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_64():
-    def _call(b, LU_data, LU_pivots, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (b, LU_data, LU_pivots, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(b, LU_data, LU_pivots, out=out)
-    return _call
-
-
-def form_65():
+def form_45():
     def _call(cell, data, states, weights, spans, batch):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (cell, data, states, weights, spans, batch, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(cell, data, states, weights, spans, batch)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (cell, data, states, weights, spans, batch, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(cell, data, states, weights, spans, batch)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('cell', cell), ('data', data), ('states', states), ('weights', weights), ('spans', spans), ('batch', batch), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_66():
+def form_46():
     def _call(condition, input=_default_input, other=_default_other, *, out=_default_out):
 
         try:
             return _function(condition, input, other, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('condition', condition), ('input', input), ('other', other), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('condition', condition), ('input', input), ('other', other), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_67():
+def form_47():
     def _call(count, prob, generator=_default_generator):
 
         try:
             return _function(count, prob, generator)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('count', count), ('prob', prob), ('generator', generator), ))
+            _found = _explanation(_error, _function, _name, (('count', count), ('prob', prob), ('generator', generator), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_68():
+def form_48():
     def _call(equation=_default_equation, *operands):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (equation, *operands, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(equation, *operands)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (equation, *operands, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(equation, *operands)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('equation', equation), ('operands', operands), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_69():
+def form_49():
     def _call(indices, shape):
 
         try:
             return _function(indices, shape)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('indices', indices), ('shape', shape), ))
+            _found = _explanation(_error, _function, _name, (('indices', indices), ('shape', shape), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_70():
+def form_50():
     def _call(input):
 
         try:
@@ -1110,91 +885,92 @@ def form_70():
                         _modes.autocast = _casts
             return _function(input)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_71():
+def form_51():
     def _call(input):
 
         try:
             return _function(input)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_72():
+def form_52():
     def _call(input):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input)
+
+        try:
+            return _function(input, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_73():
-    def _call(input):
-        return _function(input, out=_in_place)
-    return _call
-
-
-def form_74():
+def form_53():
     def _call(input, *, correction=_default_correction, fweights=_default_fweights, aweights=_default_aweights):
 
         try:
             return _function(input, correction=correction, fweights=fweights, aweights=aweights)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('correction', correction), ('fweights', fweights), ('aweights', aweights), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('correction', correction), ('fweights', fweights), ('aweights', aweights), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_75():
+def form_54():
     def _call(input, *, decimals=_default_decimals):
 
         try:
             return _function(input, decimals=decimals)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('decimals', decimals), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_76():
+def form_55():
     def _call(input, *, decimals=_default_decimals):
-        return _function(input, decimals=decimals, out=_in_place)
+
+        try:
+            return _function(input, decimals=decimals, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_77():
+def form_56():
     def _call(input, *, decimals=_default_decimals, out=_default_out):
 
         try:
             return _function(input, decimals=decimals, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('decimals', decimals), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_78():
+def form_57():
     def _call(input, *, dim=_default_dim, keepdim=_default_keepdim, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -1209,53 +985,53 @@ def form_78():
         try:
             return _function(input, dim=dim, keepdim=keepdim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_79():
+def form_58():
     def _call(input, *, dtype=_default_dtype, layout=_default_layout, device=_default_device, requires_grad=_default_requires_grad, pin_memory=_default_pin_memory, memory_format=_default_memory_format):
 
         try:
             return _function(input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_80():
+def form_59():
     def _call(input, *, generator=_default_generator, dtype=_default_dtype, layout=_default_layout, device=_default_device, requires_grad=_default_requires_grad, pin_memory=_default_pin_memory, memory_format=_default_memory_format):
 
         try:
             return _function(input, generator=generator, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_81():
+def form_60():
     def _call(input, *, memory_format=_default_memory_format):
 
         try:
             return _function(input, memory_format=memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('memory_format', memory_format), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('memory_format', memory_format), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_82():
+def form_61():
     def _call(input, *, out=_default_out):
 
         try:
@@ -1268,66 +1044,53 @@ def form_82():
                         _modes.autocast = _casts
             return _function(input, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_83():
+def form_62():
     def _call(input, *, out=_default_out):
 
         try:
             return _function(input, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_84():
-    def _call(input, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, out=out)
-    return _call
-
-
-def form_85():
+def form_63():
     def _call(input, *, out=_default_out, as_tuple=_default_as_tuple):
 
         try:
             return _function(input, out=out, as_tuple=as_tuple)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('out', out), ('as_tuple', as_tuple), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('out', out), ('as_tuple', as_tuple), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_86():
+def form_64():
     def _call(input, *, size, fill_value=_default_fill_value, out=_default_out):
 
         try:
             return _function(input, size=size, fill_value=fill_value, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('size', size), ('fill_value', fill_value), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('fill_value', fill_value), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_87():
+def form_65():
     def _call(input, *, spacing=_default_spacing, dim=_default_dim, edge_order=_default_edge_order, axis=_absent):
 
         if axis is not _absent:
@@ -1337,92 +1100,105 @@ def form_87():
         try:
             return _function(input, spacing=spacing, dim=dim, edge_order=edge_order)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('spacing', spacing), ('dim', dim), ('edge_order', edge_order), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('spacing', spacing), ('dim', dim), ('edge_order', edge_order), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_88():
+def form_66():
+    def _call(input, *args, device=_default_device, dtype=_default_dtype, non_blocking=_default_non_blocking, copy=_default_copy, memory_format=_default_memory_format, tensor=_default_tensor):
+
+        try:
+            return _function(input, *args, device=device, dtype=dtype, non_blocking=non_blocking, copy=copy, memory_format=memory_format, tensor=tensor)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('args', args), ('device', device), ('dtype', dtype), ('non_blocking', non_blocking), ('copy', copy), ('memory_format', memory_format), ('tensor', tensor), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_67():
     def _call(input, *arguments, low=_default_low, high=_default_high, generator=_default_generator, dtype=_default_dtype, layout=_default_layout, device=_default_device, requires_grad=_default_requires_grad, pin_memory=_default_pin_memory, memory_format=_default_memory_format):
 
         try:
             return _function(input, *arguments, low=low, high=high, generator=generator, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('arguments', arguments), ('low', low), ('high', high), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('arguments', arguments), ('low', low), ('high', high), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_89():
+def form_68():
     def _call(input, *axes, dims=_default_dims):
 
         try:
             return _function(input, *axes, dims=dims)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('axes', axes), ('dims', dims), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('axes', axes), ('dims', dims), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_90():
+def form_69():
     def _call(input, *counts, dims=_default_dims):
 
         try:
             return _function(input, *counts, dims=dims)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('counts', counts), ('dims', dims), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('counts', counts), ('dims', dims), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_91():
+def form_70():
     def _call(input, *order, dims=_default_dims):
 
         try:
             return _function(input, *order, dims=dims)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('order', order), ('dims', dims), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('order', order), ('dims', dims), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_92():
+def form_71():
     def _call(input, *sizes, shape=_default_shape):
 
         try:
             return _function(input, *sizes, shape=shape)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('sizes', sizes), ('shape', shape), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('sizes', sizes), ('shape', shape), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_93():
+def form_72():
     def _call(input, *sizes, size=_default_size):
 
         try:
             return _function(input, *sizes, size=size)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('sizes', sizes), ('size', size), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('sizes', sizes), ('size', size), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_94():
+def form_73():
     def _call(input, A, upper=_default_upper, transpose=_default_transpose, unitriangular=_default_unitriangular, *, out=_default_out):
 
         try:
@@ -1435,27 +1211,14 @@ def form_94():
                         _modes.autocast = _casts
             return _function(input, A, upper, transpose, unitriangular, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('A', A), ('upper', upper), ('transpose', transpose), ('unitriangular', unitriangular), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('A', A), ('upper', upper), ('transpose', transpose), ('unitriangular', unitriangular), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_95():
-    def _call(input, A, upper=_default_upper, transpose=_default_transpose, unitriangular=_default_unitriangular, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, A, upper, transpose, unitriangular, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, A, upper, transpose, unitriangular, out=out)
-    return _call
-
-
-def form_96():
+def form_74():
     def _call(input, L, upper=_default_upper, *, out=_default_out):
 
         try:
@@ -1468,72 +1231,79 @@ def form_96():
                         _modes.autocast = _casts
             return _function(input, L, upper, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('L', L), ('upper', upper), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('L', L), ('upper', upper), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_97():
-    def _call(input, L, upper=_default_upper, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, L, upper, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, L, upper, out=out)
-    return _call
-
-
-def form_98():
+def form_75():
     def _call(input, alpha=_default_alpha):
 
         try:
             return _function(input, alpha)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('alpha', alpha), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('alpha', alpha), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_99():
+def form_76():
     def _call(input, alpha=_default_alpha, inplace=_default_inplace):
 
         try:
             return _function(input, alpha, inplace)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('alpha', alpha), ('inplace', inplace), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('alpha', alpha), ('inplace', inplace), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_100():
+def form_77():
+    def _call(input, approximate=_default_approximate, *, out=_default_out):
+
+        try:
+            return _function(input, approximate, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('approximate', approximate), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_78():
     def _call(input, axis0, axis1):
 
         try:
             return _function(input, axis0, axis1)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('axis0', axis0), ('axis1', axis1), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('axis0', axis0), ('axis1', axis1), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_101():
+def form_79():
     def _call(input, batch1, batch2, *, beta=_default_beta, alpha=_default_alpha):
-        return _function(input, batch1, batch2, beta=beta, alpha=alpha, out=_in_place)
+
+        try:
+            return _function(input, batch1, batch2, beta=beta, alpha=alpha, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_102():
+def form_80():
     def _call(input, batch1, batch2, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
 
         try:
@@ -1546,92 +1316,86 @@ def form_102():
                         _modes.autocast = _casts
             return _function(input, batch1, batch2, beta=beta, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_103():
-    def _call(input, batch1, batch2, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, batch1, batch2, ), {'beta': beta, 'alpha': alpha})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, batch1, batch2, beta=beta, alpha=alpha, out=out)
-    return _call
-
-
-def form_104():
+def form_81():
     def _call(input, beta=_default_beta, threshold=_default_threshold, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, beta, threshold, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, beta, threshold, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, beta, threshold, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, beta, threshold, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('beta', beta), ('threshold', threshold), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_105():
+def form_82():
     def _call(input, bins, *, range=_default_range, weight=_default_weight, density=_default_density):
 
         try:
             return _function(input, bins, range=range, weight=weight, density=density)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_106():
+def form_83():
     def _call(input, bins=_default_bins, *, range=_default_range, weight=_default_weight, density=_default_density, out=_default_out):
 
         try:
             return _function(input, bins, range=range, weight=weight, density=density, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_107():
+def form_84():
     def _call(input, bins=_default_bins, min=_default_min, max=_default_max, *, out=_default_out):
 
         try:
             return _function(input, bins, min, max, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('bins', bins), ('min', min), ('max', max), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('min', min), ('max', max), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_108():
+def form_85():
     def _call(input, boundaries, *, out_int32=_default_out_int32, right=_default_right, out=_default_out):
 
         try:
             return _function(input, boundaries, out_int32=out_int32, right=right, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('boundaries', boundaries), ('out_int32', out_int32), ('right', right), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('boundaries', boundaries), ('out_int32', out_int32), ('right', right), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_109():
+def form_86():
     def _call(input, chunks, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -1641,92 +1405,120 @@ def form_109():
         try:
             return _function(input, chunks, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('chunks', chunks), ('dim', dim), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('chunks', chunks), ('dim', dim), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_110():
+def form_87():
     def _call(input, diagonal=_default_diagonal, *, out=_default_out):
 
         try:
             return _function(input, diagonal, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('diagonal', diagonal), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('diagonal', diagonal), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_111():
+def form_88():
     def _call(input, dim, *, dtype=_default_dtype, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, dim, ), {'dtype': dtype})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, dim, dtype=dtype, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, dim, ), {'dtype': dtype})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, dim, dtype=dtype, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_112():
+def form_89():
     def _call(input, dim, index, source, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, dim, index, source, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, dim, index, source, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, dim, index, source, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, dim, index, source, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_113():
+def form_90():
     def _call(input, dim, index, src, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, dim, index, src, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, dim, index, src, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, dim, index, src, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, dim, index, src, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_114():
+def form_91():
     def _call(input, dim, keepdim=_default_keepdim, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, dim, keepdim, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, dim, keepdim, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, dim, keepdim, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, dim, keepdim, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_115():
+def form_92():
     def _call(input, dim0, dim1):
 
         try:
             return _function(input, dim0, dim1)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim0', dim0), ('dim1', dim1), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim0', dim0), ('dim1', dim1), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_116():
+def form_93():
     def _call(input, dim=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -1737,14 +1529,14 @@ def form_116():
         try:
             return _function(input, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_117():
+def form_94():
     def _call(input, dim=_absent, *, dtype=_default_dtype, axis=_absent):
 
         if axis is not _absent:
@@ -1755,14 +1547,14 @@ def form_117():
         try:
             return _function(input, dim, dtype=dtype)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('dtype', dtype), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_118():
+def form_95():
     def _call(input, dim=_absent, *, dtype=_default_dtype, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -1780,14 +1572,14 @@ def form_118():
                         _modes.autocast = _casts
             return _function(input, dim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_119():
+def form_96():
     def _call(input, dim=_absent, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -1798,14 +1590,14 @@ def form_119():
         try:
             return _function(input, dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_120():
+def form_97():
     def _call(input, dim=_absent, index=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -1817,14 +1609,14 @@ def form_120():
         try:
             return _function(input, dim, index)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_121():
+def form_98():
     def _call(input, dim=_absent, index=_absent, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -1836,14 +1628,14 @@ def form_121():
         try:
             return _function(input, dim, index, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_122():
+def form_99():
     def _call(input, dim=_absent, index=_absent, *, sparse_grad=_default_sparse_grad, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -1855,14 +1647,14 @@ def form_122():
         try:
             return _function(input, dim, index, sparse_grad=sparse_grad, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('sparse_grad', sparse_grad), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('sparse_grad', sparse_grad), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_123():
+def form_100():
     def _call(input, dim=_absent, index=_absent, source=_absent, *, alpha=_default_alpha, axis=_absent):
 
         if axis is not _absent:
@@ -1875,14 +1667,14 @@ def form_123():
         try:
             return _function(input, dim, index, source, alpha=alpha)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_124():
+def form_101():
     def _call(input, dim=_absent, index=_absent, source=_absent, *, alpha=_default_alpha, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -1895,14 +1687,14 @@ def form_124():
         try:
             return _function(input, dim, index, source, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_125():
+def form_102():
     def _call(input, dim=_absent, index=_absent, source=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -1915,14 +1707,14 @@ def form_125():
         try:
             return _function(input, dim, index, source)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_126():
+def form_103():
     def _call(input, dim=_absent, index=_absent, source=_absent, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -1942,14 +1734,14 @@ def form_126():
                         _modes.autocast = _casts
             return _function(input, dim, index, source, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_127():
+def form_104():
     def _call(input, dim=_absent, index=_absent, source=_absent, reduce=_absent, *, include_self=_default_include_self, axis=_absent):
 
         if axis is not _absent:
@@ -1963,14 +1755,14 @@ def form_127():
         try:
             return _function(input, dim, index, source, reduce, include_self=include_self)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_128():
+def form_105():
     def _call(input, dim=_absent, index=_absent, source=_absent, reduce=_absent, *, include_self=_default_include_self, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -1984,14 +1776,14 @@ def form_128():
         try:
             return _function(input, dim, index, source, reduce, include_self=include_self, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_129():
+def form_106():
     def _call(input, dim=_absent, index=_absent, src=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -2004,14 +1796,14 @@ def form_129():
         try:
             return _function(input, dim, index, src)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_130():
+def form_107():
     def _call(input, dim=_absent, index=_absent, src=_absent, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -2031,14 +1823,14 @@ def form_130():
                         _modes.autocast = _casts
             return _function(input, dim, index, src, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_131():
+def form_108():
     def _call(input, dim=_absent, index=_absent, src=_absent, reduce=_absent, *, include_self=_default_include_self, axis=_absent):
 
         if axis is not _absent:
@@ -2052,14 +1844,14 @@ def form_131():
         try:
             return _function(input, dim, index, src, reduce, include_self=include_self)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_132():
+def form_109():
     def _call(input, dim=_absent, index=_absent, src=_absent, reduce=_absent, *, include_self=_default_include_self, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -2073,14 +1865,14 @@ def form_132():
         try:
             return _function(input, dim, index, src, reduce, include_self=include_self, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_133():
+def form_110():
     def _call(input, dim=_absent, index=_absent, src=_default_src, *, value=_default_value, reduce=_default_reduce, axis=_absent):
 
         if axis is not _absent:
@@ -2092,14 +1884,14 @@ def form_133():
         try:
             return _function(input, dim, index, src, value=value, reduce=reduce)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_134():
+def form_111():
     def _call(input, dim=_absent, index=_absent, src=_default_src, *, value=_default_value, reduce=_default_reduce, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -2111,14 +1903,14 @@ def form_134():
         try:
             return _function(input, dim, index, src, value=value, reduce=reduce, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_135():
+def form_112():
     def _call(input, dim=_absent, index=_absent, value=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -2131,14 +1923,14 @@ def form_135():
         try:
             return _function(input, dim, index, value)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('index', index), ('value', value), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('value', value), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_136():
+def form_113():
     def _call(input, dim=_absent, keepdim=_default_keepdim, *, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -2161,14 +1953,14 @@ def form_136():
                         _modes.autocast = _casts
             return _function(input, dim, keepdim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_137():
+def form_114():
     def _call(input, dim=_absent, sizes=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -2180,14 +1972,14 @@ def form_137():
         try:
             return _function(input, dim, sizes)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('sizes', sizes), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('sizes', sizes), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_138():
+def form_115():
     def _call(input, dim=_absent, start=_absent, length=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -2200,14 +1992,14 @@ def form_138():
         try:
             return _function(input, dim, start, length)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_139():
+def form_116():
     def _call(input, dim=_absent, start=_absent, length=_absent, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -2220,14 +2012,27 @@ def form_139():
         try:
             return _function(input, dim, start, length, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_140():
+def form_117():
+    def _call(input, dim=_default_dim):
+
+        try:
+            return _function(input, dim)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_118():
     def _call(input, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -2237,14 +2042,27 @@ def form_140():
         try:
             return _function(input, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_141():
+def form_119():
+    def _call(input, dim=_default_dim, _stacklevel=_default__stacklevel, dtype=_default_dtype):
+
+        try:
+            return _function(input, dim, _stacklevel, dtype)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('_stacklevel', _stacklevel), ('dtype', dtype), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_120():
     def _call(input, dim=_default_dim, descending=_default_descending, stable=_default_stable, *, axis=_absent):
 
         if axis is not _absent:
@@ -2254,14 +2072,14 @@ def form_141():
         try:
             return _function(input, dim, descending, stable)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_142():
+def form_121():
     def _call(input, dim=_default_dim, descending=_default_descending, stable=_default_stable, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -2271,27 +2089,34 @@ def form_142():
         try:
             return _function(input, dim, descending, stable, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_143():
+def form_122():
     def _call(input, dim=_default_dim, dtype=_default_dtype, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, dim, dtype, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, dim, dtype, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, dim, dtype, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, dim, dtype, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_144():
+def form_123():
     def _call(input, dim=_default_dim, dtype=_default_dtype, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -2308,27 +2133,34 @@ def form_144():
                         _modes.autocast = _casts
             return _function(input, dim, dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_145():
+def form_124():
     def _call(input, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, dim, keepdim, ), {'dtype': dtype})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, dim, keepdim, dtype=dtype, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, dim, keepdim, ), {'dtype': dtype})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, dim, keepdim, dtype=dtype, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_146():
+def form_125():
     def _call(input, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -2350,14 +2182,14 @@ def form_146():
                         _modes.autocast = _casts
             return _function(input, dim, keepdim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_147():
+def form_126():
     def _call(input, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -2372,14 +2204,14 @@ def form_147():
         try:
             return _function(input, dim, keepdim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_148():
+def form_127():
     def _call(input, dim=_default_dim, keepdim=_default_keepdim, *, other=_default_other, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -2394,14 +2226,14 @@ def form_148():
         try:
             return _function(input, dim, keepdim, other=other, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('other', other), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('other', other), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_149():
+def form_128():
     def _call(input, dim=_default_dim, keepdim=_default_keepdim, *, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -2416,14 +2248,14 @@ def form_149():
         try:
             return _function(input, dim, keepdim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_150():
+def form_129():
     def _call(input, dim=_default_dim, unbiased=_default_unbiased, keepdim=_default_keepdim, *, correction=_default_correction, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -2438,14 +2270,14 @@ def form_150():
         try:
             return _function(input, dim, unbiased, keepdim, correction=correction)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_151():
+def form_130():
     def _call(input, dim=_default_dim, unbiased=_default_unbiased, keepdim=_default_keepdim, *, correction=_default_correction, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -2460,84 +2292,125 @@ def form_151():
         try:
             return _function(input, dim, unbiased, keepdim, correction=correction, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_152():
-    def _call(input, end, weight):
-        return _function(input, end, weight, out=_in_place)
+def form_131():
+    def _call(input, downscale_factor):
+
+        try:
+            return _function(input, downscale_factor)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('downscale_factor', downscale_factor), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_153():
+def form_132():
+    def _call(input, end, weight):
+
+        try:
+            return _function(input, end, weight, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_133():
     def _call(input, end, weight, *, out=_default_out):
 
         try:
             return _function(input, end, weight, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('end', end), ('weight', weight), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_154():
+def form_134():
     def _call(input, ends):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, ends, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, ends)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, ends, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, ends)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('ends', ends), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_155():
+def form_135():
     def _call(input, eps=_default_eps):
 
         try:
             return _function(input, eps)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('eps', eps), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_156():
+def form_136():
     def _call(input, eps=_default_eps):
-        return _function(input, eps, out=_in_place)
+
+        try:
+            return _function(input, eps, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_157():
+def form_137():
     def _call(input, eps=_default_eps, *, out=_default_out):
 
         try:
             return _function(input, eps, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('eps', eps), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_158():
+def form_138():
     def _call(input, exponent):
-        return _function(input, exponent, out=_in_place)
+
+        try:
+            return _function(input, exponent, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_159():
+def form_139():
     def _call(input, exponent, *, out=_default_out):
 
         try:
@@ -2550,118 +2423,125 @@ def form_159():
                         _modes.autocast = _casts
             return _function(input, exponent, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('exponent', exponent), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_160():
+def form_140():
     def _call(input, exponent, *, out=_default_out):
 
         try:
             return _function(input, exponent, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('exponent', exponent), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_161():
-    def _call(input, exponent, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, exponent, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, exponent, out=out)
-    return _call
-
-
-def form_162():
+def form_141():
     def _call(input, fill_value, *, dtype=_default_dtype, layout=_default_layout, device=_default_device, requires_grad=_default_requires_grad, pin_memory=_default_pin_memory, memory_format=_default_memory_format):
 
         try:
             return _function(input, fill_value, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('fill_value', fill_value), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('fill_value', fill_value), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_163():
+def form_142():
     def _call(input, generator=_default_generator):
 
         try:
             return _function(input, generator)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('generator', generator), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('generator', generator), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_164():
+def form_143():
     def _call(input, grid, mode=_default_mode, padding_mode=_default_padding_mode, align_corners=_default_align_corners):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, grid, mode, padding_mode, align_corners, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, grid, mode, padding_mode, align_corners)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, grid, mode, padding_mode, align_corners, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, grid, mode, padding_mode, align_corners)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('grid', grid), ('mode', mode), ('padding_mode', padding_mode), ('align_corners', align_corners), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_165():
+def form_144():
+    def _call(input, groups):
+
+        try:
+            return _function(input, groups)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('groups', groups), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_145():
     def _call(input, hx, w_ih, w_hh, b_ih=_default_b_ih, b_hh=_default_b_hh):
 
         try:
             return _function(input, hx, w_ih, w_hh, b_ih, b_hh)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('hx', hx), ('w_ih', w_ih), ('w_hh', w_hh), ('b_ih', b_ih), ('b_hh', b_hh), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('hx', hx), ('w_ih', w_ih), ('w_hh', w_hh), ('b_ih', b_ih), ('b_hh', b_hh), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_166():
+def form_146():
     def _call(input, index, *, out=_default_out):
 
         try:
             return _function(input, index, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('index', index), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('index', index), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_167():
+def form_147():
     def _call(input, index, source, accumulate=_default_accumulate):
 
         try:
             return _function(input, index, source, accumulate)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('index', index), ('source', source), ('accumulate', accumulate), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('index', index), ('source', source), ('accumulate', accumulate), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_168():
+def form_148():
     def _call(input, indices, dim=_default_dim, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -2671,27 +2551,47 @@ def form_168():
         try:
             return _function(input, indices, dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('indices', indices), ('dim', dim), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('dim', dim), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_169():
+def form_149():
     def _call(input, indices, kernel_size, stride=_default_stride, padding=_default_padding, output_size=_default_output_size):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, indices, kernel_size, stride, padding, output_size, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, indices, kernel_size, stride, padding, output_size)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, indices, kernel_size, stride, padding, output_size, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, indices, kernel_size, stride, padding, output_size)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_170():
+def form_150():
+    def _call(input, indices, kernel_size, stride=_default_stride, padding=_default_padding, output_size=_default_output_size):
+
+        try:
+            return _function(input, indices, kernel_size, stride, padding, output_size)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_151():
     def _call(input, indices, values, accumulate=_default_accumulate):
 
         try:
@@ -2704,53 +2604,40 @@ def form_170():
                         _modes.autocast = _casts
             return _function(input, indices, values, accumulate)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_171():
+def form_152():
     def _call(input, indices, values, accumulate=_default_accumulate):
 
         try:
             return _function(input, indices, values, accumulate)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_172():
-    def _call(input, indices, values, accumulate=_default_accumulate):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, indices, values, accumulate, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, indices, values, accumulate)
-    return _call
-
-
-def form_173():
+def form_153():
     def _call(input, indices_or_sections=_default_indices_or_sections, *, sections=_default_sections, indices=_default_indices):
 
         try:
             return _function(input, indices_or_sections, sections=sections, indices=indices)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('sections', sections), ('indices', indices), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('sections', sections), ('indices', indices), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_174():
+def form_154():
     def _call(input, indices_or_sections=_default_indices_or_sections, dim=_default_dim, *, sections=_default_sections, indices=_default_indices, axis=_absent):
 
         if axis is not _absent:
@@ -2760,27 +2647,27 @@ def form_174():
         try:
             return _function(input, indices_or_sections, dim, sections=sections, indices=indices)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('dim', dim), ('sections', sections), ('indices', indices), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('dim', dim), ('sections', sections), ('indices', indices), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_175():
+def form_155():
     def _call(input, inplace=_default_inplace):
 
         try:
             return _function(input, inplace)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('inplace', inplace), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('inplace', inplace), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_176():
+def form_156():
     def _call(input, k, dim=_default_dim, keepdim=_default_keepdim, *, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -2795,14 +2682,14 @@ def form_176():
         try:
             return _function(input, k, dim, keepdim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('k', k), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_177():
+def form_157():
     def _call(input, k, dim=_default_dim, largest=_default_largest, sorted=_default_sorted, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -2812,137 +2699,256 @@ def form_177():
         try:
             return _function(input, k, dim, largest, sorted, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('k', k), ('dim', dim), ('largest', largest), ('sorted', sorted), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('largest', largest), ('sorted', sorted), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_178():
+def form_158():
     def _call(input, k=_default_k, dims=_default_dims):
 
         try:
             return _function(input, k, dims)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('k', k), ('dims', dims), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dims', dims), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_179():
+def form_159():
+    def _call(input, kernel_size, dilation=_default_dilation, padding=_default_padding, stride=_default_stride):
+
+        try:
+            return _function(input, kernel_size, dilation, padding, stride)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_160():
     def _call(input, kernel_size, output_size=_default_output_size, output_ratio=_default_output_ratio, return_indices=_default_return_indices, _random_samples=_default__random_samples):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, kernel_size, output_size, output_ratio, return_indices, _random_samples, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, kernel_size, output_size, output_ratio, return_indices, _random_samples, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_180():
+def form_161():
+    def _call(input, kernel_size, output_size=_default_output_size, output_ratio=_default_output_ratio, return_indices=_default_return_indices, _random_samples=_default__random_samples):
+
+        try:
+            return _function(input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_162():
+    def _call(input, kernel_size, stride=_default_stride, padding=_default_padding, ceil_mode=_default_ceil_mode, count_include_pad=_default_count_include_pad):
+
+        try:
+            return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_163():
     def _call(input, kernel_size, stride=_default_stride, padding=_default_padding, ceil_mode=_default_ceil_mode, count_include_pad=_default_count_include_pad, divisor_override=_default_divisor_override, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_181():
+def form_164():
+    def _call(input, kernel_size, stride=_default_stride, padding=_default_padding, ceil_mode=_default_ceil_mode, count_include_pad=_default_count_include_pad, divisor_override=_default_divisor_override, *, out=_default_out):
+
+        try:
+            return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_165():
     def _call(input, kernel_size, stride=_default_stride, padding=_default_padding, dilation=_default_dilation, ceil_mode=_default_ceil_mode, return_indices=_default_return_indices):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_182():
+def form_166():
+    def _call(input, kernel_size, stride=_default_stride, padding=_default_padding, dilation=_default_dilation, ceil_mode=_default_ceil_mode, return_indices=_default_return_indices):
+
+        try:
+            return _function(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_167():
     def _call(input, lambd=_default_lambd, *, out=_default_out):
 
         try:
             return _function(input, lambd, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('lambd', lambd), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('lambd', lambd), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_183():
+def form_168():
+    def _call(input, lower=_default_lower, upper=_default_upper, training=_default_training):
+
+        try:
+            return _function(input, lower, upper, training)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_169():
+    def _call(input, lower=_default_lower, upper=_default_upper, training=_default_training, inplace=_default_inplace):
+
+        try:
+            return _function(input, lower, upper, training, inplace)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ('inplace', inplace), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_170():
     def _call(input, mask, *, out=_default_out):
 
         try:
             return _function(input, mask, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('mask', mask), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_184():
+def form_171():
     def _call(input, mask, source):
 
         try:
             return _function(input, mask, source)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('mask', mask), ('source', source), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('source', source), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_185():
+def form_172():
     def _call(input, mask, value):
 
         try:
             return _function(input, mask, value)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('mask', mask), ('value', value), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('value', value), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_186():
+def form_173():
     def _call(input, mat, vec, *, beta=_default_beta, alpha=_default_alpha):
 
         try:
             return _function(input, mat, vec, beta=beta, alpha=alpha)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_187():
+def form_174():
     def _call(input, mat, vec, *, beta=_default_beta, alpha=_default_alpha):
-        return _function(input, mat, vec, beta=beta, alpha=alpha, out=_in_place)
+
+        try:
+            return _function(input, mat, vec, beta=beta, alpha=alpha, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_188():
+def form_175():
     def _call(input, mat, vec, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
 
         try:
@@ -2955,33 +2961,27 @@ def form_188():
                         _modes.autocast = _casts
             return _function(input, mat, vec, beta=beta, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_189():
-    def _call(input, mat, vec, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, mat, vec, ), {'beta': beta, 'alpha': alpha})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, mat, vec, beta=beta, alpha=alpha, out=out)
-    return _call
-
-
-def form_190():
+def form_176():
     def _call(input, mat1, mat2, *, beta=_default_beta, alpha=_default_alpha):
-        return _function(input, mat1, mat2, beta=beta, alpha=alpha, out=_in_place)
+
+        try:
+            return _function(input, mat1, mat2, beta=beta, alpha=alpha, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_191():
+def form_177():
     def _call(input, mat1, mat2, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
 
         try:
@@ -2994,27 +2994,14 @@ def form_191():
                         _modes.autocast = _casts
             return _function(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_192():
-    def _call(input, mat1, mat2, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, mat1, mat2, ), {'beta': beta, 'alpha': alpha})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
-    return _call
-
-
-def form_193():
+def form_178():
     def _call(input, mat2, *, out=_default_out):
 
         try:
@@ -3027,155 +3014,203 @@ def form_193():
                         _modes.autocast = _casts
             return _function(input, mat2, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('mat2', mat2), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('mat2', mat2), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_194():
-    def _call(input, mat2, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, mat2, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, mat2, out=out)
-    return _call
-
-
-def form_195():
+def form_179():
     def _call(input, max):
 
         try:
             return _function(input, max)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('max', max), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('max', max), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_196():
+def form_180():
     def _call(input, max):
-        return _function(input, max, out=_in_place)
+
+        try:
+            return _function(input, max, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('max', max), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_197():
+def form_181():
     def _call(input, max, *, out=_default_out):
 
         try:
             return _function(input, max, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('max', max), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('max', max), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_198():
+def form_182():
     def _call(input, min):
 
         try:
             return _function(input, min)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('min', min), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_199():
+def form_183():
     def _call(input, min):
-        return _function(input, min, out=_in_place)
+
+        try:
+            return _function(input, min, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_200():
+def form_184():
     def _call(input, min, *, out=_default_out):
 
         try:
             return _function(input, min, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('min', min), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_201():
+def form_185():
     def _call(input, min=_default_min, max=_default_max):
 
         try:
             return _function(input, min, max)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('min', min), ('max', max), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_202():
+def form_186():
     def _call(input, min=_default_min, max=_default_max):
-        return _function(input, min, max, out=_in_place)
+
+        try:
+            return _function(input, min, max, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_203():
+def form_187():
     def _call(input, min=_default_min, max=_default_max, *, out=_default_out):
 
         try:
             return _function(input, min, max, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('min', min), ('max', max), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_204():
-    def _call(input, n):
-        return _function(input, n, out=_in_place)
+def form_188():
+    def _call(input, min_val=_default_min_val, max_val=_default_max_val):
+
+        try:
+            return _function(input, min_val, max_val)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_205():
+def form_189():
+    def _call(input, min_val=_default_min_val, max_val=_default_max_val, inplace=_default_inplace):
+
+        try:
+            return _function(input, min_val, max_val, inplace)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ('inplace', inplace), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_190():
+    def _call(input, n):
+
+        try:
+            return _function(input, n, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('n', n), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_191():
     def _call(input, n, *, out=_default_out):
 
         try:
             return _function(input, n, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('n', n), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('n', n), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_206():
+def form_192():
     def _call(input, n=_default_n, dim=_default_dim, norm=_default_norm, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, n, dim, norm, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, n, dim, norm, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, n, dim, norm, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, n, dim, norm, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_207():
+def form_193():
     def _call(input, n=_default_n, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3192,14 +3227,14 @@ def form_207():
                         _modes.autocast = _casts
             return _function(input, n, dim, norm, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_208():
+def form_194():
     def _call(input, n=_default_n, dim=_default_dim, prepend=_default_prepend, append=_default_append, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3209,27 +3244,27 @@ def form_208():
         try:
             return _function(input, n, dim, prepend, append, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('n', n), ('dim', dim), ('prepend', prepend), ('append', append), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('prepend', prepend), ('append', append), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_209():
+def form_195():
     def _call(input, n_fft, hop_length=_default_hop_length, win_length=_default_win_length, window=_default_window, center=_default_center, normalized=_default_normalized, onesided=_default_onesided, length=_default_length, return_complex=_default_return_complex):
 
         try:
             return _function(input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('normalized', normalized), ('onesided', onesided), ('length', length), ('return_complex', return_complex), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('normalized', normalized), ('onesided', onesided), ('length', length), ('return_complex', return_complex), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_210():
+def form_196():
     def _call(input, n_fft, hop_length=_default_hop_length, win_length=_default_win_length, window=_default_window, center=_default_center, pad_mode=_default_pad_mode, normalized=_default_normalized, onesided=_default_onesided, return_complex=_default_return_complex, align_to_window=_default_align_to_window):
 
         try:
@@ -3242,59 +3277,105 @@ def form_210():
                         _modes.autocast = _casts
             return _function(input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('pad_mode', pad_mode), ('normalized', normalized), ('onesided', onesided), ('return_complex', return_complex), ('align_to_window', align_to_window), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('pad_mode', pad_mode), ('normalized', normalized), ('onesided', onesided), ('return_complex', return_complex), ('align_to_window', align_to_window), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_211():
-    def _call(input, n_fft, hop_length=_default_hop_length, win_length=_default_win_length, window=_default_window, center=_default_center, pad_mode=_default_pad_mode, normalized=_default_normalized, onesided=_default_onesided, return_complex=_default_return_complex, align_to_window=_default_align_to_window):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window)
-    return _call
-
-
-def form_212():
+def form_197():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf):
 
         try:
             return _function(input, nan, posinf, neginf)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_213():
+def form_198():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf):
-        return _function(input, nan, posinf, neginf, out=_in_place)
+
+        try:
+            return _function(input, nan, posinf, neginf, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_214():
+def form_199():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf, *, out=_default_out):
 
         try:
             return _function(input, nan, posinf, neginf, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_215():
+def form_200():
+    def _call(input, negative_slope=_default_negative_slope):
+
+        try:
+            return _function(input, negative_slope)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_201():
+    def _call(input, negative_slope=_default_negative_slope, inplace=_default_inplace):
+
+        try:
+            return _function(input, negative_slope, inplace)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ('inplace', inplace), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_202():
+    def _call(input, norm_type, kernel_size, stride=_default_stride, ceil_mode=_default_ceil_mode):
+
+        try:
+            return _function(input, norm_type, kernel_size, stride, ceil_mode)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('norm_type', norm_type), ('kernel_size', kernel_size), ('stride', stride), ('ceil_mode', ceil_mode), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_203():
+    def _call(input, normalized_shape, weight=_default_weight, bias=_default_bias, eps=_default_eps):
+
+        try:
+            return _function(input, normalized_shape, weight, bias, eps)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_204():
     def _call(input, normalized_shape, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enable=_default_cudnn_enable):
 
         try:
@@ -3307,27 +3388,14 @@ def form_215():
                         _modes.autocast = _casts
             return _function(input, normalized_shape, weight, bias, eps, cudnn_enable)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enable', cudnn_enable), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enable', cudnn_enable), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_216():
-    def _call(input, normalized_shape, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enable=_default_cudnn_enable):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, normalized_shape, weight, bias, eps, cudnn_enable, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, normalized_shape, weight, bias, eps, cudnn_enable)
-    return _call
-
-
-def form_217():
+def form_205():
     def _call(input, normalized_shape, weight=_default_weight, eps=_default_eps):
 
         try:
@@ -3340,27 +3408,27 @@ def form_217():
                         _modes.autocast = _casts
             return _function(input, normalized_shape, weight, eps)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('eps', eps), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('eps', eps), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_218():
-    def _call(input, normalized_shape, weight=_default_weight, eps=_default_eps):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, normalized_shape, weight, eps, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, normalized_shape, weight, eps)
+def form_206():
+    def _call(input, num_groups, weight=_default_weight, bias=_default_bias, eps=_default_eps):
+
+        try:
+            return _function(input, num_groups, weight, bias, eps)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_219():
+def form_207():
     def _call(input, num_groups, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
@@ -3373,130 +3441,138 @@ def form_219():
                         _modes.autocast = _casts
             return _function(input, num_groups, weight, bias, eps, cudnn_enabled)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_220():
-    def _call(input, num_groups, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enabled=_default_cudnn_enabled):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, num_groups, weight, bias, eps, cudnn_enabled, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, num_groups, weight, bias, eps, cudnn_enabled)
-    return _call
-
-
-def form_221():
+def form_208():
     def _call(input, num_samples, replacement=_default_replacement, *, generator=_default_generator, out=_default_out):
 
         try:
             return _function(input, num_samples, replacement, generator=generator, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('num_samples', num_samples), ('replacement', replacement), ('generator', generator), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('num_samples', num_samples), ('replacement', replacement), ('generator', generator), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_222():
+def form_209():
     def _call(input, offset=_default_offset):
 
         try:
             return _function(input, offset)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('offset', offset), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('offset', offset), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_223():
+def form_210():
     def _call(input, offset=_default_offset, dim1=_default_dim1, dim2=_default_dim2):
 
         try:
             return _function(input, offset, dim1, dim2)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_224():
+def form_211():
+    def _call(input, other):
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, other, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, other)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_212():
     def _call(input, other):
 
         try:
             return _function(input, other)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('other', other), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_225():
+def form_213():
     def _call(input, other):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, other, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, other)
+
+        try:
+            return _function(input, other, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_226():
-    def _call(input, other):
-        return _function(input, other, out=_in_place)
-    return _call
-
-
-def form_227():
+def form_214():
     def _call(input, other, *, alpha=_default_alpha):
 
         try:
             return _function(input, other, alpha=alpha)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('other', other), ('alpha', alpha), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_228():
+def form_215():
     def _call(input, other, *, alpha=_default_alpha):
-        return _function(input, other, alpha=alpha, out=_in_place)
+
+        try:
+            return _function(input, other, alpha=alpha, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_229():
+def form_216():
     def _call(input, other, *, alpha=_default_alpha, out=_default_out):
 
         try:
             return _function(input, other, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('other', other), ('alpha', alpha), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_230():
+def form_217():
     def _call(input, other, *, dim=_default_dim, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3506,14 +3582,14 @@ def form_230():
         try:
             return _function(input, other, dim=dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_231():
+def form_218():
     def _call(input, other, *, out=_default_out):
 
         try:
@@ -3526,72 +3602,73 @@ def form_231():
                         _modes.autocast = _casts
             return _function(input, other, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('other', other), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_232():
+def form_219():
     def _call(input, other, *, out=_default_out):
 
         try:
             return _function(input, other, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('other', other), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_233():
-    def _call(input, other, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, other, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, other, out=out)
-    return _call
-
-
-def form_234():
+def form_220():
     def _call(input, other, *, rounding_mode=_default_rounding_mode):
-        return _function(input, other, rounding_mode=rounding_mode, out=_in_place)
+
+        try:
+            return _function(input, other, rounding_mode=rounding_mode, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_235():
+def form_221():
     def _call(input, other, *, rounding_mode=_default_rounding_mode, out=_default_out):
 
         try:
             return _function(input, other, rounding_mode=rounding_mode, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_236():
+def form_222():
     def _call(input, other, dim=_default_dim, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, other, dim, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, other, dim, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, other, dim, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, other, dim, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_237():
+def form_223():
     def _call(input, other, dim=_default_dim, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3608,14 +3685,14 @@ def form_237():
                         _modes.autocast = _casts
             return _function(input, other, dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_238():
+def form_224():
     def _call(input, other, p=_default_p):
 
         try:
@@ -3628,104 +3705,165 @@ def form_238():
                         _modes.autocast = _casts
             return _function(input, other, p)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('other', other), ('p', p), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('p', p), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_239():
-    def _call(input, other, p=_default_p):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, other, p, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, other, p)
-    return _call
-
-
-def form_240():
+def form_225():
     def _call(input, other, rtol=_default_rtol, atol=_default_atol, equal_nan=_default_equal_nan):
 
         try:
             return _function(input, other, rtol, atol, equal_nan)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('other', other), ('rtol', rtol), ('atol', atol), ('equal_nan', equal_nan), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rtol', rtol), ('atol', atol), ('equal_nan', equal_nan), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_241():
+def form_226():
     def _call(input, output_size):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, output_size, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, output_size)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, output_size, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, output_size)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_242():
+def form_227():
+    def _call(input, output_size):
+
+        try:
+            return _function(input, output_size)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_228():
+    def _call(input, output_size, kernel_size, dilation=_default_dilation, padding=_default_padding, stride=_default_stride):
+
+        try:
+            return _function(input, output_size, kernel_size, dilation, padding, stride)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_229():
     def _call(input, output_size, return_indices=_default_return_indices):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, output_size, return_indices, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, output_size, return_indices)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, output_size, return_indices, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, output_size, return_indices)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_243():
+def form_230():
+    def _call(input, output_size, return_indices=_default_return_indices):
+
+        try:
+            return _function(input, output_size, return_indices)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_231():
     def _call(input, p):
-        return _function(input, p, out=_in_place)
+
+        try:
+            return _function(input, p, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_244():
+def form_232():
     def _call(input, p, *, out=_default_out):
 
         try:
             return _function(input, p, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('p', p), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_245():
+def form_233():
     def _call(input, p, dim, maxnorm):
-        return _function(input, p, dim, maxnorm, out=_in_place)
+
+        try:
+            return _function(input, p, dim, maxnorm, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_246():
+def form_234():
     def _call(input, p, dim, maxnorm, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, p, dim, maxnorm, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, p, dim, maxnorm, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, p, dim, maxnorm, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, p, dim, maxnorm, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_247():
+def form_235():
     def _call(input, p, dim=_absent, maxnorm=_absent, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3744,27 +3882,27 @@ def form_247():
                         _modes.autocast = _casts
             return _function(input, p, dim, maxnorm, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_248():
+def form_236():
     def _call(input, p, train):
 
         try:
             return _function(input, p, train)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('p', p), ('train', train), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('train', train), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_249():
+def form_237():
     def _call(input, p=_default_p):
 
         try:
@@ -3777,53 +3915,73 @@ def form_249():
                         _modes.autocast = _casts
             return _function(input, p)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('p', p), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_250():
-    def _call(input, p=_default_p):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, p, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, p)
+def form_238():
+    def _call(input, p=_default_p, *, generator=_default_generator):
+
+        try:
+            return _function(input, p, generator=generator)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_251():
+def form_239():
     def _call(input, p=_default_p, *, generator=_default_generator, out=_default_out):
 
         try:
             return _function(input, p, generator=generator, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('p', p), ('generator', generator), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_252():
-    def _call(input, p=_default_p, dim=_default_dim, keepdim=_default_keepdim, out=_default_out, dtype=_default_dtype):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, p, dim, keepdim, out, dtype, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, p, dim, keepdim, out, dtype)
+def form_240():
+    def _call(input, p=_default_p, dim=_default_dim, eps=_default_eps, out=_default_out):
+
+        try:
+            return _function(input, p, dim, eps, out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('eps', eps), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_253():
+def form_241():
+    def _call(input, p=_default_p, dim=_default_dim, keepdim=_default_keepdim, out=_default_out, dtype=_default_dtype):
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, p, dim, keepdim, out, dtype, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, p, dim, keepdim, out, dtype)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_242():
     def _call(input, p=_default_p, dim=_default_dim, keepdim=_default_keepdim, out=_default_out, dtype=_default_dtype, *, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -3845,27 +4003,60 @@ def form_253():
                         _modes.autocast = _casts
             return _function(input, p, dim, keepdim, out, dtype)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_254():
-    def _call(input, q, dim=_default_dim, keepdim=_default_keepdim, *, interpolation=_default_interpolation, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, q, dim, keepdim, ), {'interpolation': interpolation})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, q, dim, keepdim, interpolation=interpolation, out=out)
+def form_243():
+    def _call(input, p=_default_p, training=_default_training, inplace=_default_inplace):
+
+        try:
+            return _function(input, p, training, inplace)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('training', training), ('inplace', inplace), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_255():
+def form_244():
+    def _call(input, pad, mode=_default_mode, value=_default_value):
+
+        try:
+            return _function(input, pad, mode, value)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('pad', pad), ('mode', mode), ('value', value), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_245():
+    def _call(input, q, dim=_default_dim, keepdim=_default_keepdim, *, interpolation=_default_interpolation, out=_default_out):
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, q, dim, keepdim, ), {'interpolation': interpolation})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, q, dim, keepdim, interpolation=interpolation, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_246():
     def _call(input, q, dim=_default_dim, keepdim=_default_keepdim, *, interpolation=_default_interpolation, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -3887,27 +4078,27 @@ def form_255():
                         _modes.autocast = _casts
             return _function(input, q, dim, keepdim, interpolation=interpolation, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_256():
+def form_247():
     def _call(input, r=_default_r, with_replacement=_default_with_replacement):
 
         try:
             return _function(input, r, with_replacement)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('r', r), ('with_replacement', with_replacement), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('r', r), ('with_replacement', with_replacement), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_257():
+def form_248():
     def _call(input, rcond=_default_rcond):
 
         try:
@@ -3920,27 +4111,14 @@ def form_257():
                         _modes.autocast = _casts
             return _function(input, rcond)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('rcond', rcond), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('rcond', rcond), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_258():
-    def _call(input, rcond=_default_rcond):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, rcond, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, rcond)
-    return _call
-
-
-def form_259():
+def form_249():
     def _call(input, return_inverse=_default_return_inverse, return_counts=_default_return_counts, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -3950,27 +4128,60 @@ def form_259():
         try:
             return _function(input, return_inverse, return_counts, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_260():
-    def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, s, dim, norm, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, s, dim, norm, out=out)
+def form_250():
+    def _call(input, running_mean, running_var, weight=_default_weight, bias=_default_bias, training=_default_training, momentum=_default_momentum, eps=_default_eps):
+
+        try:
+            return _function(input, running_mean, running_var, weight, bias, training, momentum, eps)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('training', training), ('momentum', momentum), ('eps', eps), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_261():
+def form_251():
+    def _call(input, running_mean=_default_running_mean, running_var=_default_running_var, weight=_default_weight, bias=_default_bias, use_input_stats=_default_use_input_stats, momentum=_default_momentum, eps=_default_eps):
+
+        try:
+            return _function(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_252():
+    def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out):
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, s, dim, norm, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, s, dim, norm, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_253():
     def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3987,14 +4198,14 @@ def form_261():
                         _modes.autocast = _casts
             return _function(input, s, dim, norm, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_262():
+def form_254():
     def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -4004,66 +4215,106 @@ def form_262():
         try:
             return _function(input, s, dim, norm, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_263():
+def form_255():
     def _call(input, shifts, dims=_default_dims):
 
         try:
             return _function(input, shifts, dims)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('shifts', shifts), ('dims', dims), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('shifts', shifts), ('dims', dims), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_264():
+def form_256():
     def _call(input, size, alpha=_default_alpha, beta=_default_beta, k=_default_k):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, size, alpha, beta, k, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, size, alpha, beta, k)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, size, alpha, beta, k, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, size, alpha, beta, k)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('alpha', alpha), ('beta', beta), ('k', k), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_265():
+def form_257():
     def _call(input, size, stride, storage_offset=_default_storage_offset):
 
         try:
             return _function(input, size, stride, storage_offset)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_266():
-    def _call(input, size=_default_size, scale_factor=_default_scale_factor, mode=_default_mode, align_corners=_default_align_corners, recompute_scale_factor=_default_recompute_scale_factor, antialias=_default_antialias):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+def form_258():
+    def _call(input, size=_default_size, scale_factor=_default_scale_factor):
+
+        try:
+            return _function(input, size, scale_factor)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_267():
+def form_259():
+    def _call(input, size=_default_size, scale_factor=_default_scale_factor, mode=_default_mode, align_corners=_default_align_corners):
+
+        try:
+            return _function(input, size, scale_factor, mode, align_corners)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_260():
+    def _call(input, size=_default_size, scale_factor=_default_scale_factor, mode=_default_mode, align_corners=_default_align_corners, recompute_scale_factor=_default_recompute_scale_factor, antialias=_default_antialias):
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ('recompute_scale_factor', recompute_scale_factor), ('antialias', antialias), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_261():
     def _call(input, some=_default_some, *, out=_default_out):
 
         try:
@@ -4076,27 +4327,14 @@ def form_267():
                         _modes.autocast = _casts
             return _function(input, some, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('some', some), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('some', some), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_268():
-    def _call(input, some=_default_some, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, some, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, some, out=out)
-    return _call
-
-
-def form_269():
+def form_262():
     def _call(input, some=_default_some, compute_uv=_default_compute_uv, *, out=_default_out):
 
         try:
@@ -4109,27 +4347,14 @@ def form_269():
                         _modes.autocast = _casts
             return _function(input, some, compute_uv, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('some', some), ('compute_uv', compute_uv), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('some', some), ('compute_uv', compute_uv), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_270():
-    def _call(input, some=_default_some, compute_uv=_default_compute_uv, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, some, compute_uv, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, some, compute_uv, out=out)
-    return _call
-
-
-def form_271():
+def form_263():
     def _call(input, sorted=_default_sorted, return_inverse=_default_return_inverse, return_counts=_default_return_counts, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -4139,27 +4364,40 @@ def form_271():
         try:
             return _function(input, sorted, return_inverse, return_counts, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('sorted', sorted), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('sorted', sorted), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_272():
+def form_264():
     def _call(input, source, destination):
 
         try:
             return _function(input, source, destination)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('source', source), ('destination', destination), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('source', source), ('destination', destination), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_273():
+def form_265():
+    def _call(input, source=_default_source, storage_offset=_default_storage_offset, size=_default_size, stride=_default_stride):
+
+        try:
+            return _function(input, source, storage_offset, size, stride)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('source', source), ('storage_offset', storage_offset), ('size', size), ('stride', stride), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_266():
     def _call(input, split_size, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -4169,14 +4407,14 @@ def form_273():
         try:
             return _function(input, split_size, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('split_size', split_size), ('dim', dim), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('split_size', split_size), ('dim', dim), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_274():
+def form_267():
     def _call(input, split_sizes, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -4186,14 +4424,14 @@ def form_274():
         try:
             return _function(input, split_sizes, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('split_sizes', split_sizes), ('dim', dim), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('split_sizes', split_sizes), ('dim', dim), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_275():
+def form_268():
     def _call(input, src, dim=_absent, index=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -4205,14 +4443,14 @@ def form_275():
         try:
             return _function(input, src, dim, index)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('src', src), ('dim', dim), ('index', index), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('index', index), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_276():
+def form_269():
     def _call(input, src, dim=_default_dim, start=_default_start, end=_default_end, step=_default_step, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -4222,7 +4460,105 @@ def form_276():
         try:
             return _function(input, src, dim, start, end, step, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('src', src), ('dim', dim), ('start', start), ('end', end), ('step', step), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('start', start), ('end', end), ('step', step), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_270():
+    def _call(input, src, non_blocking=_default_non_blocking):
+
+        try:
+            return _function(input, src, non_blocking)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('src', src), ('non_blocking', non_blocking), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_271():
+    def _call(input, src, offset=_default_offset, dim1=_default_dim1, dim2=_default_dim2):
+
+        try:
+            return _function(input, src, offset, dim1, dim2)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('src', src), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_272():
+    def _call(input, src, size, stride, storage_offset=_default_storage_offset):
+
+        try:
+            return _function(input, src, size, stride, storage_offset)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('src', src), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_273():
+    def _call(input, start_dim=_default_start_dim, end_dim=_default_end_dim):
+
+        try:
+            return _function(input, start_dim, end_dim)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('start_dim', start_dim), ('end_dim', end_dim), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_274():
+    def _call(input, target, log_input, full, eps, reduction):
+
+        try:
+            return _function(input, target, log_input, full, eps, reduction)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('eps', eps), ('reduction', reduction), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_275():
+    def _call(input, target, log_input=_default_log_input, full=_default_full, size_average=_default_size_average, eps=_default_eps, reduce=_default_reduce, reduction=_default_reduction):
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, log_input, full, size_average, eps, reduce, reduction, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, log_input, full, size_average, eps, reduce, reduction)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('size_average', size_average), ('eps', eps), ('reduce', reduce), ('reduction', reduction), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_276():
+    def _call(input, target, margin=_default_margin, reduction=_default_reduction):
+
+        try:
+            return _function(input, target, margin, reduction)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('reduction', reduction), ))
             if _found is None:
                 raise
             raise _found from None
@@ -4230,12 +4566,19 @@ def form_276():
 
 
 def form_277():
-    def _call(input, src, offset=_default_offset, dim1=_default_dim1, dim2=_default_dim2):
+    def _call(input, target, margin=_default_margin, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
-            return _function(input, src, offset, dim1, dim2)
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, margin, size_average, reduce, reduction, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, margin, size_average, reduce, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('src', src), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
             if _found is None:
                 raise
             raise _found from None
@@ -4243,12 +4586,19 @@ def form_277():
 
 
 def form_278():
-    def _call(input, src, size, stride, storage_offset=_default_storage_offset):
+    def _call(input, target, p=_default_p, margin=_default_margin, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
-            return _function(input, src, size, stride, storage_offset)
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, p, margin, weight, size_average, reduce, reduction, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, p, margin, weight, size_average, reduce, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('src', src), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('p', p), ('margin', margin), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
             if _found is None:
                 raise
             raise _found from None
@@ -4256,12 +4606,12 @@ def form_278():
 
 
 def form_279():
-    def _call(input, start_dim=_default_start_dim, end_dim=_default_end_dim):
+    def _call(input, target, reduction=_default_reduction, *, log_target=_default_log_target):
 
         try:
-            return _function(input, start_dim, end_dim)
+            return _function(input, target, reduction, log_target=log_target)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('start_dim', start_dim), ('end_dim', end_dim), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('log_target', log_target), ))
             if _found is None:
                 raise
             raise _found from None
@@ -4269,12 +4619,19 @@ def form_279():
 
 
 def form_280():
-    def _call(input, target, log_input, full, eps, reduction):
+    def _call(input, target, reduction=_default_reduction, delta=_default_delta, weight=_default_weight):
 
         try:
-            return _function(input, target, log_input, full, eps, reduction)
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, reduction, delta, weight, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, reduction, delta, weight)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('eps', eps), ('reduction', reduction), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('delta', delta), ('weight', weight), ))
             if _found is None:
                 raise
             raise _found from None
@@ -4282,25 +4639,39 @@ def form_280():
 
 
 def form_281():
-    def _call(input, target, log_input=_default_log_input, full=_default_full, size_average=_default_size_average, eps=_default_eps, reduce=_default_reduce, reduction=_default_reduction):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, log_input, full, size_average, eps, reduce, reduction, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, log_input, full, size_average, eps, reduce, reduction)
+    def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, size_average, reduce, reduction)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
 def form_282():
-    def _call(input, target, margin=_default_margin, reduction=_default_reduction):
+    def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, beta=_default_beta):
 
         try:
-            return _function(input, target, margin, reduction)
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, beta, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, size_average, reduce, reduction, beta)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('target', target), ('margin', margin), ('reduction', reduction), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('beta', beta), ))
             if _found is None:
                 raise
             raise _found from None
@@ -4308,38 +4679,52 @@ def form_282():
 
 
 def form_283():
-    def _call(input, target, margin=_default_margin, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, margin, size_average, reduce, reduction, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, margin, size_average, reduce, reduction)
+    def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, log_target=_default_log_target):
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, log_target, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, size_average, reduce, reduction, log_target)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('log_target', log_target), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
 def form_284():
-    def _call(input, target, p=_default_p, margin=_default_margin, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, p, margin, weight, size_average, reduce, reduction, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, p, margin, weight, size_average, reduce, reduction)
+    def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, weight=_default_weight):
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, weight, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, size_average, reduce, reduction, weight)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('weight', weight), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
 def form_285():
-    def _call(input, target, reduction=_default_reduction, *, log_target=_default_log_target):
+    def _call(input, target, var, full=_default_full, eps=_default_eps, reduction=_default_reduction):
 
         try:
-            return _function(input, target, reduction, log_target=log_target)
+            return _function(input, target, var, full, eps, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('target', target), ('reduction', reduction), ('log_target', log_target), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('var', var), ('full', full), ('eps', eps), ('reduction', reduction), ))
             if _found is None:
                 raise
             raise _found from None
@@ -4347,77 +4732,105 @@ def form_285():
 
 
 def form_286():
-    def _call(input, target, reduction=_default_reduction, delta=_default_delta, weight=_default_weight):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, reduction, delta, weight, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, reduction, delta, weight)
-    return _call
-
-
-def form_287():
-    def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, size_average, reduce, reduction)
-    return _call
-
-
-def form_288():
-    def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, beta=_default_beta):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, beta, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, size_average, reduce, reduction, beta)
-    return _call
-
-
-def form_289():
-    def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, log_target=_default_log_target):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, log_target, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, size_average, reduce, reduction, log_target)
-    return _call
-
-
-def form_290():
-    def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, weight=_default_weight):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, size_average, reduce, reduction, weight, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, size_average, reduce, reduction, weight)
-    return _call
-
-
-def form_291():
     def _call(input, target, weight=_default_weight, pos_weight=_default_pos_weight, reduction=_default_reduction):
 
         try:
             return _function(input, target, weight, pos_weight, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('target', target), ('weight', weight), ('pos_weight', pos_weight), ('reduction', reduction), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('pos_weight', pos_weight), ('reduction', reduction), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_287():
+    def _call(input, target, weight=_default_weight, size_average=_default_size_average, ignore_index=_default_ignore_index, reduce=_default_reduce, reduction=_default_reduction):
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, ignore_index, reduce, reduction, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, weight, size_average, ignore_index, reduce, reduction)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_288():
+    def _call(input, target, weight=_default_weight, size_average=_default_size_average, ignore_index=_default_ignore_index, reduce=_default_reduce, reduction=_default_reduction, label_smoothing=_default_label_smoothing):
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ('label_smoothing', label_smoothing), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_289():
+    def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, reduce, reduction, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, weight, size_average, reduce, reduction)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_290():
+    def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
+
+        try:
+            return _function(input, target, weight, size_average, reduce, reduction)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_291():
+    def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, pos_weight=_default_pos_weight):
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, reduce, reduction, pos_weight, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, target, weight, size_average, reduce, reduction, pos_weight)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('pos_weight', pos_weight), ))
             if _found is None:
                 raise
             raise _found from None
@@ -4425,58 +4838,6 @@ def form_291():
 
 
 def form_292():
-    def _call(input, target, weight=_default_weight, size_average=_default_size_average, ignore_index=_default_ignore_index, reduce=_default_reduce, reduction=_default_reduction):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, ignore_index, reduce, reduction, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, weight, size_average, ignore_index, reduce, reduction)
-    return _call
-
-
-def form_293():
-    def _call(input, target, weight=_default_weight, size_average=_default_size_average, ignore_index=_default_ignore_index, reduce=_default_reduce, reduction=_default_reduction, label_smoothing=_default_label_smoothing):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
-    return _call
-
-
-def form_294():
-    def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, reduce, reduction, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, weight, size_average, reduce, reduction)
-    return _call
-
-
-def form_295():
-    def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, pos_weight=_default_pos_weight):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, target, weight, size_average, reduce, reduction, pos_weight, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, target, weight, size_average, reduce, reduction, pos_weight)
-    return _call
-
-
-def form_296():
     def _call(input, tau, *, out=_default_out):
 
         try:
@@ -4489,27 +4850,14 @@ def form_296():
                         _modes.autocast = _casts
             return _function(input, tau, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('tau', tau), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('tau', tau), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_297():
-    def _call(input, tau, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, tau, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, tau, out=out)
-    return _call
-
-
-def form_298():
+def form_293():
     def _call(input, tau, other, left=_default_left, transpose=_default_transpose, *, out=_default_out):
 
         try:
@@ -4522,27 +4870,14 @@ def form_298():
                         _modes.autocast = _casts
             return _function(input, tau, other, left, transpose, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('tau', tau), ('other', other), ('left', left), ('transpose', transpose), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('tau', tau), ('other', other), ('left', left), ('transpose', transpose), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_299():
-    def _call(input, tau, other, left=_default_left, transpose=_default_transpose, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, tau, other, left, transpose, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, tau, other, left, transpose, out=out)
-    return _call
-
-
-def form_300():
+def form_294():
     def _call(input, tensor, *, out=_default_out):
 
         try:
@@ -4555,33 +4890,27 @@ def form_300():
                         _modes.autocast = _casts
             return _function(input, tensor, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('tensor', tensor), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('tensor', tensor), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_301():
-    def _call(input, tensor, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, tensor, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, tensor, out=out)
-    return _call
-
-
-def form_302():
+def form_295():
     def _call(input, tensor1, tensor2, *, value=_default_value):
-        return _function(input, tensor1, tensor2, value=value, out=_in_place)
+
+        try:
+            return _function(input, tensor1, tensor2, value=value, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_303():
+def form_296():
     def _call(input, tensor1, tensor2, *, value=_default_value, out=_default_out):
 
         try:
@@ -4594,66 +4923,53 @@ def form_303():
                         _modes.autocast = _casts
             return _function(input, tensor1, tensor2, value=value, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_304():
-    def _call(input, tensor1, tensor2, *, value=_default_value, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, tensor1, tensor2, ), {'value': value})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, tensor1, tensor2, value=value, out=out)
-    return _call
-
-
-def form_305():
+def form_297():
     def _call(input, the_template, memory_format=_default_memory_format):
 
         try:
             return _function(input, the_template, memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('the_template', the_template), ('memory_format', memory_format), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('the_template', the_template), ('memory_format', memory_format), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_306():
+def form_298():
     def _call(input, threshold, value):
 
         try:
             return _function(input, threshold, value)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('threshold', threshold), ('value', value), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_307():
+def form_299():
     def _call(input, threshold, value, inplace=_default_inplace):
 
         try:
             return _function(input, threshold, value, inplace)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('threshold', threshold), ('value', value), ('inplace', inplace), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ('inplace', inplace), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_308():
+def form_300():
     def _call(input, upper=_default_upper, *, out=_default_out):
 
         try:
@@ -4666,59 +4982,66 @@ def form_308():
                         _modes.autocast = _casts
             return _function(input, upper, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('upper', upper), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('upper', upper), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_309():
-    def _call(input, upper=_default_upper, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, upper, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, upper, out=out)
+def form_301():
+    def _call(input, upscale_factor):
+
+        try:
+            return _function(input, upscale_factor)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('upscale_factor', upscale_factor), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_310():
+def form_302():
     def _call(input, value):
 
         try:
             return _function(input, value)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('value', value), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('value', value), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_311():
+def form_303():
     def _call(input, values):
-        return _function(input, values, out=_in_place)
+
+        try:
+            return _function(input, values, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('values', values), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_312():
+def form_304():
     def _call(input, values, *, out=_default_out):
 
         try:
             return _function(input, values, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('values', values), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('values', values), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_313():
+def form_305():
     def _call(input, vec, *, out=_default_out):
 
         try:
@@ -4731,33 +5054,27 @@ def form_313():
                         _modes.autocast = _casts
             return _function(input, vec, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('vec', vec), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('vec', vec), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_314():
-    def _call(input, vec, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, vec, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, vec, out=out)
-    return _call
-
-
-def form_315():
+def form_306():
     def _call(input, vec1, vec2, *, beta=_default_beta, alpha=_default_alpha):
-        return _function(input, vec1, vec2, beta=beta, alpha=alpha, out=_in_place)
+
+        try:
+            return _function(input, vec1, vec2, beta=beta, alpha=alpha, out=_in_place)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_316():
+def form_307():
     def _call(input, vec1, vec2, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
 
         try:
@@ -4770,40 +5087,27 @@ def form_316():
                         _modes.autocast = _casts
             return _function(input, vec1, vec2, beta=beta, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_317():
-    def _call(input, vec1, vec2, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, vec1, vec2, ), {'beta': beta, 'alpha': alpha})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, vec1, vec2, beta=beta, alpha=alpha, out=out)
-    return _call
-
-
-def form_318():
+def form_308():
     def _call(input, vec2, *, out=_default_out):
 
         try:
             return _function(input, vec2, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('vec2', vec2), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('vec2', vec2), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_319():
+def form_309():
     def _call(input, weight):
 
         try:
@@ -4816,66 +5120,60 @@ def form_319():
                         _modes.autocast = _casts
             return _function(input, weight)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('weight', weight), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_320():
-    def _call(input, weight):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, weight, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, weight)
-    return _call
-
-
-def form_321():
+def form_310():
     def _call(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
             return _function(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('training', training), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('training', training), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_322():
+def form_311():
     def _call(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
             return _function(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_323():
+def form_312():
     def _call(input, weight, bias=_default_bias, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (input, weight, bias, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, weight, bias, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, weight, bias, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, weight, bias, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_324():
+def form_313():
     def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, dilation=_default_dilation, groups=_default_groups):
 
         try:
@@ -4888,27 +5186,14 @@ def form_324():
                         _modes.autocast = _casts
             return _function(input, weight, bias, stride, padding, dilation, groups)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('dilation', dilation), ('groups', groups), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('dilation', dilation), ('groups', groups), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_325():
-    def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, dilation=_default_dilation, groups=_default_groups):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, weight, bias, stride, padding, dilation, groups, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, weight, bias, stride, padding, dilation, groups)
-    return _call
-
-
-def form_326():
+def form_314():
     def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, output_padding=_default_output_padding, groups=_default_groups, dilation=_default_dilation):
 
         try:
@@ -4921,79 +5206,106 @@ def form_326():
                         _modes.autocast = _casts
             return _function(input, weight, bias, stride, padding, output_padding, groups, dilation)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('output_padding', output_padding), ('groups', groups), ('dilation', dilation), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('output_padding', output_padding), ('groups', groups), ('dilation', dilation), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_327():
-    def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, output_padding=_default_output_padding, groups=_default_groups, dilation=_default_dilation):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input, weight, bias, stride, padding, output_padding, groups, dilation, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input, weight, bias, stride, padding, output_padding, groups, dilation)
+def form_315():
+    def _call(input, weight, offsets=_default_offsets, max_norm=_default_max_norm, norm_type=_default_norm_type, scale_grad_by_freq=_default_scale_grad_by_freq, mode=_default_mode, sparse=_default_sparse, per_sample_weights=_default_per_sample_weights, include_last_offset=_default_include_last_offset, padding_idx=_default_padding_idx):
+
+        try:
+            return _function(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('offsets', offsets), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_328():
+def form_316():
+    def _call(input, weight, padding_idx=_default_padding_idx, max_norm=_default_max_norm, norm_type=_default_norm_type, scale_grad_by_freq=_default_scale_grad_by_freq, sparse=_default_sparse):
+
+        try:
+            return _function(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('padding_idx', padding_idx), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_317():
     def _call(input, weights=_default_weights, minlength=_default_minlength):
 
         try:
             return _function(input, weights, minlength)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('weights', weights), ('minlength', minlength), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('weights', weights), ('minlength', minlength), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_329():
+def form_318():
     def _call(input1, input2, target, margin=_default_margin, reduction=_default_reduction):
 
         try:
             return _function(input1, input2, target, margin, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('reduction', reduction), ))
+            _found = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('reduction', reduction), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_330():
+def form_319():
     def _call(input1, input2, target, margin=_default_margin, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input1, input2, target, margin, size_average, reduce, reduction, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input1, input2, target, margin, size_average, reduce, reduction)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input1, input2, target, margin, size_average, reduce, reduction, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input1, input2, target, margin, size_average, reduce, reduction)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_331():
+def form_320():
     def _call(input1, input2, weight, bias=_default_bias):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (input1, input2, weight, bias, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(input1, input2, weight, bias)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (input1, input2, weight, bias, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input1, input2, weight, bias)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('weight', weight), ('bias', bias), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_332():
+def form_321():
     def _call(input=_default_input, repeats=_default_repeats, dim=_default_dim, *, output_size=_default_output_size, axis=_absent):
 
         if axis is not _absent:
@@ -5003,92 +5315,145 @@ def form_332():
         try:
             return _function(input, repeats, dim, output_size=output_size)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('input', input), ('repeats', repeats), ('dim', dim), ('output_size', output_size), ))
+            _found = _explanation(_error, _function, _name, (('input', input), ('repeats', repeats), ('dim', dim), ('output_size', output_size), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_333():
+def form_322():
+    def _call(log_probs, targets, input_lengths, target_lengths, blank=_default_blank, reduction=_default_reduction, zero_infinity=_default_zero_infinity):
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_323():
     def _call(log_probs, targets, input_lengths, target_lengths, blank=_default_blank, reduction=_default_reduction, zero_infinity=_default_zero_infinity):
 
         try:
             return _function(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
+            _found = _explanation(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_334():
-    def _call(log_probs, targets, input_lengths, target_lengths, blank=_default_blank, reduction=_default_reduction, zero_infinity=_default_zero_infinity):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+def form_324():
+    def _call(logits, tau=_default_tau, hard=_default_hard, eps=_default_eps, dim=_default_dim):
+
+        try:
+            return _function(logits, tau, hard, eps, dim)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('logits', logits), ('tau', tau), ('hard', hard), ('eps', eps), ('dim', dim), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_335():
+def form_325():
     def _call(mean, std=_default_std, size=_default_size, *, generator=_default_generator, out=_default_out, dtype=_default_dtype, layout=_default_layout, device=_default_device, requires_grad=_default_requires_grad, pin_memory=_default_pin_memory):
 
         try:
             return _function(mean, std, size, generator=generator, out=out, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('mean', mean), ('std', std), ('size', size), ('generator', generator), ('out', out), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ))
+            _found = _explanation(_error, _function, _name, (('mean', mean), ('std', std), ('size', size), ('generator', generator), ('out', out), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_336():
+def form_326():
     def _call(n, input, *, out=_default_out):
 
         try:
             return _function(n, input, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('n', n), ('input', input), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('n', n), ('input', input), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_337():
+def form_327():
     def _call(query, key, value, attn_mask=_default_attn_mask, dropout_p=_default_dropout_p, is_causal=_default_is_causal, scale=_default_scale, enable_gqa=_default_enable_gqa):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('attn_mask', attn_mask), ('dropout_p', dropout_p), ('is_causal', is_causal), ('scale', scale), ('enable_gqa', enable_gqa), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_338():
+def form_328():
+    def _call(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training=_default_training, key_padding_mask=_default_key_padding_mask, need_weights=_default_need_weights, attn_mask=_default_attn_mask, use_separate_proj_weight=_default_use_separate_proj_weight, q_proj_weight=_default_q_proj_weight, k_proj_weight=_default_k_proj_weight, v_proj_weight=_default_v_proj_weight, static_k=_default_static_k, static_v=_default_static_v, average_attn_weights=_default_average_attn_weights, is_causal=_default_is_causal):
+
+        try:
+            return _function(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training, key_padding_mask, need_weights, attn_mask, use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, static_k, static_v, average_attn_weights, is_causal)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('embed_dim_to_check', embed_dim_to_check), ('num_heads', num_heads), ('in_proj_weight', in_proj_weight), ('in_proj_bias', in_proj_bias), ('bias_k', bias_k), ('bias_v', bias_v), ('add_zero_attn', add_zero_attn), ('dropout_p', dropout_p), ('out_proj_weight', out_proj_weight), ('out_proj_bias', out_proj_bias), ('training', training), ('key_padding_mask', key_padding_mask), ('need_weights', need_weights), ('attn_mask', attn_mask), ('use_separate_proj_weight', use_separate_proj_weight), ('q_proj_weight', q_proj_weight), ('k_proj_weight', k_proj_weight), ('v_proj_weight', v_proj_weight), ('static_k', static_k), ('static_v', static_v), ('average_attn_weights', average_attn_weights), ('is_causal', is_causal), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_329():
     def _call(real, imag, *, out=_default_out):
 
         try:
             return _function(real, imag, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('real', real), ('imag', imag), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('real', real), ('imag', imag), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_339():
+def form_330():
+    def _call(self):
+
+        try:
+            return _function(self)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('self', self), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_331():
     def _call(self, dim=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -5099,14 +5464,14 @@ def form_339():
         try:
             return _function(self, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('self', self), ('dim', dim), ))
+            _found = _explanation(_error, _function, _name, (('self', self), ('dim', dim), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_340():
+def form_332():
     def _call(self, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -5116,27 +5481,53 @@ def form_340():
         try:
             return _function(self, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('self', self), ('dim', dim), ))
+            _found = _explanation(_error, _function, _name, (('self', self), ('dim', dim), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_341():
+def form_333():
+    def _call(self, size, stride, storage_offset=_default_storage_offset):
+
+        try:
+            return _function(self, size, stride, storage_offset)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('self', self), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_334():
     def _call(sorted_sequence, input, *, out_int32=_default_out_int32, right=_default_right, side=_default_side, sorter=_default_sorter, out=_default_out):
 
         try:
             return _function(sorted_sequence, input, out_int32=out_int32, right=right, side=side, sorter=sorter, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('sorted_sequence', sorted_sequence), ('input', input), ('out_int32', out_int32), ('right', right), ('side', side), ('sorter', sorter), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('sorted_sequence', sorted_sequence), ('input', input), ('out_int32', out_int32), ('right', right), ('side', side), ('sorter', sorter), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_342():
+def form_335():
+    def _call(tensor, num_classes=_default_num_classes):
+
+        try:
+            return _function(tensor, num_classes)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('tensor', tensor), ('num_classes', num_classes), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_336():
     def _call(tensor, split_size_or_sections, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -5146,14 +5537,14 @@ def form_342():
         try:
             return _function(tensor, split_size_or_sections, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('tensor', tensor), ('split_size_or_sections', split_size_or_sections), ('dim', dim), ))
+            _found = _explanation(_error, _function, _name, (('tensor', tensor), ('split_size_or_sections', split_size_or_sections), ('dim', dim), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_343():
+def form_337():
     def _call(tensors, *, out=_default_out):
 
         try:
@@ -5166,53 +5557,47 @@ def form_343():
                         _modes.autocast = _casts
             return _function(tensors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('tensors', tensors), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('tensors', tensors), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_344():
+def form_338():
     def _call(tensors, *, out=_default_out):
 
         try:
             return _function(tensors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('tensors', tensors), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('tensors', tensors), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_345():
-    def _call(tensors, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (tensors, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(tensors, out=out)
-    return _call
-
-
-def form_346():
+def form_339():
     def _call(tensors, dim=_default_dim, *, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (tensors, dim, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(tensors, dim, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (tensors, dim, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(tensors, dim, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_347():
+def form_340():
     def _call(tensors, dim=_default_dim, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -5229,53 +5614,66 @@ def form_347():
                         _modes.autocast = _casts
             return _function(tensors, dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_348():
+def form_341():
+    def _call(theta, size, align_corners=_default_align_corners):
+
+        try:
+            return _function(theta, size, align_corners)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('theta', theta), ('size', size), ('align_corners', align_corners), ))
+            if _found is None:
+                raise
+            raise _found from None
+    return _call
+
+
+def form_342():
     def _call(weight, indices, offsets, scale_grad_by_freq=_default_scale_grad_by_freq, mode=_default_mode, sparse=_default_sparse, per_sample_weights=_default_per_sample_weights, include_last_offset=_default_include_last_offset, padding_idx=_default_padding_idx):
 
         try:
             return _function(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('weight', weight), ('indices', indices), ('offsets', offsets), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
+            _found = _explanation(_error, _function, _name, (('weight', weight), ('indices', indices), ('offsets', offsets), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_349():
+def form_343():
     def _call(weight, indices, padding_idx=_default_padding_idx, scale_grad_by_freq=_default_scale_grad_by_freq, sparse=_default_sparse):
 
         try:
             return _function(weight, indices, padding_idx, scale_grad_by_freq, sparse)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('weight', weight), ('indices', indices), ('padding_idx', padding_idx), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
+            _found = _explanation(_error, _function, _name, (('weight', weight), ('indices', indices), ('padding_idx', padding_idx), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_350():
+def form_344():
     def _call(x, N=_default_N):
 
         try:
             return _function(x, N)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('x', x), ('N', N), ))
+            _found = _explanation(_error, _function, _name, (('x', x), ('N', N), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_351():
+def form_345():
     def _call(x, N=_default_N, increasing=_default_increasing):
 
         try:
@@ -5288,40 +5686,34 @@ def form_351():
                         _modes.autocast = _casts
             return _function(x, N, increasing)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('x', x), ('N', N), ('increasing', increasing), ))
+            _found = _explanation(_error, _function, _name, (('x', x), ('N', N), ('increasing', increasing), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_352():
-    def _call(x, N=_default_N, increasing=_default_increasing):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (x, N, increasing, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(x, N, increasing)
-    return _call
-
-
-def form_353():
+def form_346():
     def _call(x, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (x, ord, dim, keepdim, ), {'dtype': dtype})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(x, ord, dim, keepdim, dtype=dtype, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (x, ord, dim, keepdim, ), {'dtype': dtype})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(x, ord, dim, keepdim, dtype=dtype, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_354():
+def form_347():
     def _call(x, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -5343,27 +5735,34 @@ def form_354():
                         _modes.autocast = _casts
             return _function(x, ord, dim, keepdim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_355():
+def form_348():
     def _call(x, y, *, dim=_default_dim, out=_default_out):
-        if _blocks.count and out is None:
-            _args, _named, _casts = _enter(_name, _rules, (x, y, ), {'dim': dim})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(x, y, dim=dim, out=out)
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (x, y, ), {'dim': dim})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(x, y, dim=dim, out=out)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_356():
+def form_349():
     def _call(x, y, *, dim=_default_dim, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -5380,27 +5779,34 @@ def form_356():
                         _modes.autocast = _casts
             return _function(x, y, dim=dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
+            _found = _explanation(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_357():
+def form_350():
     def _call(x1, x2, dim=_default_dim, eps=_default_eps):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (x1, x2, dim, eps, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(x1, x2, dim, eps)
+
+        try:
+            if _blocks.count:
+                _args, _named, _casts = _enter(_name, _rules, (x1, x2, dim, eps, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(x1, x2, dim, eps)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_358():
+def form_351():
     def _call(x1, x2, dim=_default_dim, eps=_default_eps, *, axis=_absent):
 
         if axis is not _absent:
@@ -5417,14 +5823,14 @@ def form_358():
                         _modes.autocast = _casts
             return _function(x1, x2, dim, eps)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
+            _found = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_359():
+def form_352():
     def _call(x1, x2, p=_default_p, compute_mode=_default_compute_mode):
 
         try:
@@ -5437,27 +5843,27 @@ def form_359():
                         _modes.autocast = _casts
             return _function(x1, x2, p, compute_mode)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('x1', x1), ('x2', x2), ('p', p), ('compute_mode', compute_mode), ))
+            _found = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('compute_mode', compute_mode), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_360():
-    def _call(x1, x2, p=_default_p, compute_mode=_default_compute_mode):
-        if _blocks.count:
-            _args, _named, _casts = _enter(_name, _rules, (x1, x2, p, compute_mode, ), {})
-            try:
-                return _function(*_args, **_named)
-            finally:
-                if _casts is not None:
-                    _modes.autocast = _casts
-        return _function(x1, x2, p, compute_mode)
+def form_353():
+    def _call(x1, x2, p=_default_p, eps=_default_eps, keepdim=_default_keepdim):
+
+        try:
+            return _function(x1, x2, p, eps, keepdim)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
+            if _found is None:
+                raise
+            raise _found from None
     return _call
 
 
-def form_361():
+def form_354():
     def _call(x1, x2, p=_default_p, eps=_default_eps, keepdim=_default_keepdim, *, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -5467,14 +5873,14 @@ def form_361():
         try:
             return _function(x1, x2, p, eps, keepdim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
+            _found = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
             if _found is None:
                 raise
             raise _found from None
     return _call
 
 
-def form_362():
+def form_355():
     def _call(y, x=_default_x, *, dx=_default_dx, dim=_default_dim, axis=_absent):
 
         if axis is not _absent:
@@ -5484,7 +5890,7 @@ def form_362():
         try:
             return _function(y, x, dx=dx, dim=dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _name, (('y', y), ('x', x), ('dx', dx), ('dim', dim), ))
+            _found = _explanation(_error, _function, _name, (('y', y), ('x', x), ('dx', dx), ('dim', dim), ))
             if _found is None:
                 raise
             raise _found from None
@@ -5492,367 +5898,360 @@ def form_362():
 
 
 FORMS = {
-    "d706d9e21067dfe0": form_0,
-    "6d756b930e88cbf1": form_1,
-    "2635d05af4cc4701": form_2,
-    "1d27d63c1117f0ad": form_3,
-    "d42277948fe81da5": form_4,
-    "48b7eb7f8ae2bcd5": form_5,
-    "c7b5128d12acf9c8": form_6,
-    "4ae1faefe6345e08": form_7,
-    "9b8172acfd4dd888": form_8,
-    "ab7a4706986f1327": form_9,
-    "cba3d3d04c3108c7": form_10,
-    "33555f9dd80fd873": form_11,
-    "cac1d3549ca3b5c0": form_12,
-    "7f57d26c5daacf64": form_13,
-    "698ffc88d6836d03": form_14,
-    "3d5786d0704e0cf0": form_15,
-    "a34cc74a8c24444e": form_16,
-    "35b3bfce395b2299": form_17,
-    "f31b90f46e7696ec": form_18,
-    "01f763840cff8155": form_19,
-    "1a4634b5bac127c8": form_20,
-    "b2e7bbf0df0f09e0": form_21,
-    "f11cfe6cba37dcc6": form_22,
-    "c8ab6d7b36c21f5e": form_23,
-    "f63c0cded4b48c64": form_24,
-    "1699717fbda25ac4": form_25,
-    "98b1de9336ccb653": form_26,
-    "35cf8a471b95b7c9": form_27,
-    "a972feed7112b11d": form_28,
-    "d3d00d767d6ec000": form_29,
-    "8a759757c4813166": form_30,
-    "59ce4d4416ccd0b8": form_31,
-    "97e026370ecaedde": form_32,
-    "e3f58f295ef14120": form_33,
-    "5dcc0269e2b6e6bb": form_34,
-    "c13bd0ad101508ca": form_35,
-    "dea24bca0c25e03f": form_36,
-    "72bac3150f3060f0": form_37,
-    "410baf9bf700f815": form_38,
-    "ec284b63e0519101": form_39,
-    "abfdeb2a042c473f": form_40,
-    "99e13660a1f5917c": form_41,
-    "4933c6244216247f": form_42,
-    "f0eb7cb5e928fd10": form_43,
-    "069cc221d32c5e57": form_44,
-    "fc30f58ffe34f022": form_45,
-    "e468f0a383574a16": form_46,
-    "4099c41d3c952669": form_47,
-    "be1d95ce4bfb0480": form_48,
-    "1eeaa22ff75a0427": form_49,
-    "62bddf1564c3ec33": form_50,
-    "1d45ea6032e0dc14": form_51,
-    "dde41fea640f6854": form_52,
-    "1552bffbdbfdd3e4": form_53,
-    "6fb356f5f2a370cc": form_54,
-    "e597d4ad150e3f08": form_55,
-    "eeba0e9c0cf6b060": form_56,
-    "8a8e3ed5eef07da5": form_57,
-    "29d16150166c69cd": form_58,
-    "f337caf7ce16a1b8": form_59,
-    "ac59a94866dda487": form_60,
-    "e414c6ce371c13c2": form_61,
-    "7ec562a29a27a691": form_62,
-    "65d5d3b96882a50b": form_63,
-    "cd9eac9043fe6bc3": form_64,
-    "7afa1d096cd8422f": form_65,
-    "b88ff9fc3f26a7a1": form_66,
-    "ccd3ddb7eb06b29a": form_67,
-    "ca3223dd5d60ac71": form_68,
-    "d33aeb0b29d44569": form_69,
-    "d5e95ba5d3cc9a32": form_70,
-    "ac43b35d2efe7e94": form_71,
-    "b2d6a74fea9cf0b2": form_72,
-    "5067774d9f7ac2f9": form_73,
-    "383e9db668fe4859": form_74,
-    "765a2f1748f605f4": form_75,
-    "15577fefd509db2f": form_76,
-    "e786731384b654d7": form_77,
-    "c946edfabf1bc282": form_78,
-    "9d5e9d19c8817e1e": form_79,
-    "aebc1b2ef66f3296": form_80,
-    "cbcc5ff0614303b5": form_81,
-    "bf4c38cb72a64a71": form_82,
-    "a6eacb97816d77bb": form_83,
-    "605b5a34fa4d5a1e": form_84,
-    "77e772cb0c103a7e": form_85,
-    "fbc0883c07bb45df": form_86,
-    "c377c9c1e5299379": form_87,
-    "3e2f3a4759b762b4": form_88,
-    "a25e43eea83e7ae6": form_89,
-    "0d4043a27a12b290": form_90,
-    "810485286404d16f": form_91,
-    "cefe957f529a8cc4": form_92,
-    "6254f9eb3f77c89f": form_93,
-    "71150f7c7baaa3d3": form_94,
-    "28c11c4c77a74fa9": form_95,
-    "7d052a7f167b169d": form_96,
-    "a0db5fe0b2632986": form_97,
-    "df394239525dc25c": form_98,
-    "0a1d149653a5949b": form_99,
-    "afe61d0ac7924d09": form_100,
-    "02acbe106be93c04": form_101,
-    "77cf61b8c8e7744d": form_102,
-    "29fd22e8cb2add88": form_103,
-    "9fc5ef88c6ff7a2d": form_104,
-    "f5b2df0a93ac7fcb": form_105,
-    "74a656e3b9d55867": form_106,
-    "a5c99dba8ea05c60": form_107,
-    "4bcbb16edcd4f5f2": form_108,
-    "1e705cf573e52925": form_109,
-    "53405533cb6027e4": form_110,
-    "82ba4fddddcf09b8": form_111,
-    "9736eb05e724dc6f": form_112,
-    "c71c563d9877f54b": form_113,
-    "02c66bd08e875f27": form_114,
-    "a5ccf0ba6e8e0a14": form_115,
-    "81ccb5547426d0cc": form_116,
-    "c6a920f72ad1fbc2": form_117,
-    "cc7151b500b90436": form_118,
-    "6ee19d55e7b3f656": form_119,
-    "a74221af9d621711": form_120,
-    "776daa1b3d0daf3c": form_121,
-    "c33183a4d9f1758f": form_122,
-    "7f30b9a7d37791c8": form_123,
-    "e2ff14946e5c3bdd": form_124,
-    "b5fae7c30532cd26": form_125,
-    "a607feadb0a9ed73": form_126,
-    "f1699a970da6f52d": form_127,
-    "08119600d81a1def": form_128,
-    "71d84472df38252b": form_129,
-    "f7cfa379178e2dbb": form_130,
-    "0c80f73ca553973f": form_131,
-    "ef352c1d0dea023d": form_132,
-    "992660ffcd19a2e4": form_133,
-    "f1544999b3514fb2": form_134,
-    "2dbe6de3868ed90c": form_135,
-    "fe938277112abd48": form_136,
-    "659cff75630262ec": form_137,
-    "8d9c8029e3d0448d": form_138,
-    "e3afd32ad90fe122": form_139,
-    "493f846feea1e443": form_140,
-    "454d2bfa954376a9": form_141,
-    "1c690159ca9df081": form_142,
-    "e04c9ae606c50f42": form_143,
-    "522d297168549612": form_144,
-    "06e3ec073e22104e": form_145,
-    "c5d3ba3565557447": form_146,
-    "1e70eca406fee32d": form_147,
-    "cc47391d8bb57a29": form_148,
-    "96b98b932edf960a": form_149,
-    "11fa26d0579f8abd": form_150,
-    "59da67eb1381d944": form_151,
-    "5ca2a103f6a79ad6": form_152,
-    "905a8ef36406d7c3": form_153,
-    "2ea4bf5f646b3637": form_154,
-    "68e806466a9486e6": form_155,
-    "7e630a379f2e2384": form_156,
-    "a3d1409137b3417c": form_157,
-    "6c5dce05b3fba4e2": form_158,
-    "ef88c303e5c297d7": form_159,
-    "bd9e8a9efd12f9d8": form_160,
-    "8fc80f3f481559b3": form_161,
-    "e106dc3303780a63": form_162,
-    "8265db930887abfa": form_163,
-    "b26fed8da3cdc44a": form_164,
-    "7e870cce0a4e0ba9": form_165,
-    "1170dead5cf07350": form_166,
-    "e7958a7d20de7404": form_167,
-    "861b3d98b65160ac": form_168,
-    "56eab862ecea2443": form_169,
-    "c314637dae67250a": form_170,
-    "9c8e8d9b24e8c00c": form_171,
-    "af4a3daa44aa5664": form_172,
-    "071316d229a5401a": form_173,
-    "e704090f2dbd4b9d": form_174,
-    "afdbc3f1b5b84d5a": form_175,
-    "dd73bad2e2cf28c9": form_176,
-    "3876c967177c4dbd": form_177,
-    "aa3a245fab59868d": form_178,
-    "50883b4cfbc07e9f": form_179,
-    "ce37dfa9bae10e78": form_180,
-    "7d668332a1e5cab3": form_181,
-    "395d11c8b708f5ca": form_182,
-    "74975dd64e948f6a": form_183,
-    "ecf1615fa432ae36": form_184,
-    "aaf0710c88b4eca2": form_185,
-    "0fe4791704522eab": form_186,
-    "6064ad06a9bb13dd": form_187,
-    "99899a6eb4a225b7": form_188,
-    "57472152e68256c0": form_189,
-    "7ebd4a8a289c3f03": form_190,
-    "767106e8ca8989ee": form_191,
-    "877ef68d25bfa1a2": form_192,
-    "330dc84959c6c04d": form_193,
-    "46f70295f8bcc480": form_194,
-    "ed8079f3732eee89": form_195,
-    "38968e481c8f7654": form_196,
-    "13bdd778be5a5872": form_197,
-    "ffe98d65a2fb89d8": form_198,
-    "cf1cdfeeee7792b7": form_199,
-    "06a065f057f29b38": form_200,
-    "adfef2d455efffc1": form_201,
-    "8995baceb73fd189": form_202,
-    "71593abfefd8fb9f": form_203,
-    "2446b245dcd3b51b": form_204,
-    "b4f8cae4b2be285f": form_205,
-    "84f396b673d5046f": form_206,
-    "451611527d7c7000": form_207,
-    "98bf2aa92e0087da": form_208,
-    "de819886beebcb7b": form_209,
-    "d19c106319d8f347": form_210,
-    "45f7d121ad4a1e4b": form_211,
-    "fb5eae1f2a7e19df": form_212,
-    "c39825b91c6c3cf0": form_213,
-    "307f5ba5b760d7ef": form_214,
-    "c258e11b766b7acf": form_215,
-    "c1e4c99048bfe561": form_216,
-    "cf801fbaecaf27b4": form_217,
-    "9783bd1837f802b2": form_218,
-    "a4d96733bc52bba8": form_219,
-    "d32016fd3ba9e026": form_220,
-    "a697736ac33ab2b3": form_221,
-    "e4b2fc6f5f596807": form_222,
-    "cc4c051fe34dc988": form_223,
-    "3f8549912ed13c9a": form_224,
-    "11ffec15a8f970b7": form_225,
-    "ca730ecdfa04cd73": form_226,
-    "eebe4fc69712890e": form_227,
-    "10a0973b66387bf2": form_228,
-    "c29a2b6f42896498": form_229,
-    "267ff08243f15b30": form_230,
-    "19626326e969c39b": form_231,
-    "0d632f61861a6fd5": form_232,
-    "780e75d3e449e1fd": form_233,
-    "33ff18d63e19f7d8": form_234,
-    "83ca44c06881e87d": form_235,
-    "e49ffa7cf1cb8cb1": form_236,
-    "89e51d9d602f62d9": form_237,
-    "541d922e5102eb35": form_238,
-    "a853ac440970e6f5": form_239,
-    "14520498bc6b6b4b": form_240,
-    "268e82ad40600320": form_241,
-    "158f36e19ed240e1": form_242,
-    "0aa246545adcf7a1": form_243,
-    "94db32471831f85f": form_244,
-    "be9418da58f68d3b": form_245,
-    "73c3567e01dcd9fa": form_246,
-    "31a6152315ec7259": form_247,
-    "35f5cb38ae89505f": form_248,
-    "a55325bb710829c2": form_249,
-    "d2bba4bdb7f000ae": form_250,
-    "edfa35763ecb6580": form_251,
-    "644dd36730bf4edb": form_252,
-    "f8c068932dc8058d": form_253,
-    "5adaa956dbd4dc58": form_254,
-    "771f9c3f40a38c46": form_255,
-    "3bfc411a19e2baa0": form_256,
-    "8ad74ba33adaf6f7": form_257,
-    "9c8e6f3ffb51e252": form_258,
-    "4a65e5a136452ee7": form_259,
-    "8855dc7bd866a7e1": form_260,
-    "d0fe8aee33ff4a80": form_261,
-    "6d2e0eec1c060ffb": form_262,
-    "32a4b2a901438217": form_263,
-    "297036901095d8b6": form_264,
-    "77cb521be5532105": form_265,
-    "fdf378c24c58b368": form_266,
-    "5cb9296f06ac68f6": form_267,
-    "9bb3e5978bbb753b": form_268,
-    "4c1af80101d49926": form_269,
-    "8c61cdd845f93752": form_270,
-    "7f2e05e169658b4b": form_271,
-    "45f9af595dc776dd": form_272,
-    "2e0f332338653906": form_273,
-    "9e6ca5669b571f69": form_274,
-    "c54993d8b37d1f41": form_275,
-    "e746806d918de38e": form_276,
-    "3e586f282b676ccd": form_277,
-    "7a9343c21736e693": form_278,
-    "d2eab00520e548da": form_279,
-    "96a5bc298f451c98": form_280,
-    "f7005f2c1e4ec0d7": form_281,
-    "819a3965e88e4b4d": form_282,
-    "02cabd0da96bc81c": form_283,
-    "259521e7e59cc5e2": form_284,
-    "ae48290428ca9623": form_285,
-    "f7680c3b8d4c20bf": form_286,
-    "fd10c6281c0c2b0e": form_287,
-    "a0583ce2a44438cd": form_288,
-    "0f42645ce277cca8": form_289,
-    "3d7e5d01fe5570c5": form_290,
-    "edac6a0679679f5b": form_291,
-    "c7d18546322b50b6": form_292,
-    "6d2361c81fb29f24": form_293,
-    "e3c4b2bcebaafe0a": form_294,
-    "6088be9b52bca1d1": form_295,
-    "8ffb03833bdaaabb": form_296,
-    "c30133d341d2edfa": form_297,
-    "24601f98c83fbe0d": form_298,
-    "c199618c5a36af38": form_299,
-    "594a07c2b7082dc4": form_300,
-    "8e0fff1a4e484ef0": form_301,
-    "82581e1521e0cc7b": form_302,
-    "977076268df111d7": form_303,
-    "8fc39001cfbbe4b9": form_304,
-    "a97aa0f08051246f": form_305,
-    "fba92d553757007d": form_306,
-    "eb8a5e2d5f39cea8": form_307,
-    "bc2a4496880526c2": form_308,
-    "aa49ff73a2497a51": form_309,
-    "84222804c1b5b862": form_310,
-    "f7ae6b30fe390780": form_311,
-    "ae2e54d5eb400484": form_312,
-    "86d3912fc4fbd717": form_313,
-    "62d79b7211952ec9": form_314,
-    "efcee365bc96531f": form_315,
-    "6ceaa4a5eb1c8384": form_316,
-    "950a2faeaf79a505": form_317,
-    "eaa705188d4f8da3": form_318,
-    "0403b7d4caa43a60": form_319,
-    "0efa8df51446bb36": form_320,
-    "ccb0896b62e65b4f": form_321,
-    "a172da88038cd120": form_322,
-    "482a7164699e1a05": form_323,
-    "20372aae727bda1e": form_324,
-    "ef0d228349d1853a": form_325,
-    "49e357de51122b8c": form_326,
-    "a3781f607f41a77e": form_327,
-    "a014fd2613f82d72": form_328,
-    "691f8ffa35a05686": form_329,
-    "5990b8a2134f122c": form_330,
-    "9f714ab9ce1867f3": form_331,
-    "30d685f16c0cdd14": form_332,
-    "0bf21462ba3cb1ef": form_333,
-    "7e04ece7a0004cc2": form_334,
-    "148f57067b655f65": form_335,
-    "59dd729f1741467a": form_336,
-    "85841d92e8fe6c6b": form_337,
-    "75861316e551608f": form_338,
-    "5ea7664e6ab10737": form_339,
-    "096b756079d68c42": form_340,
-    "bb97a477132d8b86": form_341,
-    "35b3244dbbb4dd1f": form_342,
-    "5d1f0979b4c0c6de": form_343,
-    "2f809e97861bbfd7": form_344,
-    "5946ee1611c01e0c": form_345,
-    "136a572a01c3362f": form_346,
-    "c52833be5a194130": form_347,
-    "d148af51eab69222": form_348,
-    "9f7fb10fef8ecda2": form_349,
-    "25c40a3786f76e27": form_350,
-    "52053f40a20efb3b": form_351,
-    "5a5ecb5492463dfc": form_352,
-    "d1d66f754077986c": form_353,
-    "0233e5f7b3d43bf6": form_354,
-    "b50804c7d439a7d7": form_355,
-    "5ea3d95ed59aa35f": form_356,
-    "9b6fca868a9a004b": form_357,
-    "dc43f5b45c8ede18": form_358,
-    "7ea66fbcd65173f3": form_359,
-    "1f37747ed60c29de": form_360,
-    "1d0cc0c7dbf05d53": form_361,
-    "5c9e73972559cf58": form_362,
+    "498e3c94e35b4c78": form_0,
+    "5d232faf7f698e33": form_1,
+    "9a32397eaa42f79d": form_2,
+    "d827c739e573b86b": form_3,
+    "96ba958d0d02d8b9": form_4,
+    "a646b72cc2d40ca8": form_5,
+    "89f21f593249d2ea": form_6,
+    "20e514156b35af63": form_7,
+    "864ed9af620fb7e4": form_8,
+    "b444e96e2304b25e": form_9,
+    "7c8d2ee410d284d9": form_10,
+    "0a3cb5c9cb914304": form_11,
+    "db26871be4c1bfa0": form_12,
+    "185828141fc21903": form_13,
+    "134ab858af19cb89": form_14,
+    "8ef9aac280370c4c": form_15,
+    "5c51d61723431813": form_16,
+    "86b0ac3eca7ac68f": form_17,
+    "cd4b5fb3988b4022": form_18,
+    "81741e04729fbb57": form_19,
+    "27bbdf2dcbbc09b2": form_20,
+    "cbfe3bd258512ef0": form_21,
+    "1fe7cb0e2fcb7747": form_22,
+    "b6b3757da8743be9": form_23,
+    "d58b28774ee23253": form_24,
+    "d21a66f47004474b": form_25,
+    "76f59b2baf74c82c": form_26,
+    "ed7af38a726f3e82": form_27,
+    "0d3019bdbd5c5c2f": form_28,
+    "fe4eae3cca150365": form_29,
+    "58a0d0756565b077": form_30,
+    "7cf8e092fcd1b3ee": form_31,
+    "067463dba3118bb6": form_32,
+    "8a7b0248d7a8bb58": form_33,
+    "32c6253d9f45a25b": form_34,
+    "785ff712c69667af": form_35,
+    "46154633448bafc8": form_36,
+    "b8f08046ff5c48fd": form_37,
+    "95d9d0f462aecb94": form_38,
+    "5369bd1411ffc81a": form_39,
+    "5a2b8e0b1e63b60d": form_40,
+    "cbb56d0a69d5b289": form_41,
+    "819e4ff931b82c04": form_42,
+    "9f68d55bfe9dbf0c": form_43,
+    "67056756150cdba8": form_44,
+    "3211a9db281f3b17": form_45,
+    "bb46c53107c81895": form_46,
+    "33617ca4ce23be24": form_47,
+    "3487ec35b56ab8c7": form_48,
+    "12cf88f2b7840d9b": form_49,
+    "4ae0fd6cb94c5faa": form_50,
+    "76d0e82a8cae93fe": form_51,
+    "75328fd390594a0e": form_52,
+    "1cf4c4cb68b8e66e": form_53,
+    "e54fa7412e3bf1ab": form_54,
+    "781dae44b7912e43": form_55,
+    "8af716f7adbe69d9": form_56,
+    "7a2698600eb3786d": form_57,
+    "86b9a8b543932957": form_58,
+    "7666375a9b48b557": form_59,
+    "08428100a6f037c2": form_60,
+    "e572caff97db10bc": form_61,
+    "88bed7def3b70f2c": form_62,
+    "33776bb69c07b723": form_63,
+    "3b67648d7596ae52": form_64,
+    "ff70af71fee40ebb": form_65,
+    "4b021aef18c6a867": form_66,
+    "162ca4f1d5f806a3": form_67,
+    "18f9a07040da262a": form_68,
+    "ea287aac17c95036": form_69,
+    "10c71898b3e18282": form_70,
+    "c5b9e64c9a262afe": form_71,
+    "71c1316052877703": form_72,
+    "347dd5be124ad9e2": form_73,
+    "b9d0fbaeb61b6aec": form_74,
+    "244c18e44060ac32": form_75,
+    "08c42420316f0c44": form_76,
+    "b7ecd82ffb59d911": form_77,
+    "0019e7c288ea30a3": form_78,
+    "c8b77ebed4077758": form_79,
+    "3d4553dc15d64c3e": form_80,
+    "1765b3a85debc27e": form_81,
+    "4d7892048936c018": form_82,
+    "1b07000397c14b2f": form_83,
+    "f500e28894b1ccdb": form_84,
+    "fa936461a371a2ac": form_85,
+    "004e1b9dd62d6060": form_86,
+    "658c1c0697f704dc": form_87,
+    "081aa08a6b99c11d": form_88,
+    "793c0a858c1d54a3": form_89,
+    "f23cf6fbd694cc67": form_90,
+    "8417260f328d8d26": form_91,
+    "bd956323bd73f43e": form_92,
+    "f02df7d9c1ae7279": form_93,
+    "d7a5ffb28c77e730": form_94,
+    "319f641f798b8bd6": form_95,
+    "992e7bdab071a96e": form_96,
+    "dfa40a15ff95dad5": form_97,
+    "28731c8b8444323d": form_98,
+    "6611128eadce8faf": form_99,
+    "b8949e2830e27d18": form_100,
+    "1ca5ac2f032f64f6": form_101,
+    "dae969c90e362503": form_102,
+    "694a1a0e70a17bb7": form_103,
+    "7d976a6de4978242": form_104,
+    "9edfac56778b65dd": form_105,
+    "8fa33b876c4746fd": form_106,
+    "80a0f8c3ec960b8c": form_107,
+    "0fc97822a89c68ce": form_108,
+    "513caa11e868757d": form_109,
+    "f8b8d389b25c0238": form_110,
+    "7208f30fff26d126": form_111,
+    "ee5cfe5de4c2cd72": form_112,
+    "7fcc2a9d4e0ae0cd": form_113,
+    "9d1b82e04a9093a9": form_114,
+    "9084c87ab5fd8e16": form_115,
+    "6e215196e6d061fe": form_116,
+    "38b5f5d0d17deed3": form_117,
+    "8ca861b53147ba2f": form_118,
+    "2c8ced3da0548b9b": form_119,
+    "aa421a9fcca958bf": form_120,
+    "13dfb5797ddeb498": form_121,
+    "d2c17027afd0d437": form_122,
+    "fe1b995a33299004": form_123,
+    "478f45fa73b06f91": form_124,
+    "6cf95d12fe7d432f": form_125,
+    "a338af9d13588d44": form_126,
+    "4b0cdc3d93e1fbed": form_127,
+    "2494483e6e058d91": form_128,
+    "e602df558b01c4c2": form_129,
+    "901d468498d03312": form_130,
+    "a8c5ce5d507bec07": form_131,
+    "d153cf362e7f59bb": form_132,
+    "2e6e1c81ec8d89a1": form_133,
+    "c1521685c139d3cf": form_134,
+    "f4e61c4f069f3072": form_135,
+    "935963a89c546b5c": form_136,
+    "8b5868231c12cae6": form_137,
+    "a6082ebc1b757e08": form_138,
+    "c222e5927238e0e7": form_139,
+    "ce33457c8e24651a": form_140,
+    "84562fba402cfb76": form_141,
+    "11f1091a0e9fe000": form_142,
+    "ed626bb68de0fdcd": form_143,
+    "46ca11c3eeffd594": form_144,
+    "54b153ade8d3eeba": form_145,
+    "38218d787592dcc2": form_146,
+    "efcfae86d7feba1b": form_147,
+    "14e86465e9a13db7": form_148,
+    "dcb2e67f0b5ee488": form_149,
+    "4a23e987f3574ebf": form_150,
+    "8e45e28a7f1fec50": form_151,
+    "b3b54b98dc27d5f9": form_152,
+    "679cbce216955ed9": form_153,
+    "1cc34192c00591f2": form_154,
+    "c6202877cc3dc507": form_155,
+    "da16c0314a12c80f": form_156,
+    "d0e7ba75165e59ac": form_157,
+    "aba185a15bd87cbe": form_158,
+    "43f79a8d92fd5323": form_159,
+    "288e58b0f3f9a268": form_160,
+    "7f4d4bc3ba3d90d6": form_161,
+    "baa815ab104d0e36": form_162,
+    "79a11bb5445a23ff": form_163,
+    "34dad73d3796aedb": form_164,
+    "8e1a92f744753071": form_165,
+    "1c645c9b179ffe06": form_166,
+    "4995024bb655fb30": form_167,
+    "bb4ebbfc38699b5e": form_168,
+    "1168cfb0bedb0b5d": form_169,
+    "4ab32ef32dfd234c": form_170,
+    "802a40bb9ca9ea4b": form_171,
+    "816075e86635dec1": form_172,
+    "b864497d320f6445": form_173,
+    "ee1a1a6c04020c25": form_174,
+    "07d4cb3909dd3f83": form_175,
+    "0f91043cf1d9da12": form_176,
+    "8ad604d3ace3429b": form_177,
+    "06e5490e54809d07": form_178,
+    "36aa537ba156e475": form_179,
+    "936a86deefd1c0cd": form_180,
+    "9a226e11211591bf": form_181,
+    "c65a73f6b74b5ee5": form_182,
+    "1659fd16c813b4ea": form_183,
+    "c154ebae127f8d20": form_184,
+    "e3ff80ff209a96bc": form_185,
+    "9df6463b527d1865": form_186,
+    "2759c6e20761ba97": form_187,
+    "d546dbea2beff0aa": form_188,
+    "679d49dd197f97bf": form_189,
+    "013382c7f75ba1e2": form_190,
+    "4c2dc3edd62617fa": form_191,
+    "6b03b74f00944dd0": form_192,
+    "3efb6a7f1c49d992": form_193,
+    "271cab0f29720f10": form_194,
+    "a561216a32e462a4": form_195,
+    "7b0ea70df7988443": form_196,
+    "233be9d471ef3317": form_197,
+    "e03493b863473041": form_198,
+    "411e1dfb0c0d2f11": form_199,
+    "6f95a3dd6ef34efd": form_200,
+    "cced9774eda02bbc": form_201,
+    "eb0d600b3b08b31a": form_202,
+    "7e82f8a4c61b8c31": form_203,
+    "af63d79898f0d8ed": form_204,
+    "999f6aa1ffb7ca58": form_205,
+    "890dc4dc51ee5a85": form_206,
+    "ccc6080c4f42049f": form_207,
+    "4bbbd9f5e94bb5cb": form_208,
+    "f06655c818ad6d96": form_209,
+    "d097307d823cac46": form_210,
+    "7baf96be735ef4e9": form_211,
+    "b12b86d5a855a979": form_212,
+    "223f3e114c28c6ef": form_213,
+    "381f3c989539c2d9": form_214,
+    "90f106e0697c0313": form_215,
+    "5c205d95227f0787": form_216,
+    "f23376d7fb3208ac": form_217,
+    "fa41c7c33abe9383": form_218,
+    "06193cd3c6348a44": form_219,
+    "bacb165f91207de3": form_220,
+    "0d4b3b7c850a879e": form_221,
+    "b0a005f1e53bdcb8": form_222,
+    "fd60307c16e58785": form_223,
+    "6caa096c1c8a0603": form_224,
+    "f72a0f00d9226576": form_225,
+    "37f46c34a2714559": form_226,
+    "8940a1d5732770e8": form_227,
+    "03eff3dc1b16d8e2": form_228,
+    "178d25a6a36b8874": form_229,
+    "83118ae87369ed3b": form_230,
+    "c525303b3ed761f6": form_231,
+    "2ff7ace6deb65b40": form_232,
+    "d78fbd1d56ef7d5f": form_233,
+    "b3f64106e5628bc5": form_234,
+    "11450aea1fea8b28": form_235,
+    "9d687a54163f06c7": form_236,
+    "838555a770c27db5": form_237,
+    "3f7cc83a906df438": form_238,
+    "c5af8527d58bea29": form_239,
+    "f8c8ff620859a675": form_240,
+    "03ce14ba472d4f3c": form_241,
+    "46f27e1298c5f85f": form_242,
+    "8610e41729d518d9": form_243,
+    "e78fd967f74b23f3": form_244,
+    "24ddb59a8ca7fdde": form_245,
+    "ee8bd516474dad1e": form_246,
+    "139cc235325ccd15": form_247,
+    "ceb1bf940763c898": form_248,
+    "5296c6583f9a99e9": form_249,
+    "1fed1cc5080045e4": form_250,
+    "fe680bea2ac999db": form_251,
+    "30e0340114d061e2": form_252,
+    "29ed30843fc85d55": form_253,
+    "467efb0afec44627": form_254,
+    "9722f4cb8e0a5a39": form_255,
+    "1fa64888f927349a": form_256,
+    "22a95aa19b3aee1b": form_257,
+    "0db75f5ee6e9d0e7": form_258,
+    "8e8d82c723a279ff": form_259,
+    "a8e87020b0103a85": form_260,
+    "24dffa88c96f6156": form_261,
+    "0e51cca18958265d": form_262,
+    "64244652ce10f23e": form_263,
+    "6933445bd1a375a6": form_264,
+    "bc1fc93c09cf087b": form_265,
+    "bf55c26fa2f8aa44": form_266,
+    "1dda222c5fa2e45d": form_267,
+    "e20928d12b2e7b72": form_268,
+    "dd11558ec341ebcd": form_269,
+    "52caae50b2a7e655": form_270,
+    "9ede8ed99ed98160": form_271,
+    "33363a0a01424f01": form_272,
+    "e7003741500569af": form_273,
+    "182529fbf937dd82": form_274,
+    "1bcf60a1401cbc1e": form_275,
+    "97b9d4992d1497f7": form_276,
+    "4fe138da35572b58": form_277,
+    "b809e60397a9ecc7": form_278,
+    "6cc4b071355ef55a": form_279,
+    "d0ff6bedc9fd147b": form_280,
+    "a9394bee984b8e89": form_281,
+    "c075d6fb221b2f32": form_282,
+    "daa3906a6359bf70": form_283,
+    "2240742e9c820279": form_284,
+    "1ed027668b20e31b": form_285,
+    "2fdad6a947a94681": form_286,
+    "49e65aa9b2f3ceda": form_287,
+    "e21ab8f3c9e80c85": form_288,
+    "aac7710418408093": form_289,
+    "ee4a00a38e0badcd": form_290,
+    "fd356aaa898246b6": form_291,
+    "12e7959d4642ed26": form_292,
+    "0bd3b8bb86b6f6bb": form_293,
+    "311c61562e17a2d0": form_294,
+    "8a1ff4a9a1496ef3": form_295,
+    "6b83a4825fd9717c": form_296,
+    "2fbb26f6acfa1ba4": form_297,
+    "ecc2f4f20e66d600": form_298,
+    "556e90ef2cd8805e": form_299,
+    "75c79437084cc8a3": form_300,
+    "e6cdcc96ef628801": form_301,
+    "ae9310738027fcf9": form_302,
+    "3ce7c865089517d0": form_303,
+    "df7e5bdcaed66c49": form_304,
+    "4c0f5e15fa9279de": form_305,
+    "266ef04631d47d83": form_306,
+    "bb2a9daa9e697e24": form_307,
+    "09200e8d24ffe794": form_308,
+    "6d7797e48021dc1a": form_309,
+    "e97488099bb6ede1": form_310,
+    "a61dbbb1963575ac": form_311,
+    "f763e08cba3176fa": form_312,
+    "d2f85d4764d72e16": form_313,
+    "0e4a4ca4da5ecf0a": form_314,
+    "4f5ecb7ad318e6d3": form_315,
+    "770ead0cee0c72bd": form_316,
+    "d518fb0ebd64cd1c": form_317,
+    "544b34bcf5e06938": form_318,
+    "ed9096e88804a6e6": form_319,
+    "ee61a21ebaf20bd9": form_320,
+    "2eb2e0b2e85ad08f": form_321,
+    "e99bcb6b0991981b": form_322,
+    "46de74236c305696": form_323,
+    "395789916909ab18": form_324,
+    "ae1b417d4a225057": form_325,
+    "16708f3995149c47": form_326,
+    "26e55d502598543a": form_327,
+    "43e73ddb5b26d3ba": form_328,
+    "8051cdb0f0abdb6c": form_329,
+    "27fe524c8e96f9ba": form_330,
+    "ec4f7d97739b4216": form_331,
+    "012d0cd829028cf8": form_332,
+    "f16e7bab9ad924ca": form_333,
+    "41beaf0eaeb03917": form_334,
+    "6084aa58c0d39b3c": form_335,
+    "786f4c5120fca56a": form_336,
+    "4de33372d098b2de": form_337,
+    "3328210cdb66fd86": form_338,
+    "ddb60412fae62c5b": form_339,
+    "921b8b0839f782ba": form_340,
+    "ba257cd6bd0ee64f": form_341,
+    "9b7b06173521a535": form_342,
+    "66cf26df20430e15": form_343,
+    "e1040dd13e197247": form_344,
+    "15d4806210af940e": form_345,
+    "c7b752b7655ec683": form_346,
+    "05833fff1ad6f7f5": form_347,
+    "798dbf25e5bd6a35": form_348,
+    "e9cab680939bcace": form_349,
+    "5bb7fc0ef10e4139": form_350,
+    "6825b86ccdad05c3": form_351,
+    "5682b63c6881ec11": form_352,
+    "0ff02ae639d90e7f": form_353,
+    "7d50123bd8a411d1": form_354,
+    "f58077572be1adc1": form_355,
 }

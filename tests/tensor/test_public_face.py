@@ -10,7 +10,7 @@ import tensor
 
 #: Public namespaces. A star import does not bring those of the second line, as with PyTorch.
 NAMESPACES = {"amp", "autograd", "backends", "cuda", "fft", "linalg", "signal", "special", "utils"}
-NAMESPACES_BY_NAME_ONLY = {"random", "serialization"}
+NAMESPACES_BY_NAME_ONLY = {"random", "return_types", "serialization"}
 #: What the public interface is made of, documented as internal.
 INTERNAL = {"compilation", "core", "methods", "operations"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 import threading
 from typing import Any, ClassVar
 
@@ -98,7 +99,9 @@ class device:  # noqa: N801 - PyTorch's name
 
 def _parse(argument: str | int, index: int | None) -> tuple[str, int | None]:
     if isinstance(argument, bool) or not isinstance(argument, (str, int)):
-        raise TypeError(f"device() wants a text such as 'cuda:0' or an index, got {argument!r}")
+        raise TypeError(
+            f"device() takes a text such as 'cuda:0', an index or a device, got {reprlib.repr(argument)}"
+        )
     if isinstance(argument, int):
         if index is not None:
             raise TypeError(f"device() got two indices, {argument} and {index}")

@@ -10,7 +10,7 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.linalg.checks import check_square
 from tensor.linalg.errors import check_info
 from tensor.linalg.host import on_host, one_by_one
-from tensor.linalg.results import CholeskyWithInfo
+from tensor.linalg.results import CHOLESKY_EX, CholeskyWithInfo
 from tensor.linalg.systems.triangular import substituted, triangle
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
@@ -141,6 +141,6 @@ def cholesky_ex(
     >>> tensor.linalg.cholesky_ex(-tensor.eye(2)).info
     tensor(1, dtype=tensor.int32)
     """
-    value = CholeskyWithInfo(*factored("linalg.cholesky_ex", A, bool(upper), check_errors))
+    value = CHOLESKY_EX(*factored("linalg.cholesky_ex", A, bool(upper), check_errors))
     result: CholeskyWithInfo = all_into_out(value, out, "linalg.cholesky_ex")
     return result

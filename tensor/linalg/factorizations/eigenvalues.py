@@ -12,7 +12,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.linalg.checks import check_square
 from tensor.linalg.errors import check_finite, which
 from tensor.linalg.host import on_host
-from tensor.linalg.results import Eigenpairs
+from tensor.linalg.results import EIG, EIGH, Eigenpairs
 from tensor.linalg.systems.solving import solve
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
@@ -88,9 +88,7 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigenpairs:  # noqa:
     tensor([1., 2.])
     """
     which_triangle = _check_triangle("linalg.eigh", A, UPLO)
-    result: Eigenpairs = all_into_out(
-        Eigenpairs(*_eigh("linalg.eigh", A, which_triangle)), out, "linalg.eigh"
-    )
+    result: Eigenpairs = all_into_out(EIGH(*_eigh("linalg.eigh", A, which_triangle)), out, "linalg.eigh")
     return result
 
 
@@ -218,7 +216,7 @@ def eig(A: Tensor, *, out: Any = None) -> Eigenpairs:  # noqa: N803
     tensor([2.+0.j, 1.+0.j])
     """
     check_square("linalg.eig", A)
-    result: Eigenpairs = all_into_out(Eigenpairs(*_eig("linalg.eig", A)), out, "linalg.eig")
+    result: Eigenpairs = all_into_out(EIG(*_eig("linalg.eig", A)), out, "linalg.eig")
     return result
 
 

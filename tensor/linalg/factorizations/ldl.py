@@ -12,7 +12,7 @@ from tensor.core.base import check_tensor
 from tensor.linalg.checks import check_alike, check_matrices, check_square
 from tensor.linalg.errors import check_info
 from tensor.linalg.host import on_host, one_by_one
-from tensor.linalg.results import LdlFactor, LdlFactorWithInfo
+from tensor.linalg.results import LDL_FACTOR, LDL_FACTOR_EX, LdlFactor, LdlFactorWithInfo
 from tensor.linalg.systems.solving import check_right_sides
 from tensor.operations.definition import operation
 from tensor.operations.reduction import all_into_out, into_out
@@ -82,7 +82,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> LdlFac
     tensor(0.5000)
     """
     factors, pivots, _ = _factored("linalg.ldl_factor", A, bool(hermitian), True)
-    result: LdlFactor = all_into_out(LdlFactor(factors, pivots), out, "linalg.ldl_factor")
+    result: LdlFactor = all_into_out(LDL_FACTOR(factors, pivots), out, "linalg.ldl_factor")
     return result
 
 
@@ -112,7 +112,7 @@ def ldl_factor_ex(
     tensor(1, dtype=tensor.int32)
     """
     value = _factored("linalg.ldl_factor_ex", A, bool(hermitian), check_errors)
-    result: LdlFactorWithInfo = all_into_out(value, out, "linalg.ldl_factor_ex")
+    result: LdlFactorWithInfo = all_into_out(LDL_FACTOR_EX(*value), out, "linalg.ldl_factor_ex")
     return result
 
 

@@ -12,7 +12,15 @@ from tensor.core.base import check_tensor
 from tensor.linalg.checks import check_alike, check_matrices, check_square
 from tensor.linalg.errors import check_info
 from tensor.linalg.host import adjoint_of, on_host
-from tensor.linalg.results import LuFactor, LuFactorWithInfo, PermutedTriangles
+from tensor.linalg.results import (
+    LINALG_LU,
+    LU_FACTOR,
+    LU_FACTOR_EX,
+    LU_UNPACK,
+    LuFactor,
+    LuFactorWithInfo,
+    PermutedTriangles,
+)
 from tensor.linalg.systems import triangular_on_host
 from tensor.linalg.systems.solving import check_right_sides
 from tensor.linalg.systems.triangular import substituted, triangle
@@ -163,7 +171,7 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> PermutedTriangles: 
 
     permutation, lower, upper = on_host(work, A)
     _LU_BACKWARD.record((lower, upper), (A,), (permutation,))
-    value = PermutedTriangles(permutation if pivot else A.new_empty(0), lower, upper)
+    value = LINALG_LU(permutation if pivot else A.new_empty(0), lower, upper)
     result: PermutedTriangles = all_into_out(value, out, "linalg.lu")
     return result
 
@@ -202,7 +210,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LuFactor:  #
     tensor([2, 2], dtype=tensor.int32)
     """
     factors, pivots, _ = factored("linalg.lu_factor", A, pivot, True, RuntimeError)
-    result: LuFactor = all_into_out(LuFactor(factors, pivots), out, "linalg.lu_factor")
+    result: LuFactor = all_into_out(LU_FACTOR(factors, pivots), out, "linalg.lu_factor")
     return result
 
 
@@ -232,7 +240,7 @@ def lu_factor_ex(
     tensor(1, dtype=tensor.int32)
     """
     value = factored("linalg.lu_factor_ex", A, pivot, check_errors, RuntimeError)
-    result: LuFactorWithInfo = all_into_out(value, out, "linalg.lu_factor_ex")
+    result: LuFactorWithInfo = all_into_out(LU_FACTOR_EX(*value), out, "linalg.lu_factor_ex")
     return result
 
 
@@ -390,5 +398,5 @@ def lu_unpack(
         (permutation,) = on_host(work, LU_pivots)
     if unpack_data:
         lower, upper = _triangles(LU_data)
-    result: PermutedTriangles = all_into_out(PermutedTriangles(permutation, lower, upper), out, "lu_unpack")
+    result: PermutedTriangles = all_into_out(LU_UNPACK(permutation, lower, upper), out, "lu_unpack")
     return result

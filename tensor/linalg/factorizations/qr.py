@@ -9,7 +9,7 @@ import numpy as np
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.linalg.checks import check_alike, check_floating, check_matrices
 from tensor.linalg.host import on_host
-from tensor.linalg.results import OrthogonalTriangular
+from tensor.linalg.results import LINALG_QR, OrthogonalTriangular
 from tensor.linalg.systems.triangular import substituted, triangle
 from tensor.operations.autocast import AS_GIVEN, FLOAT32, Autocast
 from tensor.operations.creation.ranges import eye
@@ -129,7 +129,7 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> OrthogonalTriang
     >>> q.shape, r.shape
     (tensor.Size([3, 2]), tensor.Size([2, 2]))
     """
-    result: OrthogonalTriangular = all_into_out(factored("linalg.qr", A, mode), out, "linalg.qr")
+    result: OrthogonalTriangular = all_into_out(LINALG_QR(*factored("linalg.qr", A, mode)), out, "linalg.qr")
     return result
 
 

@@ -12,7 +12,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.linalg.checks import check_matrices
 from tensor.linalg.errors import check_finite
 from tensor.linalg.host import on_host
-from tensor.linalg.results import SingularValues
+from tensor.linalg.results import LINALG_SVD, SingularValues
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate
@@ -173,7 +173,7 @@ def svd(
     """
     _check_svd("linalg.svd", A, driver)
     result: SingularValues = all_into_out(
-        SingularValues(*factored("linalg.svd", A, bool(full_matrices))), out, "linalg.svd"
+        LINALG_SVD(*factored("linalg.svd", A, bool(full_matrices))), out, "linalg.svd"
     )
     return result
 

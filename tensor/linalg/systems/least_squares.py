@@ -16,7 +16,7 @@ from tensor.linalg.factorizations.singular_values import singular_values
 from tensor.linalg.factorizations.spectral import converged
 from tensor.linalg.host import adjoint_of, on_host, read
 from tensor.linalg.norms import matrix_norm
-from tensor.linalg.results import LeastSquares
+from tensor.linalg.results import LSTSQ, LeastSquares
 from tensor.operations.autocast import AS_GIVEN, FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
@@ -346,7 +346,7 @@ def lstsq(
         x, right = (views.unsqueeze(each, -1) if vector else each for each in (solution, B))
         difference = matmul(A, x) - right
         residuals = (difference * difference.conj()).real.sum(-2)
-    return LeastSquares(
+    return LSTSQ(
         solution,
         residuals,
         ranks.new_empty(0) if driver == "gels" else ranks,

@@ -13,7 +13,7 @@ from tensor.linalg.checks import check_alike, check_matrices, check_square
 from tensor.linalg.errors import check_info
 from tensor.linalg.factorizations.lu_on_host import zero_pivot
 from tensor.linalg.host import on_host, one_by_one
-from tensor.linalg.results import InverseWithInfo, SolutionWithInfo
+from tensor.linalg.results import INV_EX, SOLVE_EX, InverseWithInfo, SolutionWithInfo
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
@@ -116,7 +116,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Inverse
 
     result, info = on_host(work, A)
     _INVERSE_BACKWARD.record((result,), (A,))
-    value: InverseWithInfo = all_into_out(InverseWithInfo(result, info), out, "linalg.inv_ex")
+    value: InverseWithInfo = all_into_out(INV_EX(result, info), out, "linalg.inv_ex")
     return value
 
 
@@ -266,10 +266,12 @@ def solve_ex(
     Examples
     --------
     >>> tensor.linalg.solve_ex(tensor.eye(2), tensor.ones(2))
-    SolutionWithInfo(result=tensor([1., 1.]), info=tensor(0, dtype=tensor.int32))
+    tensor.return_types.linalg_solve_ex(
+    result=tensor([1., 1.]),
+    info=tensor(0, dtype=tensor.int32))
     """
     vector = _check_system("linalg.solve_ex", A, B, left)
-    value = SolutionWithInfo(*_solve("linalg.solve_ex", A, B, bool(left), vector, check_errors))
+    value = SOLVE_EX(*_solve("linalg.solve_ex", A, B, bool(left), vector, check_errors))
     result: SolutionWithInfo = all_into_out(value, out, "linalg.solve_ex")
     return result
 

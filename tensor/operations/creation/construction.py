@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.size import Size
+from tensor.core.warning import warn_caller
 from tensor.operations.creation.interchange.array_interfaces import (
     dtypes_of_arrays,
     from_cuda_array_interface,
@@ -77,10 +77,9 @@ def tensor(
     if dtype is not None:
         dtype = dtype_of_argument(dtype, "tensor")
     if isinstance(data, TensorBase):
-        warnings.warn(
+        warn_caller(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
             "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.tensor(sourceTensor).",
-            stacklevel=2,
         )
         result = _copy_of(
             data.detach(), dtype, data._layout.device_state if device is None else device_state, pin_memory
@@ -245,10 +244,9 @@ def frombuffer(
         )
     array = np.frombuffer(view, element_dtype.numpy, count, offset)
     if not array.flags.writeable:
-        warnings.warn(
+        warn_caller(
             "The given buffer is not writable: writing to the tensor is an error. Copy the buffer to protect "
             "its data.",
-            stacklevel=2,
         )
     result = share(array, element_dtype)
     return result.requires_grad_(True) if requires_grad else result

@@ -12,8 +12,8 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.autograd.recording.several_devices import DevicesFormula
 from tensor.core.base import wrap
 from tensor.core.copy_plans import COPY, copied
-from tensor.core.dtypes.scalars import dtype_of, is_number
-from tensor.core.memory_format import preserve_format
+from tensor.core.dtypes.scalars import dtype_of, element, is_number
+from tensor.core.memory_format import format_of, preserve_format
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.definition import operation
 from tensor.operations.shapes import views
@@ -78,7 +78,8 @@ def _of_number(src: Any) -> Tensor:
     """A number as a tensor of its own type."""
     if not is_number(src):
         raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
-    return wrap(np.array(src, dtype_of(src).numpy))
+    dtype = dtype_of(src)
+    return wrap(np.array(element(src, dtype), dtype.numpy))
 
 
 def _check_partial_overlap(input: Tensor, src: Tensor) -> None:
@@ -142,7 +143,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
         if not layout.dense:
             layout = layout.as_dense()
     else:
-        layout = memory_format.layout(input._layout)
+        layout = format_of(memory_format, "clone").layout(input._layout)
     return copy_into_new(input, layout, name="CloneBackward0")
 
 

@@ -100,6 +100,7 @@ def delivered(out: Tensor | None, result: Tensor, function: str) -> Tensor:
 
 def deliver(out: Tensor, result: Tensor, function: str) -> Tensor:
     """Write ``made`` to ``out``, which must have its shape, dtype and device."""
+    check_tensor(out, function, "out")
     if (
         out._layout.dtype is not result._layout.dtype
         or out._layout.device_state is not result._layout.device_state

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import dtypes, pointwise
+from tensor.core.arguments import as_int64
 from tensor.core.base import TensorBase, empty, maker, wrap
 from tensor.core.creation_arguments import as_out, check_memory, dtype_of_argument
 from tensor.core.devices.state import device_state_of
@@ -549,7 +550,7 @@ def _triangle(
     function: str,
 ) -> Tensor:
     rows, columns = _whole(row, function, "row"), _whole(col, function, "col")
-    diagonal = _whole(offset, function, "offset")
+    diagonal = as_int64(offset, function, "offset")
     if rows < 0 or columns < 0:
         which, wrong = ("row", rows) if rows < 0 else ("col", columns)
         raise RuntimeError(f"{function}(): {which} must be non-negative, got {wrong}")

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
 from tensor.core.arguments import dimension
-from tensor.core.base import TensorBase
+from tensor.core.base import TensorBase, check_outs
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.creation.factories import delivered
 from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import EQ, NE
 from tensor.operations.reductions.scans import cummax
+from tensor.operations.return_types import return_type
 from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.joining import cat
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 #: As many values are compared with every element; more are sorted first.
 _FEW = 16
+
+
+_MODE = return_type("mode", Ranked)
 
 
 @operation()
@@ -50,19 +54,20 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None
     rank = len(input._layout.shape)
     at = dimension(dim, rank)
     if not rank:
-        result = Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
+        result = _MODE(input.clone(), input.new_zeros((), dtype=dtypes.int64))
     else:
         size = input._layout.shape[at]
         if not size:
             raise IndexError(f"mode(): Expected reduction dim {at} to have non-zero size.")
         indices = _last_of_longest_run(input, at, size)
         values = input.gather(at, indices)
-        result = Ranked(values, indices)
+        result = _MODE(values, indices)
         if not keepdim:
-            result = Ranked(views.squeeze(values, at), views.squeeze(indices, at))
+            result = _MODE(views.squeeze(values, at), views.squeeze(indices, at))
     if out is None:
         return result
-    return Ranked(
+    check_outs(out, 2, "mode")
+    return _MODE(
         *(each.resize_(output.shape).copy_(output) for each, output in zip(out, result, strict=True))
     )
 

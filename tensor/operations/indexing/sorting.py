@@ -23,6 +23,7 @@ from tensor.core.dtypes import promotion as rules
 from tensor.operations import scratch as planned
 from tensor.operations.definition import operation
 from tensor.operations.reduction import all_into_out, into_out, keep_dims
+from tensor.operations.return_types import return_type
 from tensor.operations.shapes import views
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ class Ranked(NamedTuple):
 
     values: Tensor
     indices: Tensor
+
+
+_SORT = return_type("sort", Sorted)
+_TOPK, _KTHVALUE = return_type("topk", Ranked), return_type("kthvalue", Ranked)
+_MEDIAN = {name: return_type(name, Ranked) for name in ("median", "nanmedian")}
 
 
 class _Rows:
@@ -249,7 +255,7 @@ def sort(
     """
     at = dimension(dim, len(input._layout.shape))
     if not input._layout.shape:
-        return Sorted(input.clone(), input.new_zeros((), dtype=dtypes.int64))
+        return _SORT(input.clone(), input.new_zeros((), dtype=dtypes.int64))
     result = sorted_along(input, at, bool(descending), arranged=True)
     return all_into_out(result, out, "sort")
 
@@ -260,7 +266,7 @@ def sorted_along(input: Tensor, dim: int, descending: bool, *, arranged: bool) -
     result = _in_rows(SORT, input, dim, descending)
     values, indices = _arranged(result, like.strides if like.dense else None) if arranged else result
     _SORT_BACKWARD.record((values, indices), (input,), context=(like.shape, dim))
-    return Sorted(values, indices)
+    return _SORT(values, indices)
 
 
 @operation()
@@ -343,10 +349,10 @@ def topk(
     if not 0 <= k <= length:
         raise RuntimeError(f"selected index k out of range: {k} of {length} elements along dimension {at}")
     if not shape:
-        return Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
+        return _TOPK(input.clone(), input.new_zeros((), dtype=dtypes.int64))
     values, indices = _arranged(_in_rows(TOPK, input, at, int(k), bool(largest)))
     _TOPK_BACKWARD.record((values, indices), (input,), context=(shape, at))
-    return all_into_out(Ranked(values, indices), out, "topk")
+    return all_into_out(_TOPK(values, indices), out, "topk")
 
 
 def _gradient_of_all(grad: Tensor, index: Tensor, shape: Any) -> Tensor:
@@ -374,6 +380,7 @@ _MEDIAN_OF_ALL = {
 
 def _picked(
     operation: _Rows,
+    returns: type[Ranked],
     formula: BackwardFormula,
     input: Tensor,
     dim: int,
@@ -383,14 +390,14 @@ def _picked(
     shape = input._layout.shape
     at = dimension(dim, len(shape))
     if not shape:
-        return Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
+        return returns(input.clone(), input.new_zeros((), dtype=dtypes.int64))
     if shape[at] == 0:
         raise IndexError(f"{operation.name}(): Expected reduction dim {at} to have non-zero size.")
     result = _in_rows(operation, input, at, *arguments)
     values, indices = result if keepdim else (views.squeeze(x, at) for x in result)
     values._base = indices._base = None
     formula.record((values, indices), (input,), context=(shape, at, keepdim))
-    return Ranked(values, indices)
+    return returns(values, indices)
 
 
 @operation()
@@ -420,7 +427,9 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     length = shape[dimension(dim, len(shape))] if shape else 1
     if not 1 <= k <= length:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}: {k} of {length}")
-    return all_into_out(_picked(KTH, _KTHVALUE_BACKWARD, input, dim, keepdim, int(k)), out, "kthvalue")
+    return all_into_out(
+        _picked(KTH, _KTHVALUE, _KTHVALUE_BACKWARD, input, dim, keepdim, int(k)), out, "kthvalue"
+    )
 
 
 @overload
@@ -494,4 +503,5 @@ def _middle(input: Tensor, dim: int | None, keepdim: bool, out: Any, name: str, 
         value._base = None
         _MEDIAN_OF_ALL[name].record((value,), (input,), (at,), (input._layout.shape,))
         return into_out(value, out, name)
-    return all_into_out(_picked(MEDIAN, _MEDIAN_BACKWARD[name], input, dim, keepdim, skip_nan), out, name)
+    result = _picked(MEDIAN, _MEDIAN[name], _MEDIAN_BACKWARD[name], input, dim, keepdim, skip_nan)
+    return all_into_out(result, out, name)

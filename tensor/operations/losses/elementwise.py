@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from math import log as log_of
 from math import pi
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.core.base import TensorBase
+from tensor.core.warning import warn_caller
 from tensor.operations.autocast import FLOAT32, REFUSED, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.powers import exp, log, log1p, square
@@ -446,11 +446,9 @@ def kl_div(
     if size_average is not None or reduce is not None:
         reduction = reduction_of(reduction, size_average, reduce)
     elif reduction == "mean":
-        warnings.warn(
+        warn_caller(
             "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' "
             "divides only by the batch size, and aligns with the KL div math definition.",
-            UserWarning,
-            stacklevel=3,
         )
     loss = KL_DIV_LOG if log_target else KL_DIV
     if reduction == "batchmean":

@@ -8,7 +8,6 @@ follow from that.
 
 from __future__ import annotations
 
-import warnings
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,6 +19,7 @@ from tensor.core import layout as layouts
 from tensor.core.arguments import two_devices
 from tensor.core.base import maker
 from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.warning import warn_caller
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.normalization.row_normalization import launch_reduction
 from tensor.operations.pointwise.arithmetic import MUL, SUB
@@ -52,10 +52,8 @@ def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool 
             reduction = "none"
         else:
             reduction = "mean" if size_average is None or size_average else "sum"
-        warnings.warn(
+        warn_caller(
             f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-            UserWarning,
-            stacklevel=4,
         )
     if reduction not in REDUCTIONS:
         raise ValueError(
@@ -299,11 +297,9 @@ def compared(
     """
     expected, shape = tuple(input._layout.shape), tuple(target._layout.shape)
     if expected != shape:
-        warnings.warn(
+        warn_caller(
             f"Using a target size ({list(shape)}) that is different to the input size ({list(expected)}). This will "
             "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            UserWarning,
-            stacklevel=4,
         )
     check_same_device(loss.name, input, target=target, weight=weight)
     if weight is None:

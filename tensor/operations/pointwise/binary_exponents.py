@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nvrtc_kernels import dtypes
+from tensor.core.base import check_outs
 from tensor.core.dtypes import promotion as rules
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise, by_category
+from tensor.operations.return_types import return_type
 
 from .arithmetic import DIV, MUL, no_change
 from .complex_numbers import conjugate
@@ -77,6 +79,9 @@ class Apart(NamedTuple):
     exponent: Tensor
 
 
+_FREXP = return_type("frexp", Apart)
+
+
 @operation(in_place=True, also="tensor.ldexp_")
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``input * 2**other``, exact for whole exponents.
@@ -134,5 +139,7 @@ def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Apart:
     >>> exponent
     tensor([ 4, -1], dtype=tensor.int32)
     """
+    if out is not None:
+        check_outs(out, 2, "frexp")
     first, second = (None, None) if out is None else out
-    return Apart(FRACTION.out(first, input), EXPONENT.out(second, input))
+    return _FREXP(FRACTION.out(first, input), EXPONENT.out(second, input))

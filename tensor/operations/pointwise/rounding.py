@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nvrtc_kernels.dtypes import Category
+from tensor.core.arguments import as_int64
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise, by_category
 
@@ -141,7 +143,10 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
     """
     if decimals == 0:
         return ROUND.out(out, input)
-    return (ROUND_DECIMALS if decimals > 0 else ROUND_TENS).out(out, input, 10.0 ** abs(decimals))
+    digits = abs(as_int64(decimals, "round", "decimals"))
+    # 10**309 is infinite, and overflows in Python.
+    scale = 10.0**digits if digits <= 308 else math.inf
+    return (ROUND_DECIMALS if decimals > 0 else ROUND_TENS).out(out, input, scale)
 
 
 @operation(in_place=True, also="fix tensor.fix_ tensor.trunc_")

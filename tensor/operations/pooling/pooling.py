@@ -16,6 +16,7 @@ from nvrtc_kernels import pooling as kernels
 from nvrtc_kernels.convolution import Windows
 from nvrtc_kernels.dtypes import int64
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.core.arguments import as_int64
 from tensor.core.base import check_tensor, empty, maker
 from tensor.core.copy_plans import host_conversion, in_format, on_contiguous
 from tensor.core.dtypes import promotion as rules
@@ -363,7 +364,7 @@ def _three(name: str, what: str, argument: Any, rank: int, fill: int, least: int
         )
     if min(values) < least:
         raise RuntimeError(f"{name}: {what} should be at least {least}, but got {argument!r}")
-    depth, height, width = (fill,) * (3 - rank) + values
+    depth, height, width = (fill,) * (3 - rank) + tuple(as_int64(each, name, what) for each in values)
     return depth, height, width
 
 

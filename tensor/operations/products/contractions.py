@@ -180,6 +180,11 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
             )
         pairs: tuple[Sequence[int], Sequence[int]] = (range(-dims, 0), range(dims))
     else:
+        if not isinstance(dims, (tuple, list)) or len(dims) != 2:
+            raise RuntimeError(
+                "tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] containing two "
+                f"lists, but got dims={dims}"
+            )
         first, second = dims
         pairs = ([first], [second]) if isinstance(first, int) else (first, second)
     left, right = a._layout.shape, b._layout.shape

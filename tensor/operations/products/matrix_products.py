@@ -326,6 +326,8 @@ _BMM_BACKWARD = _formula(
 def _delivered(result: Tensor, out: Tensor | None) -> Tensor:
     if out is None:
         return result
+    if not isinstance(out, TensorBase):
+        raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
     if (
         out._layout.dtype is not result._layout.dtype
         or out._layout.device_state is not result._layout.device_state

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
 from tensor.core import layout as layouts
+from tensor.core.arguments import as_int64
 from tensor.core.base import empty as make
 from tensor.core.creation_arguments import as_out, sequence_of_sizes, sizes_of
 from tensor.core.devices.state import cpu, device_state_of
@@ -203,8 +204,8 @@ def randint(
     result = layout_of(sequence_of_sizes(named["size"], "randint"), out, dtype, device, dtypes.int64)
     draw = parameters.integers(
         result.dtype,
-        parameters.int64(named.get("low", 0), "randint", "low"),
-        parameters.int64(named["high"], "randint", "high"),
+        as_int64(named.get("low", 0), "randint", "low"),
+        as_int64(named["high"], "randint", "high"),
     )
     return drawn("randint", draw, result, generator, requires_grad, out, pin_memory)
 
@@ -311,8 +312,8 @@ def randint_like(
     result = layout_like(input, dtype, device, memory_format)
     draw = parameters.integers(
         result.dtype,
-        0 if low is None else parameters.int64(low, "randint_like", "low"),
-        parameters.int64(high, "randint_like", "high"),
+        0 if low is None else as_int64(low, "randint_like", "low"),
+        as_int64(high, "randint_like", "high"),
     )
     return drawn("randint_like", draw, result, generator, requires_grad, None, pin_memory)
 
@@ -351,7 +352,7 @@ def randperm(
     >>> tensor.randperm(5).sort().values
     tensor([0, 1, 2, 3, 4])
     """
-    count = parameters.int64(n, "randperm", "n")
+    count = as_int64(n, "randperm", "n")
     result = layout_of((count,), out, dtype, device, dtypes.int64)
     _check_holds(result.dtype, count)
     seed, call = source(generator, result.device_state, "randperm").next_call()

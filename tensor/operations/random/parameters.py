@@ -7,13 +7,13 @@ distribution and its two parameters.
 from __future__ import annotations
 
 import math
-import operator
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
+from tensor.core.arguments import as_int64
 from tensor.core.dtypes.limits import finfo, iinfo
+from tensor.core.warning import warn_caller
 
 from .distributions import threshold
 
@@ -133,7 +133,7 @@ def integers(dtype: dtype, low: Any, high: Any) -> Draw:
         raise RuntimeError(f"random_ handles only integer, floating point and bool dtypes, got {dtype!r}")
     least, greatest = _LIMITS[dtype]
     digits = _DIGITS.get(dtype)
-    start = int64(low, "random_", "from")
+    start = as_int64(low, "random_", "from")
     if high is None:
         last = largest_integer(dtype)
         if start > last:
@@ -141,7 +141,7 @@ def integers(dtype: dtype, low: Any, high: Any) -> Draw:
                 f"random_ expects 'from' to be at most {last} for {dtype!r} without 'to', but got from={start}"
             )
     else:
-        stop = int64(high, "random_", "to")
+        stop = as_int64(high, "random_", "to")
         if start >= stop:
             raise RuntimeError(
                 f"random_ expects 'from' to be less than 'to', but got from={start} >= to={stop}"
@@ -153,10 +153,9 @@ def integers(dtype: dtype, low: Any, high: Any) -> Draw:
                 f"{name} is out of bounds for {dtype!r}: got {end}, expected [{least:g}, {greatest:g}]"
             )
         if digits is not None and not -(1 << digits) <= end <= 1 << digits:
-            warnings.warn(
+            warn_caller(
                 f"{name} is out of bounds [-(2^{digits}), 2^{digits}]: {dtype!r} does not hold all integers "
                 f"beyond, got {end}",
-                stacklevel=3,
             )
     if digits is not None:
         first, end = -_below(-start, digits), _below(last, digits)
@@ -195,25 +194,6 @@ def number(value: Any, function: str, name: str) -> float:
     if not hasattr(type(value), "__float__"):
         raise TypeError(f"{function}(): argument '{name}' must be float, not {type(value).__name__}")
     return float(value)
-
-
-def int64(value: Any, function: str, name: str) -> int:
-    """``value`` as an int; an integer, or a tensor of one.
-
-    Raises
-    ------
-    TypeError
-        If it is neither.
-    ValueError
-        If it has more than 64 bits.
-    """
-    try:
-        result = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{function}(): argument '{name}' must be int, not {type(value).__name__}") from None
-    if not -(1 << 63) <= result < 1 << 63:
-        raise ValueError(f"Overflow when unpacking long long: {function}(): '{name}' is {result}")
-    return result
 
 
 def _unsupported(function: str, dtype: dtype, expected: str) -> NotImplementedError:

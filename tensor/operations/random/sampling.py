@@ -9,8 +9,8 @@ import numpy as np
 from nvrtc_kernels import dtypes, pointwise
 from nvrtc_kernels.layouts import broadcast_shapes
 from tensor.core import layout as layouts
-from tensor.core.arguments import two_devices
-from tensor.core.base import TensorBase
+from tensor.core.arguments import as_int64, two_devices
+from tensor.core.base import TensorBase, check_tensor
 from tensor.core.creation_arguments import sequence_of_sizes
 from tensor.core.devices.state import CudaState
 from tensor.core.modes.grad_mode import no_grad
@@ -231,6 +231,7 @@ def bernoulli(
     if out is None:
         result = target(layout.as_contiguous(), None)
     else:
+        check_tensor(out, "bernoulli", "out")
         if out._layout.device_state is not layout.device_state:
             raise two_devices("bernoulli", layout.device, out._layout.device)
         result = target(layout_of(layout.shape, out, None, None), out)
@@ -284,7 +285,7 @@ def multinomial(
         raise RuntimeError(
             f"multinomial only supports floating-point dtypes for input, got: {layout.dtype!r}"
         )
-    count = parameters.int64(num_samples, "multinomial", "num_samples")
+    count = as_int64(num_samples, "multinomial", "num_samples")
     if len(shape) not in (1, 2):
         raise RuntimeError(f"prob_dist must be 1 or 2 dim, got {len(shape)} dimensions")
     if count <= 0:
@@ -297,6 +298,8 @@ def multinomial(
         )
     if categories > _MOST_CATEGORIES:
         raise RuntimeError(f"number of categories cannot exceed 2^24, got {categories}")
+    if out is not None:
+        check_tensor(out, "multinomial", "out")
     if out is not None and out._layout.dtype is not dtypes.int64:
         raise RuntimeError(f"multinomial expects int64 tensor out, got: {out._layout.dtype!r}")
     if out is not None and out._layout.device_state is not layout.device_state:

@@ -15,6 +15,7 @@ from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq, isnan
 from tensor.operations.pointwise.selection import maximum, minimum, where
 from tensor.operations.reduction import Reduction, all_into_out, axes_of, into_out, keep_dims, stretched
+from tensor.operations.return_types import return_type
 from tensor.operations.shapes import views
 
 from .sums import sum
@@ -108,6 +109,10 @@ class Range(NamedTuple):
 
     min: Tensor
     max: Tensor
+
+
+_EXTREME = {MAX: return_type("max", Extreme), MIN: return_type("min", Extreme)}
+_AMINMAX = return_type("aminmax", Range)
 
 
 def _share_gradient(grad: Tensor, a: Tensor, out: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
@@ -275,7 +280,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
     results = AMINMAX(input, axes, keepdim)
     context = (input._layout.shape, axes, keepdim)
     _SHARED_BY_BOTH.record(results, (input,), context=context)
-    result: Range = all_into_out(Range(*results), out, "aminmax")
+    result: Range = all_into_out(_AMINMAX(*results), out, "aminmax")
     return result
 
 
@@ -320,11 +325,11 @@ def _with_indices(row: Reduction, input: Tensor, dim: int, keepdim: bool) -> Ext
     if not rank:
         only, index = input.detach().clone(), input.new_zeros((), dtype=dtypes.int64)
         _AT[row].record((only, index), (input,), context=((), (), keepdim))
-        return Extreme(only, index)
+        return _EXTREME[row](only, index)
     results = row(input, (at,), keepdim)
     context = (input._layout.shape, (at,), keepdim)
     _AT[row].record(results, (input,), context=context)
-    return Extreme(*results)
+    return _EXTREME[row](*results)
 
 
 def _largest(

@@ -22,6 +22,7 @@ from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.selection import where
 from tensor.operations.reduction import all_into_out, dtype_to_compute_in, into_out
+from tensor.operations.return_types import return_type
 from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.joining import cat
 from tensor.operations.shapes.rearrangement import flip
@@ -143,6 +144,7 @@ class Running(NamedTuple):
 
 #: Dtypes of ``out=`` in which running sums and products are computed.
 _NUMBERS = (Category.INTEGER, Category.FLOATING, Category.COMPLEX)
+_RUNNING = {scan: return_type(scan.name, Running) for scan in (CUMMAX, CUMMIN)}
 
 
 def _type(input: Tensor, dtype: dtype | None) -> dtype:
@@ -378,7 +380,7 @@ def _running(scan: _Scan, input: Tensor, dim: int, out: Any) -> Running:
         )
     results = scan(input, at, input._layout.dtype)
     _BEST_BACKWARD[scan].record(results, (input,), context=(input._layout.shape, at))
-    result: Running = all_into_out(Running(*results), out, scan.name)
+    result: Running = all_into_out(_RUNNING[scan](*results), out, scan.name)
     return result
 
 

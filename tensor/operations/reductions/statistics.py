@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nvrtc_kernels.dtypes import Category, int64
-from tensor.core.base import TensorBase
+from tensor.core.base import TensorBase, check_outs
+from tensor.core.warning import warn_caller
 from tensor.operations.creation.factories import complex
 from tensor.operations.creation.ranges import linspace
 from tensor.operations.definition import operation
@@ -16,6 +16,7 @@ from tensor.operations.pointwise.powers import sqrt
 from tensor.operations.pointwise.selection import clamp, where
 from tensor.operations.products.matrix_products import mm
 from tensor.operations.reduction import into_out
+from tensor.operations.return_types import return_type
 from tensor.operations.shapes.diagonals import diag
 from tensor.operations.shapes.joining import stack
 
@@ -83,7 +84,7 @@ def cov(
     lost = correction * sum(weights * aweights) / total if aweights is not None and correction else correction
     divisor = total - lost
     if divisor <= 0:
-        warnings.warn("cov(): degrees of freedom is <= 0", stacklevel=3)
+        warn_caller("cov(): degrees of freedom is <= 0")
         divisor = divisor * 0
     centred = rows - mean.unsqueeze(1)
     weighted = centred if weights is None else centred * weights
@@ -147,6 +148,9 @@ class Histogram(NamedTuple):
     bin_edges: Any
 
 
+_HISTOGRAM, _HISTOGRAMDD = return_type("histogram", Histogram), return_type("histogramdd", Histogram)
+
+
 @operation()
 def histogram(
     input: Tensor,
@@ -188,8 +192,9 @@ def histogram(
     sides = [bounds] if isinstance(bounds, TensorBase) else bounds
     hist, edges = _histogram("histogram", input.reshape(-1, 1), sides, range, weight, density)
     if out is None:
-        return Histogram(hist, edges[0])
-    return Histogram(into_out(hist, out[0], "histogram"), into_out(edges[0], out[1], "histogram"))
+        return _HISTOGRAM(hist, edges[0])
+    check_outs(out, 2, "histogram")
+    return _HISTOGRAM(into_out(hist, out[0], "histogram"), into_out(edges[0], out[1], "histogram"))
 
 
 @operation(method=False)
@@ -249,7 +254,7 @@ def histogramdd(
             f"got {len(sides)}"
         )
     hist, edges = _histogram("histogramdd", input.reshape(-1, count), sides, range, weight, density)
-    return Histogram(hist, tuple(edges))
+    return _HISTOGRAMDD(hist, tuple(edges))
 
 
 def _histogram(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.warning import warn_caller
 from tensor.operations.autocast import FLOAT32, WIDEST, Autocast
 from tensor.operations.creation.ranges import linspace
 from tensor.operations.definition import operation
@@ -122,12 +122,11 @@ def _by_kernel(
 # As users call them
 
 
-def _default_alignment(align_corners: bool | None, frames: int) -> bool:
+def _default_alignment(align_corners: bool | None) -> bool:
     if align_corners is None:
-        warnings.warn(
+        warn_caller(
             "grid_sample and affine_grid take align_corners=False unless told otherwise, which older scripts may not "
             "expect. Pass align_corners to say which one is meant.",
-            stacklevel=frames,
         )
     return bool(align_corners)
 
@@ -231,7 +230,7 @@ def grid_sample(
         mode,
         padding_mode,
         # Between the user and this function stands the one that asks for autocast.
-        _default_alignment(align_corners, 4),
+        _default_alignment(align_corners),
     )
     with unrecorded():
         result = _forward(input.detach(), grid.detach(), sampling)
@@ -275,7 +274,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
               [ 1.,  1.]]]])
     """
     check_tensor(theta, "affine_grid", "theta")
-    aligned = _default_alignment(align_corners, 3)
+    aligned = _default_alignment(align_corners)
     dtype, shape = theta._layout.dtype, theta._layout.shape
     size = [int(each) for each in size]
     rank = len(size) - 2

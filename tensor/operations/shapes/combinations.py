@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor.core.arguments import dimension
-from tensor.core.base import TensorBase, empty, wrap
+from tensor.core.arguments import as_int64, dimension
+from tensor.core.base import TensorBase, check_tensor, empty, wrap
 from tensor.core.layout import contiguous
 from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.grad_mode import unrecorded
@@ -116,6 +116,7 @@ def _repeated(input: Tensor, repeats: int, at: int, output_size: int | None) -> 
 
 def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
     """Index ``i`` for ``repeats[i]`` times, for all ``i``."""
+    check_tensor(repeats, "repeat_interleave", "repeats")
     layout = repeats._layout
     if layout.dtype.name not in ("int32", "int64"):
         raise RuntimeError(
@@ -174,7 +175,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     shape = input._layout.shape
     if len(shape) != 1:
         raise RuntimeError(f"combinations(): Expect a 1D vector, but got shape {list(shape)}")
-    r = index(r)
+    r = as_int64(r, "combinations", "r")
     if r < 0:
         raise RuntimeError(f"combinations(): Expect a non-negative number, but got {r}")
     if r == 0:
@@ -202,5 +203,7 @@ def _places(length: int, r: int, *, with_replacement: bool) -> Any:
     """Places of the elements of all combinations, one behind the other."""
     if r == 2:
         return np.stack(np.triu_indices(length, 0 if with_replacement else 1), axis=1).reshape(-1)
+    if r > length and not with_replacement:
+        return np.zeros(0, np.int64)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     return np.fromiter(itertools.chain.from_iterable(choose(range(length), r)), np.int64)

@@ -170,7 +170,7 @@ def atleast_1d(tensor: Tensor, /) -> Tensor: ...
 @overload
 def atleast_1d(*tensors: Any) -> Any: ...
 @operation(method=False)
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     """Views with at least one dimension: 0-dim tensors get shape (1,), others stay.
 
     Parameters
@@ -192,7 +192,7 @@ def atleast_2d(tensor: Tensor, /) -> Tensor: ...
 @overload
 def atleast_2d(*tensors: Any) -> Any: ...
 @operation(method=False)
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     """Views with at least two dimensions: vectors of shape (n,) become rows (1, n), larger ones stay.
 
     Parameters
@@ -217,7 +217,7 @@ def atleast_3d(tensor: Tensor, /) -> Tensor: ...
 @overload
 def atleast_3d(*tensors: Any) -> Any: ...
 @operation(method=False)
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     """Views with at least three dimensions: (n,) becomes (1, n, 1), and (m, n) becomes (m, n, 1).
 
     Parameters
@@ -244,7 +244,7 @@ def atleast_3d(*tensors: Any) -> Any:
 def _each(tensors: tuple[Any, ...], function: Any) -> Any:
     if len(tensors) == 1 and isinstance(tensors[0], TensorBase):
         return function(tensors[0])
-    argument = tensors[0] if len(tensors) == 1 else tensors
+    argument = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     return tuple(function(x) for x in argument)
 
 

@@ -11,6 +11,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
+from nvrtc_kernels.dtypes import dtype as Dtype
 from tensor.autograd.recording.storage_views import as_strided
 from tensor.autograd.recording.storage_views import view_as_complex as as_complex
 from tensor.autograd.recording.storage_views import view_as_real as view_as_real
@@ -438,6 +439,8 @@ def view(input: Tensor, *shape: Any, size: Any = None, dtype: dtype | None = Non
 
 def _as_type(input: Tensor, dtype: dtype) -> Tensor:
     """The same bytes as elements of another type, which has no part in differentiation."""
+    if not isinstance(dtype, Dtype):
+        raise TypeError(f"view(): argument 'dtype' must be tensor.dtype, not {type(dtype).__name__}")
     if input._offset % dtype.itemsize:
         raise RuntimeError(
             f"the tensor's {input._offset} bytes from the start of its storage must be a multiple of the "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tensor.core.base import view_of, wrap
 from tensor.core.devices.state import CudaState, cpu, cuda_state
 from tensor.core.devices.stream import Stream
 from tensor.core.storage import ForeignStorage, HostStorage
+from tensor.core.warning import warn_caller
 from tensor.operations.creation.conversions import numpy as as_numpy
 from tensor.operations.creation.conversions import type_
 from tensor.operations.definition import operation
@@ -68,7 +68,7 @@ def cuda_array_interface(input: Tensor) -> dict[str, Any]:
         "strides": None if layout.contiguous else layout.numpy_strides,
         "typestr": layout.dtype.numpy.str,
         "data": (input.data_ptr(), False),
-        "stream": device_state.local.stream.cuda_stream,
+        "stream": int(device_state.local.stream.native.handle),
         "version": 3,
     }
 
@@ -239,10 +239,9 @@ def from_numpy(ndarray: NDArray[Any]) -> Tensor:
             "convert it with array.astype(array.dtype.newbyteorder('='))"
         )
     if not ndarray.flags.writeable:
-        warnings.warn(
+        warn_caller(
             "The given NumPy array is not writable: writing to the tensor is an error. Copy the array to "
             "protect its data or make it writable.",
-            stacklevel=2,
         )
     return share(ndarray, dtype)
 

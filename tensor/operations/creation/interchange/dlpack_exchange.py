@@ -6,7 +6,6 @@ that nobody waits on the host.
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tensor.core.base import TensorBase, view_of
 from tensor.core.devices.state import CudaState, cpu, cuda_state, device_state_of
 from tensor.core.devices.stream import Stream
 from tensor.core.storage import DeviceStorage, ForeignStorage, HostStorage, PinnedStorage
+from tensor.core.warning import warn_caller
 from tensor.operations.creation.copies import copy_into_new
 from tensor.operations.definition import operation
 
@@ -195,7 +195,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         asked: dict[str, Any] = {}
         if isinstance(device_state, CudaState):
             current = device_state.local.stream
-            asked["stream"] = current.cuda_stream
+            asked["stream"] = int(current.native.handle)
             if isinstance(ext_tensor, TensorBase) and isinstance(ext_tensor._storage, DeviceStorage):
                 ext_tensor._storage.record_stream(current)
         try:
@@ -240,7 +240,7 @@ def _borrowed(capsule: Any, device_state: DeviceState) -> Tensor:
     result = borrow(capsule, aligned=device_state.is_cuda)
     layout = layouts.strided[result.shape, result.strides, result.dtype, device_state]
     if not result.writeable:
-        warnings.warn(
+        warn_caller(
             "The array given through DLPack is not writable"
             + (
                 ": writing to the tensor changes it all the same."
@@ -248,7 +248,6 @@ def _borrowed(capsule: Any, device_state: DeviceState) -> Tensor:
                 else ", and writing to the tensor is an error."
             )
             + " Copy it to protect its data or to write to the tensor.",
-            stacklevel=3,
         )
     if isinstance(device_state, CudaState):
         return view_of(ForeignStorage(device_state, layout.nbytes, result.address, result.owner), layout, 0)

@@ -62,7 +62,7 @@ def test_of_no_elements_and_of_one(device: drv.Device) -> None:
 def test_the_stream_is_the_current_one_of_the_device(two_devices: tuple[drv.Device, drv.Device]) -> None:
     here, there = tensor.ones(2, device="cuda:0"), tensor.ones(2, device="cuda:1")
     with cuda.stream(cuda.Stream(1)) as _:
-        assert there.__cuda_array_interface__["stream"] == cuda.current_stream(1).cuda_stream
+        assert there.__cuda_array_interface__["stream"] == int(cuda.current_stream(1).handle)
         assert here.__cuda_array_interface__["stream"] == 1
 
 

@@ -1,0 +1,30 @@
+"""Types of results with several tensors: named tuples that print as PyTorch's do, one for each function.
+
+They are found in :mod:`tensor.return_types`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+_R = TypeVar("_R", bound="tuple[Any, ...]")
+
+#: All of them by name.
+return_types: dict[str, type[Any]] = {}
+
+
+def return_type(name: str, fields: type[_R]) -> type[_R]:
+    """The type of what the function ``name`` returns: a class of its own, derived from a named tuple."""
+    members = {
+        "__slots__": (),
+        "__module__": "tensor.return_types",
+        "__doc__": fields.__doc__,
+        "__repr__": _text,
+    }
+    return_types[name] = result = type(name, (fields,), members)
+    return cast("type[_R]", result)
+
+
+def _text(self: Any) -> str:
+    shown = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+    return f"tensor.return_types.{type(self).__name__}(\n{shown})"
