@@ -64,7 +64,8 @@ class Stream:
 
     __slots__ = ("__weakref__", "_owned", "device", "handle", "runtime")
 
-    #: Handles of the two default streams, which every device has.
+    #: Handles of the two default streams, which every device has. (0 is the legacy one too in most of CUDA's functions,
+    #: and the other one in programs that are compiled so; these numbers mean the same everywhere.)
     LEGACY = 1
     PER_THREAD = 2
 

@@ -291,9 +291,9 @@ def caching_allocator_alloc(
             "Invalid type for stream argument, must be `tensor.cuda.Stream` or `int` representing a pointer to "
             f"an existing stream, got {type(stream).__name__}"
         )
-    else:
+    elif stream == drv.Stream.LEGACY:
         # Within the allocator the default stream goes by one number only.
-        stream = stream or drv.Stream.LEGACY
+        stream = 0
     block = device_state.allocate(size, stream)
     if block.address:
         _raw_blocks(device_state)[block.address] = (device_state, block)

@@ -50,7 +50,9 @@ class Stream:
     Attributes
     ----------
     cuda_stream : int
-        Value of the driver's handle; blocks of memory belong to streams by this number.
+        The stream as a number, by which blocks of memory belong to streams: the value of the driver's handle, and 0
+        for the default stream, as PyTorch has it. (:mod:`drv` calls that one by its own handle, ``CU_STREAM_LEGACY``,
+        which is 1; and so do the protocols between libraries, where 0 could be either default stream.)
     handle
         The driver's handle, for launches.
     native : drv.Stream
@@ -89,7 +91,8 @@ class Stream:
         self.device_state = device_state
         self.native = native
         self.handle = native.handle
-        self.cuda_stream = int(native.handle)
+        number = int(native.handle)
+        self.cuda_stream = 0 if number == drv.Stream.LEGACY else number
         self._contexts = _Contexts()
 
     @property
@@ -105,7 +108,7 @@ class Stream:
     @property
     def stream_id(self) -> int:
         """Number of the stream among the device's, 0 for the default stream."""
-        return 0 if self.cuda_stream == drv.Stream.LEGACY else self.cuda_stream
+        return self.cuda_stream
 
     @property
     def priority(self) -> int:
@@ -199,7 +202,7 @@ class Stream:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Version of the protocol between libraries, and the handle as an integer."""
-        return 0, self.cuda_stream
+        return self.native.__cuda_stream__()
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:

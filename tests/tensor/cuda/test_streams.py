@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import drv
+import tensor
 from tensor import cuda
 from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import POOL_SIZE, Stream
@@ -338,3 +339,18 @@ def test_a_lost_device_hides_no_error_and_leaves_the_others() -> None:
         raise ZeroDivisionError
     assert cuda.current_device() == 0
     assert cuda.current_stream() == cuda.default_stream()
+
+
+def test_the_default_stream_is_number_0(two_devices: tuple[drv.Device, drv.Device]) -> None:
+    default = cuda.default_stream(1)
+    assert default.cuda_stream == default.stream_id == 0
+    assert default._as_parameter_.value in (None, 0)
+    assert default == cuda.ExternalStream(0, 1) == cuda.ExternalStream(1, 1)
+    # Other libraries are told the number that can only mean this one.
+    assert default.__cuda_stream__() == (0, drv.Stream.LEGACY)
+    assert drv.Stream.from_object(default, two_devices[1]) == two_devices[1].default_stream
+    with cuda.device(1):
+        x = tensor.ones(3, device="cuda")
+        assert x.__cuda_array_interface__["stream"] == drv.Stream.LEGACY
+        tensor.from_dlpack(x).add_(1)
+    assert x.tolist() == [2, 2, 2]
