@@ -134,7 +134,9 @@ class FunctionNode(Node):
 
     def name(self) -> str:
         """Name as PyTorch shows it: the Function's, and ``Backward``."""
-        return f"{self.function.__name__}Backward"
+        return type(self).__name__
+
+    __repr__ = object.__repr__
 
     def streams(self) -> tuple[Stream, ...]:
         """One for each device of the inputs and outputs."""
@@ -228,10 +230,13 @@ class Function:
     """
 
     _ctx_class: ClassVar[type[FunctionCtx]] = FunctionCtx
+    _node_class: ClassVar[type[FunctionNode]] = FunctionNode
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._ctx_class = type(f"{cls.__name__}Backward", (FunctionCtx,), {})
+        name = f"{cls.__name__}Backward"
+        cls._ctx_class = type(name, (FunctionCtx,), {})
+        cls._node_class = type(name, (FunctionNode,), {"__slots__": ()})
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise RuntimeError(
@@ -351,7 +356,7 @@ def _recorded(
             results.append(output)
         shown.append(has_gradient)
     if records and any(shown):
-        node = FunctionNode.__new__(FunctionNode)
+        node = function._node_class.__new__(function._node_class)
         node.function, node.ctx = function, ctx
         node.takes_tensor = tuple([isinstance(x, TensorBase) for x in args])
         _place(node, args, results, shown)

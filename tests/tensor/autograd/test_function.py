@@ -59,7 +59,9 @@ def ones_like(x: Any) -> Any:
 def test_gradients_and_names(device: drv.Device, where: str) -> None:
     x = tensor.tensor([1.0, 2.0], device=where, requires_grad=True)
     y = Scale.apply(x, 3.0)
-    assert y.grad_fn.name() == "ScaleBackward"
+    assert y.grad_fn.name() == type(y.grad_fn).__name__ == "ScaleBackward"
+    assert repr(y.grad_fn).startswith("<tensor.autograd.function.ScaleBackward object at 0x")
+    assert "grad_fn=<ScaleBackward>" in repr(y)
     assert "grad_fn=<ScaleBackward>" in repr(y)
     assert y.grad_fn.factor == 3.0
     assert [node.name() for node, _ in y.grad_fn.next_functions[:1]] == ["AccumulateGrad"]
