@@ -259,10 +259,10 @@ def test_some_calls_of_the_first_step_fail() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", range(24))
 @pytest.mark.timeout(1200)
 def test_every_call_of_the_first_step_fails(part: int) -> None:
-    each_call_of_a_first_step(lambda calls: range(part, len(calls), 8))
+    each_call_of_a_first_step(lambda calls: range(part, len(calls), 24))
 
 
 def each_allocation_refused(choose: Callable[[int], Sequence[int]]) -> None:
