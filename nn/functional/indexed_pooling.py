@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor.operations.definition import operation
-from tensor.operations.pooling import fractional_pooling, pooling
+from tensor.operations.pooling import adaptive_pooling, fractional_pooling, pooling
 
 if TYPE_CHECKING:
     from tensor import Tensor
@@ -102,7 +102,9 @@ def adaptive_max_pool1d_with_indices(
     (Tensor, Tensor)
         The maxima, and their int64 positions in the flattened channel.
     """
-    result: tuple[Tensor, Tensor] = pooling.adaptive_max_pool1d(input, output_size, return_indices=True)
+    result: tuple[Tensor, Tensor] = adaptive_pooling.adaptive_max_pool1d(
+        input, output_size, return_indices=True
+    )
     return result
 
 
@@ -117,7 +119,9 @@ def adaptive_max_pool2d_with_indices(
     (Tensor, Tensor)
         The maxima, and their int64 positions in the flattened channel.
     """
-    result: tuple[Tensor, Tensor] = pooling.adaptive_max_pool2d(input, output_size, return_indices=True)
+    result: tuple[Tensor, Tensor] = adaptive_pooling.adaptive_max_pool2d(
+        input, output_size, return_indices=True
+    )
     return result
 
 
@@ -132,7 +136,9 @@ def adaptive_max_pool3d_with_indices(
     (Tensor, Tensor)
         The maxima, and their int64 positions in the flattened channel.
     """
-    result: tuple[Tensor, Tensor] = pooling.adaptive_max_pool3d(input, output_size, return_indices=True)
+    result: tuple[Tensor, Tensor] = adaptive_pooling.adaptive_max_pool3d(
+        input, output_size, return_indices=True
+    )
     return result
 
 

@@ -16,7 +16,7 @@ _FAMILIES = {
     "losses": "classification elementwise numbered sequence similarity",
     "normalization": "normalization softmax",
     "pointwise": "activations arithmetic binary_exponents bitwise comparisons complex_numbers divisors glu logic powers rounding selection trigonometry",
-    "pooling": "fractional_pooling pooling power_pooling unpooling",
+    "pooling": "adaptive_pooling fractional_pooling pooling power_pooling unpooling",
     "products": "added_products contractions distances einsum linear matrix_products",
     "random": "counts creation dropout fills sampling",
     "recurrent": "functions layers",

@@ -1,7 +1,7 @@
 """Maxima and means over windows of signals, images and volumes.
 
 How a pooling goes follows from the layout of the input and the options, and is worked out once for them: see
-:class:`_Regular` and :class:`_Adaptive`. A call then is one look-up, the allocations of the results and one launch.
+:class:`_Regular`. A call then is one look-up, the allocations of the results and one launch.
 """
 
 from __future__ import annotations
@@ -354,7 +354,8 @@ def _formulas(category: str, name: str) -> tuple[BackwardFormula, BackwardFormul
 # As users call them
 
 
-def _three(name: str, what: str, argument: Any, rank: int, fill: int, least: int) -> tuple[int, int, int]:
+def three(name: str, what: str, argument: Any, rank: int, fill: int, least: int) -> tuple[int, int, int]:
+    """An option for depth, height and width, with ``fill`` for dimensions that there are not; raises if it does not fit."""
     values = (argument,) * rank if isinstance(argument, int) else tuple(argument)
     if len(values) == 1:
         values *= rank
@@ -368,7 +369,8 @@ def _three(name: str, what: str, argument: Any, rank: int, fill: int, least: int
     return depth, height, width
 
 
-def _check(name: str, input: Layout, rank: int) -> None:
+def check_input(name: str, input: Layout, rank: int) -> None:
+    """Raise if tensors of a layout cannot be pooled in ``rank`` dimensions."""
     shape = input.shape
     if len(shape) not in (rank + 1, rank + 2):
         raise RuntimeError(
@@ -382,13 +384,13 @@ def _check(name: str, input: Layout, rank: int) -> None:
         raise NotImplementedError(f'"{name}" not implemented for {input.dtype!r}')
 
 
-def _size(x: Layout, rank: int) -> tuple[int, int, int]:
+def size_of(x: Layout, rank: int) -> tuple[int, int, int]:
     """Depth, height and width."""
     depth, height, width = (1,) * (3 - rank) + tuple(x.shape[-rank:])
     return depth, height, width
 
 
-class _Planned(NamedTuple):
+class Planned(NamedTuple):
     """A call for inputs of a layout and with some options."""
 
     run: Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -413,23 +415,23 @@ class _Regular:
         ceil_mode: bool,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
-    ) -> _Planned:
+    ) -> Planned:
         """What pools tensors of a layout; raises if it or the options do not fit."""
         name, rank = self.name, self.rank
-        _check(name, x, rank)
+        check_input(name, x, rank)
         if divisor_override == 0:
             raise RuntimeError(f"{name}(): divisor must be not zero")
-        kernel = _three(name, "kernel_size", kernel_size, rank, 1, 1)
+        kernel = three(name, "kernel_size", kernel_size, rank, 1, 1)
         empty_stride = stride is None or (not isinstance(stride, int) and not len(stride))
-        steps = kernel if empty_stride else _three(name, "stride", stride, rank, 1, 1)
-        pads = _three(name, "padding", padding, rank, 0, 0)
-        dilations = _three(name, "dilation", dilation, rank, 1, 1)
+        steps = kernel if empty_stride else three(name, "stride", stride, rank, 1, 1)
+        pads = three(name, "padding", padding, rank, 0, 0)
+        dilations = three(name, "dilation", dilation, rank, 1, 1)
         if any(p > k // 2 for p, k in zip(pads, kernel, strict=True)):
             raise RuntimeError(
                 f"{name}(): pad should be at most half of kernel size, but got padding={padding} and "
                 f"kernel_size={kernel_size}"
             )
-        windows = Windows(_size(x, rank), kernel, steps, pads, dilations, bool(ceil_mode))
+        windows = Windows(size_of(x, rank), kernel, steps, pads, dilations, bool(ceil_mode))
         if min(windows.out) < 1:
             raise RuntimeError(
                 f"{name}(): Given input size: {list(x.shape[-rank:])}. Calculated output size: "
@@ -446,48 +448,10 @@ class _Regular:
             keeps_format=len(x.shape) == rank + 2 and (rank == 2 or self.category == "max"),
         )
         run = x.device_state.plans[pooling.forward, x]
-        return _Planned(in_format(run, suggested(x)) if pooling.keeps_format else run, pooling)
+        return Planned(in_format(run, suggested(x)) if pooling.keeps_format else run, pooling)
 
 
-class _Adaptive:
-    """``device_state.plans[operation, input, output_size]``: as many windows as asked for, as equal as can be."""
-
-    def __init__(self, category: str, rank: int) -> None:
-        self.category = category
-        self.rank = rank
-        self.name = f"adaptive_{category}_pool{rank}d"
-
-    def plan(self, x: Layout, output_size: Any) -> _Planned:
-        """What pools tensors of a layout; raises if it or the options do not fit."""
-        name, rank = self.name, self.rank
-        single = isinstance(output_size, int) or output_size is None
-        argument = (output_size,) * rank if single else tuple(output_size)
-        if not single and rank > 1 and len(x.shape) <= len(argument):
-            # PyTorch's class of error, which depends on how the sizes are given.
-            raise ValueError(
-                f"{name}(): Input dimension should be at least {len(argument) + 1}, got shape {list(x.shape)}"
-            )
-        _check(name, x, rank)
-        if len(argument) != rank:
-            raise RuntimeError(f"{name}(): output_size must have {rank} numbers, got {output_size!r}")
-        sizes = [size if each is None else each for each, size in zip(argument, x.shape[-rank:], strict=True)]
-        out = _three(name, "output_size", tuple(sizes), rank, 1, 0)
-        # As in PyTorch, where means over whole images are taken as other means are.
-        whole = self.category == "avg" and max(out) == 1
-        batched = len(x.shape) == rank + 2
-        pooling = Pooling(
-            self.category,
-            rank,
-            kernels.Adaptive(_size(x, rank), out),
-            tuple(x.shape[:-rank]),
-            keeps_format=batched and rank == 2 and not whole,
-        )
-        run = x.device_state.plans[pooling.forward, x]
-        kept = pooling.keeps_format or (batched and whole)
-        return _Planned(in_format(run, suggested(x)) if kept else run, pooling)
-
-
-def _pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tensor | None]:
+def pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tensor | None]:
     """The result, and the places of maxima."""
     try:
         layout = input._layout
@@ -503,8 +467,6 @@ def _pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tenso
 
 _MAX1D, _MAX2D, _MAX3D = (_Regular("max", rank) for rank in (1, 2, 3))
 _AVG1D, _AVG2D, _AVG3D = (_Regular("avg", rank) for rank in (1, 2, 3))
-_ADAPTIVE_MAX1D, _ADAPTIVE_MAX2D, _ADAPTIVE_MAX3D = (_Adaptive("max", rank) for rank in (1, 2, 3))
-_ADAPTIVE_AVG1D, _ADAPTIVE_AVG2D, _ADAPTIVE_AVG3D = (_Adaptive("avg", rank) for rank in (1, 2, 3))
 
 
 @operation(namespace="nn.functional", method=False)
@@ -560,7 +522,7 @@ def max_pool1d(
     >>> nn.functional.max_pool1d(tensor.tensor([[1.0, 4.0, 2.0, 3.0]]), 2, return_indices=True)
     (tensor([[4., 3.]]), tensor([[1, 3]]))
     """
-    result = _pooled(_MAX1D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    result = pooled(_MAX1D, input, kernel_size, stride, padding, dilation, ceil_mode)
     return result if return_indices else result[0]
 
 
@@ -617,7 +579,7 @@ def max_pool2d(
     >>> nn.functional.max_pool2d(tensor.randn(20, 16, 50, 32), 3, stride=2).shape
     tensor.Size([20, 16, 24, 15])
     """
-    result = _pooled(_MAX2D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    result = pooled(_MAX2D, input, kernel_size, stride, padding, dilation, ceil_mode)
     return result if return_indices else result[0]
 
 
@@ -674,7 +636,7 @@ def max_pool3d(
     >>> nn.functional.max_pool3d(tensor.randn(2, 4, 8, 8, 8), 2).shape
     tensor.Size([2, 4, 4, 4, 4])
     """
-    result = _pooled(_MAX3D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    result = pooled(_MAX3D, input, kernel_size, stride, padding, dilation, ceil_mode)
     return result if return_indices else result[0]
 
 
@@ -728,7 +690,7 @@ def avg_pool1d(
     >>> nn.functional.avg_pool1d(tensor.tensor([[1.0, 3.0, 5.0, 7.0]]), 2)
     tensor([[2., 6.]])
     """
-    return _pooled(_AVG1D, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)[0]
+    return pooled(_AVG1D, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)[0]
 
 
 @operation(namespace="nn.functional", method=False)
@@ -788,7 +750,7 @@ def avg_pool2d(
     >>> nn.functional.avg_pool2d(tensor.randn(20, 16, 50, 32), (3, 2), stride=2).shape
     tensor.Size([20, 16, 24, 16])
     """
-    result = _pooled(
+    result = pooled(
         _AVG2D, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
     )[0]
     return result if out is None else into_out(result, out, "avg_pool2d")
@@ -851,246 +813,6 @@ def avg_pool3d(
     >>> nn.functional.avg_pool3d(tensor.randn(2, 4, 8, 8, 8), 2).shape
     tensor.Size([2, 4, 4, 4, 4])
     """
-    result = _pooled(
+    return pooled(
         _AVG3D, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
     )[0]
-    return result if out is None else into_out(result, out, "avg_pool3d")
-
-
-@operation(namespace="nn.functional", method=False)
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """Largest elements of windows of signals, as many as asked for and as equal as can be.
-
-    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
-
-    Parameters
-    ----------
-    input
-        ``(N, C, length)``, or one signal ``(C, length)``;
-        of any dtype but bool and complex.
-    output_size
-        Size of the result: an integer; ``None`` is the size of the input.
-    return_indices
-        Whether the places of the maxima are given too.
-
-    Returns
-    -------
-    Tensor, or tuple of two
-        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major places in the signal, int64.
-
-    Raises
-    ------
-    TypeError
-        If ``input`` is no tensor.
-    NotImplementedError
-        For bool and complex tensors.
-    RuntimeError
-        If ``input`` has neither 2 nor 3 dimensions, or an empty one other than the first; if ``output_size``
-        is not one integer, or has a negative one.
-
-    Examples
-    --------
-    >>> nn.functional.adaptive_max_pool1d(tensor.tensor([[1.0, 4.0, 2.0, 3.0]]), 2)
-    tensor([[4., 3.]])
-    """
-    result = _pooled(_ADAPTIVE_MAX1D, input, output_size)
-    return result if return_indices else result[0]
-
-
-@operation(namespace="nn.functional", method=False)
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """Largest elements of windows of images, as many as asked for and as equal as can be.
-
-    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
-
-    Parameters
-    ----------
-    input
-        ``(N, C, height, width)``, or one image ``(C, height, width)``;
-        of any dtype but bool and complex.
-    output_size
-        Size of the result: an integer, or 2 of them, one for each of height and width; ``None`` is the size of the input.
-    return_indices
-        Whether the places of the maxima are given too.
-
-    Returns
-    -------
-    Tensor, or tuple of two
-        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major places in each channel's image, int64.
-
-    Raises
-    ------
-    TypeError
-        If ``input`` is no tensor.
-    NotImplementedError
-        For bool and complex tensors.
-    RuntimeError
-        If ``input`` has neither 3 nor 4 dimensions, or an empty one other than the first; if ``output_size``
-        has neither one number nor 2, or has a negative one.
-    ValueError
-        If ``input`` has too few dimensions for an ``output_size`` of 2 numbers.
-
-    Examples
-    --------
-    >>> nn.functional.adaptive_max_pool2d(tensor.randn(1, 64, 8, 9), (5, None)).shape
-    tensor.Size([1, 64, 5, 9])
-    """
-    result = _pooled(_ADAPTIVE_MAX2D, input, output_size)
-    return result if return_indices else result[0]
-
-
-@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """Largest elements of windows of volumes, as many as asked for and as equal as can be.
-
-    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
-
-    Parameters
-    ----------
-    input
-        ``(N, C, depth, height, width)``, or one volume ``(C, depth, height, width)``;
-        of any dtype but bool and complex.
-    output_size
-        Size of the result: an integer, or 3 of them, one for each of depth, height and width; ``None`` is the size of the input.
-    return_indices
-        Whether the places of the maxima are given too.
-
-    Returns
-    -------
-    Tensor, or tuple of two
-        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major places in each channel's volume, int64.
-
-    Raises
-    ------
-    TypeError
-        If ``input`` is no tensor.
-    NotImplementedError
-        For bool and complex tensors.
-    RuntimeError
-        If ``input`` has neither 4 nor 5 dimensions, or an empty one other than the first; if ``output_size``
-        has neither one number nor 3, or has a negative one.
-    ValueError
-        If ``input`` has too few dimensions for an ``output_size`` of 3 numbers.
-
-    Examples
-    --------
-    >>> nn.functional.adaptive_max_pool3d(tensor.randn(1, 64, 8, 9, 10), (5, None, None)).shape
-    tensor.Size([1, 64, 5, 9, 10])
-    """
-    result = _pooled(_ADAPTIVE_MAX3D, input, output_size)
-    return result if return_indices else result[0]
-
-
-@operation(namespace="nn.functional", method=False)
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """Means over windows of signals, as many as asked for and as equal as can be.
-
-    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
-
-    Parameters
-    ----------
-    input
-        ``(N, C, length)``, or one signal ``(C, length)``;
-        of any dtype but bool and complex.
-    output_size
-        Size of the result: an integer; ``None`` is the size of the input.
-
-    Returns
-    -------
-    Tensor
-        ``(N, C, *output_size)``, of the dtype of ``input``.
-
-    Raises
-    ------
-    TypeError
-        If ``input`` is no tensor.
-    NotImplementedError
-        For bool and complex tensors.
-    RuntimeError
-        If ``input`` has neither 2 nor 3 dimensions, or an empty one other than the first; if ``output_size``
-        is not one integer, or has a negative one.
-
-    Examples
-    --------
-    >>> nn.functional.adaptive_avg_pool1d(tensor.tensor([[1.0, 3.0, 5.0, 7.0]]), 2)
-    tensor([[2., 6.]])
-    """
-    return _pooled(_ADAPTIVE_AVG1D, input, output_size)[0]
-
-
-@operation(namespace="nn.functional", method=False)
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """Means over windows of images, as many as asked for and as equal as can be.
-
-    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
-
-    Parameters
-    ----------
-    input
-        ``(N, C, height, width)``, or one image ``(C, height, width)``;
-        of any dtype but bool and complex.
-    output_size
-        Size of the result: an integer, or 2 of them, one for each of height and width; ``None`` is the size of the input.
-
-    Returns
-    -------
-    Tensor
-        ``(N, C, *output_size)``, of the dtype of ``input``.
-
-    Raises
-    ------
-    TypeError
-        If ``input`` is no tensor.
-    NotImplementedError
-        For bool and complex tensors.
-    RuntimeError
-        If ``input`` has neither 3 nor 4 dimensions, or an empty one other than the first; if ``output_size``
-        has neither one number nor 2, or has a negative one.
-    ValueError
-        If ``input`` has too few dimensions for an ``output_size`` of 2 numbers.
-
-    Examples
-    --------
-    >>> nn.functional.adaptive_avg_pool2d(tensor.randn(1, 64, 8, 9), 1).shape
-    tensor.Size([1, 64, 1, 1])
-    """
-    return _pooled(_ADAPTIVE_AVG2D, input, output_size)[0]
-
-
-@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
-def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """Means over windows of volumes, as many as asked for and as equal as can be.
-
-    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
-
-    Parameters
-    ----------
-    input
-        ``(N, C, depth, height, width)``, or one volume ``(C, depth, height, width)``;
-        of any dtype but bool and complex.
-    output_size
-        Size of the result: an integer, or 3 of them, one for each of depth, height and width; ``None`` is the size of the input.
-
-    Returns
-    -------
-    Tensor
-        ``(N, C, *output_size)``, of the dtype of ``input``.
-
-    Raises
-    ------
-    TypeError
-        If ``input`` is no tensor.
-    NotImplementedError
-        For bool and complex tensors.
-    RuntimeError
-        If ``input`` has neither 4 nor 5 dimensions, or an empty one other than the first; if ``output_size``
-        has neither one number nor 3, or has a negative one.
-    ValueError
-        If ``input`` has too few dimensions for an ``output_size`` of 3 numbers.
-
-    Examples
-    --------
-    >>> nn.functional.adaptive_avg_pool3d(tensor.randn(1, 64, 8, 9, 10), 1).shape
-    tensor.Size([1, 64, 1, 1, 1])
-    """
-    return _pooled(_ADAPTIVE_AVG3D, input, output_size)[0]

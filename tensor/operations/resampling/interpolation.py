@@ -19,7 +19,11 @@ from tensor.core.layout import contiguous
 from tensor.core.memory_format import suggested
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
-from tensor.operations.pooling.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from tensor.operations.pooling.adaptive_pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+)
 
 from .interpolation_weights import Band, band
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensor
-from tensor.operations.pooling import pooling
+from nn import functional
 
 _RNG = np.random.default_rng(0)
 CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
@@ -48,11 +48,11 @@ def test_against_pytorch(name: str, device_name: str) -> None:
     mine = tensor.from_numpy(array.copy()).to(device_name).requires_grad_()
     theirs = torch.from_numpy(array.copy()).requires_grad_()
     if "max" in function:
-        result, devices = getattr(pooling, function)(mine, **options, return_indices=True)
+        result, devices = getattr(functional, function)(mine, **options, return_indices=True)
         expected, other = getattr(torch.nn.functional, function)(theirs, **options, return_indices=True)
         np.testing.assert_array_equal(devices.cpu().numpy(), other.numpy())
     else:
-        result = getattr(pooling, function)(mine, **options)
+        result = getattr(functional, function)(mine, **options)
         expected = getattr(torch.nn.functional, function)(theirs, **options)
     np.testing.assert_allclose(result.detach().cpu().numpy(), expected.detach().numpy())
     grad = _RNG.standard_normal(tuple(expected.shape))
@@ -68,7 +68,7 @@ def test_second_derivatives(name: str, device_name: str) -> None:
     x = tensor.from_numpy(_RNG.permutation(18.0 * np.arange(18)).reshape(1, 2, 3, 3)).to(device_name)
 
     def call(x: Any) -> Any:
-        return getattr(pooling, function)(x, **options) ** 2
+        return getattr(functional, function)(x, **options) ** 2
 
     assert tensor.autograd.gradgradcheck(call, (x.div(100).requires_grad_(),))
 
@@ -78,22 +78,26 @@ def test_types(kind: str, device_name: str) -> None:
     array = _RNG.standard_normal((1, 2, 4, 4))
     x = tensor.from_numpy(array).to(device_name, getattr(tensor, kind))
     exact = x.double().cpu().numpy().reshape(2, 2, 2, 2, 2)
-    assert pooling.max_pool2d(x, 2).dtype is x.dtype
-    np.testing.assert_array_equal(pooling.max_pool2d(x, 2)[0].double().cpu().numpy(), exact.max((2, 4)))
-    means = pooling.avg_pool2d(x, 2)[0].double().cpu().numpy()
+    assert functional.max_pool2d(x, 2).dtype is x.dtype
+    np.testing.assert_array_equal(functional.max_pool2d(x, 2)[0].double().cpu().numpy(), exact.max((2, 4)))
+    means = functional.avg_pool2d(x, 2)[0].double().cpu().numpy()
     np.testing.assert_allclose(means, exact.mean((2, 4)), atol=1e-2)
 
 
 def test_nan_wins(device_name: str) -> None:
     x = tensor.tensor([[1.0, float("nan"), 3.0, -1.0]], device=device_name)
-    values, devices = pooling.max_pool1d(x, 2, return_indices=True)
+    values, devices = functional.max_pool1d(x, 2, return_indices=True)
     assert np.isnan(values.cpu().numpy()[0, 0])
     assert devices.tolist() == [[1, 2]]
 
 
 def test_no_items(device_name: str) -> None:
     x = tensor.ones(0, 2, 4, 4, device=device_name, requires_grad=True)
-    for result in (pooling.max_pool2d(x, 2), pooling.avg_pool2d(x, 2), pooling.adaptive_max_pool2d(x, 2)):
+    for result in (
+        functional.max_pool2d(x, 2),
+        functional.avg_pool2d(x, 2),
+        functional.adaptive_max_pool2d(x, 2),
+    ):
         assert result.shape == (0, 2, 2, 2)
         result.sum().backward()
     assert x.grad.shape == x.shape
@@ -102,31 +106,31 @@ def test_no_items(device_name: str) -> None:
 def test_options_of_other_types(device_name: str) -> None:
     x = tensor.ones(1, 2, 4, 4, device=device_name)
     for _ in range(2):
-        assert pooling.max_pool2d(x, (2, 2)).shape == (1, 2, 2, 2)
-        assert pooling.max_pool2d(x, [2, 2], []).shape == (1, 2, 2, 2)
+        assert functional.max_pool2d(x, (2, 2)).shape == (1, 2, 2, 2)
+        assert functional.max_pool2d(x, [2, 2], []).shape == (1, 2, 2, 2)
         # What equals a number that was planned for is not taken for it.
         with pytest.raises(RuntimeError, match="tuple of 2 ints"):
-            pooling.max_pool2d(x, (2.0, 2))
+            functional.max_pool2d(x, (2.0, 2))
 
 
 def test_names_of_nodes() -> None:
     x = tensor.ones(1, 1, 4, 4, requires_grad=True)
-    assert pooling.max_pool2d(x, 2).grad_fn.name() == "MaxPool2DWithIndicesBackward0"
-    assert pooling.avg_pool2d(x, 2).grad_fn.name() == "AvgPool2DBackward0"
-    assert pooling.adaptive_avg_pool2d(x, 2).grad_fn.name() == "AdaptiveAvgPool2DBackward0"
+    assert functional.max_pool2d(x, 2).grad_fn.name() == "MaxPool2DWithIndicesBackward0"
+    assert functional.avg_pool2d(x, 2).grad_fn.name() == "AvgPool2DBackward0"
+    assert functional.adaptive_avg_pool2d(x, 2).grad_fn.name() == "AdaptiveAvgPool2DBackward0"
 
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
-    "padding": (lambda x: pooling.max_pool2d(x, 2, padding=2), RuntimeError, "at most half"),
-    "kernel": (lambda x: pooling.max_pool2d(x, 9), RuntimeError, "too small"),
-    "zero": (lambda x: pooling.max_pool2d(x, 0), RuntimeError, "at least 1"),
-    "numbers": (lambda x: pooling.avg_pool2d(x, (1, 2, 3)), RuntimeError, "tuple of 2 ints"),
-    "rank": (lambda x: pooling.max_pool2d(x[0, 0], 2), RuntimeError, "Expected 3D or 4D"),
-    "divisor": (lambda x: pooling.avg_pool2d(x, 2, divisor_override=0), RuntimeError, "not zero"),
-    "output": (lambda x: pooling.adaptive_avg_pool2d(x, (1, 2, 3)), RuntimeError, "2 numbers"),
-    "complex": (lambda x: pooling.max_pool2d(x.to(tensor.complex64), 2), NotImplementedError, "complex64"),
-    "empty": (lambda x: pooling.max_pool2d(x[:, :0], 2), RuntimeError, "positive length"),
-    "no tensor": (lambda x: pooling.max_pool2d([1], 2), TypeError, "must be Tensor"),
+    "padding": (lambda x: functional.max_pool2d(x, 2, padding=2), RuntimeError, "at most half"),
+    "kernel": (lambda x: functional.max_pool2d(x, 9), RuntimeError, "too small"),
+    "zero": (lambda x: functional.max_pool2d(x, 0), RuntimeError, "at least 1"),
+    "numbers": (lambda x: functional.avg_pool2d(x, (1, 2, 3)), RuntimeError, "tuple of 2 ints"),
+    "rank": (lambda x: functional.max_pool2d(x[0, 0], 2), RuntimeError, "Expected 3D or 4D"),
+    "divisor": (lambda x: functional.avg_pool2d(x, 2, divisor_override=0), RuntimeError, "not zero"),
+    "output": (lambda x: functional.adaptive_avg_pool2d(x, (1, 2, 3)), RuntimeError, "2 numbers"),
+    "complex": (lambda x: functional.max_pool2d(x.to(tensor.complex64), 2), NotImplementedError, "complex64"),
+    "empty": (lambda x: functional.max_pool2d(x[:, :0], 2), RuntimeError, "positive length"),
+    "no tensor": (lambda x: functional.max_pool2d([1], 2), TypeError, "must be Tensor"),
 }
 
 
