@@ -181,9 +181,10 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r == 0:
         return empty(contiguous[(0,), input._layout.dtype, input._layout.device_state])
     if r > shape[0] and (not with_replacement or not shape[0]):
-        return empty(contiguous[(0, r), input._layout.dtype, input._layout.device_state])
-    _check_count(shape[0] + (r - 1 if with_replacement else 0), r)
-    positions = wrap(_places(shape[0], r, with_replacement=with_replacement))
+        positions = wrap(np.empty(0, np.int64))
+    else:
+        _check_count(shape[0] + (r - 1 if with_replacement else 0), r)
+        positions = wrap(_places(shape[0], r, with_replacement=with_replacement))
     with unrecorded():
         flat = positions.to(input._layout.device)
     return views.view(index_select(input, 0, flat), (-1, r) if flat._layout.numel else (0, r))
