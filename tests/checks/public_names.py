@@ -135,7 +135,7 @@ def public_names() -> dict[str, PublicName]:
                     if not {id(each), id(_function(each))} & operations:
                         public = PublicName(f"{namespace}.{name}.{member}", each, value)
                         found.setdefault(id(_function(each)), public)
-    return {each.name: each for each in found.values()}
+    return {each.name: each for each in sorted(found.values(), key=lambda each: each.name)}
 
 
 def _public(module: ModuleType) -> Iterator[tuple[str, Any]]:
