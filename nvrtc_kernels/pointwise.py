@@ -238,12 +238,14 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geom
     if variant == "generate":
         values = "long long i"
     compute = expression.compute
-    convert = "wide" if compute is None else "narrow<Compute>"
-    widened = "".join(f"        const auto {name} = {convert}(wide({name}_));\n" for name in (*names, *taken))
-    widened = widened.replace("wide(wide(", "(wide(")
-    value = f"narrow<{output}>({expression.code})"
+    convert = "to_compute" if compute is None else "to_element<Compute>"
+    widened = "".join(
+        f"        const auto {name} = {convert}(to_compute({name}_));\n" for name in (*names, *taken)
+    )
+    widened = widened.replace("to_compute(to_compute(", "(to_compute(")
+    value = f"to_element<{output}>({expression.code})"
     if result is not None and result is not types[0]:
-        value = f"narrow<{output}>(wide(narrow<{result.cuda}>({expression.code})))"
+        value = f"to_element<{output}>(to_compute(to_element<{result.cuda}>({expression.code})))"
     operation = "Operation{" + ", ".join(name for name, _ in scalars) + "}"
     parameters = f"{output}* out" + "".join(f", const {ctype}* {name}" for ctype, name in operands)
     parameters += "".join(f", {ctype} {name}" for name, ctype in scalars)

@@ -73,10 +73,10 @@ def _elements(
 ) -> str:
     """What loads operands and maps them to the value that is reduced."""
     operands = list(zip(inputs, names, strict=True))
-    convert = "wide({})"
+    convert = "to_compute({})"
     if reducer.compute is not None:
         compute = "float" if reducer.compute.cuda in _HALF else reducer.compute.cuda
-        convert = f"narrow<{compute}>(wide({{}}))"
+        convert = f"to_element<{compute}>(to_compute({{}}))"
     items = "".join(f" Pack<{dtype.cuda}, Width> {name};" for dtype, name in operands)
     loads = ", ".join(f"pack_at<Width>({name}_ + at[{k}])" for k, name in enumerate(names))
     same = " && ".join(f"head == to_boundary<Width>({name}_ + at[{k}])" for k, name in enumerate(names) if k)
@@ -107,7 +107,7 @@ def _results(
     """What stores the outputs of a row."""
     rows = list(zip(outputs, names, reducer.results, strict=True))
     stores = "".join(
-        f"        {name}[at[{k}]] = narrow<{dtype.cuda}>({code});\n"
+        f"        {name}[at[{k}]] = to_element<{dtype.cuda}>({code});\n"
         for k, (dtype, name, code) in enumerate(rows)
     )
     return (

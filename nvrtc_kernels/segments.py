@@ -189,7 +189,7 @@ def _reduction(
     )
     source = (
         f"{includes('segments.cuh', dtype, *([] if values is None else [values[1]]))}{work.declaration}"
-        f"typedef {REDUCERS[reducer]}<Wide<{dtype.cuda}>::type, int> Operation;\n\n"
+        f"typedef {REDUCERS[reducer]}<ComputeType<{dtype.cuda}>::type, int> Operation;\n\n"
         f'extern "C" __global__ void {name}_values({head.format(work.key.cuda)}'
         f"const long long* places, const {source_type}* values, {tail}) {{\n"
         f"    typedef decltype({source_code}) Source;\n"

@@ -44,9 +44,9 @@ __device__ inline void exchange(T* at, T value) {
     Bits found = *const_cast<volatile Bits*>(cell);
     while (true) {
         typename Reducer::State state = Reducer::start();
-        Reducer::take(state, wide(same_bits<T>(found)), 0);
-        Reducer::take(state, wide(value), 0);
-        const Bits wanted = same_bits<Bits>(narrow<T>(state));
+        Reducer::take(state, to_compute(same_bits<T>(found)), 0);
+        Reducer::take(state, to_compute(value), 0);
+        const Bits wanted = same_bits<Bits>(to_element<T>(state));
         if (wanted == found) return;
         const Bits before = atomicCAS(cell, found, wanted);
         if (before == found) return;
@@ -57,7 +57,7 @@ __device__ inline void exchange(T* at, T value) {
 // Threads that meet write the same.
 __device__ inline void set(bool* at, bool value) { *const_cast<volatile bool*>(at) = value; }
 
-template <class T> struct Wide { typedef decltype(wide(T())) type; };
+template <class T> struct ComputeType { typedef decltype(to_compute(T())) type; };
 
 struct SumAt {
     template <class T>
@@ -76,20 +76,20 @@ struct SumAt {
 
 struct ProductAt {
     template <class T>
-    static __device__ void update(T* at, T value) { exchange<Product<typename Wide<T>::type, int>>(at, value); }
+    static __device__ void update(T* at, T value) { exchange<Product<typename ComputeType<T>::type, int>>(at, value); }
     static __device__ void update(bool* at, bool value) { if (!value) set(at, false); }
 };
 
 template <class T>
 __device__ inline T one_zero_and_nan(T value) {
-    const auto x = wide(value);
-    return narrow<T>(is_nan(x) ? static_cast<decltype(x + x)>(__int_as_float(0x7fffffff)) : x + static_cast<decltype(x + x)>(0));
+    const auto x = to_compute(value);
+    return to_element<T>(is_nan(x) ? static_cast<decltype(x + x)>(__int_as_float(0x7fffffff)) : x + static_cast<decltype(x + x)>(0));
 }
 
 struct LargestAt {
     template <class T>
     static __device__ void update(T* at, T value) {
-        exchange<Largest<typename Wide<T>::type, int>>(at, one_zero_and_nan(value));
+        exchange<Largest<typename ComputeType<T>::type, int>>(at, one_zero_and_nan(value));
     }
     static __device__ void update(bool* at, bool value) { if (value) set(at, true); }
     static __device__ void update(short* at, short value) { exchange<Largest<short, int>>(at, value); }
@@ -100,7 +100,7 @@ struct LargestAt {
 struct SmallestAt {
     template <class T>
     static __device__ void update(T* at, T value) {
-        exchange<Smallest<typename Wide<T>::type, int>>(at, one_zero_and_nan(value));
+        exchange<Smallest<typename ComputeType<T>::type, int>>(at, one_zero_and_nan(value));
     }
     static __device__ void update(bool* at, bool value) { if (!value) set(at, false); }
     static __device__ void update(short* at, short value) { exchange<Smallest<short, int>>(at, value); }
@@ -118,7 +118,7 @@ __device__ inline void accumulate(
         T value[Unroll];
 #pragma unroll
         for (int u = 0; u < Unroll; ++u) {
-            if (u < chosen.many) value[u] = narrow<T>(wide(source(chosen.plain[u])));
+            if (u < chosen.many) value[u] = to_element<T>(to_compute(source(chosen.plain[u])));
         }
 #pragma unroll
         for (int u = 0; u < Unroll; ++u) {

@@ -73,7 +73,7 @@ private:
     template <class W>
     static __device__ W masked(W score, bool seen) { return seen ? score : -W(__int_as_float(0x7f800000)); }
     template <class W, class X>
-    static __device__ W masked(W score, X added) { return score + static_cast<W>(wide(added)); }
+    static __device__ W masked(W score, X added) { return score + static_cast<W>(to_compute(added)); }
 };
 
 struct NoDropout {
@@ -117,7 +117,7 @@ template <class T, class W>
 __device__ inline void store4(T* row, int at, const W* items) {
     Pack<T, 4> pack;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) pack.items[i] = narrow<T>(items[i]);
+    for (int i = 0; i < 4; ++i) pack.items[i] = to_element<T>(items[i]);
     *reinterpret_cast<Pack<T, 4>*>(row + at) = pack;
 }
 
@@ -140,7 +140,7 @@ __device__ void attention_weights(
     W largest = none;
 #pragma unroll
     for (int p = 0; p < Packs; ++p) {
-        const int at = (p * Along + team.place) * 4;
+        const int at = (p * Along + team.rank) * 4;
         load4(scores, at, end, items + p * 4);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -163,7 +163,7 @@ __device__ void attention_weights(
     W factor = sum == W(0) ? W(0) : 1 / sum;
     if (result) {
         // One thread reads what one thread writes.
-        const W old = team.all(there && team.place == 0 ? logarithms[number] : none, Larger());
+        const W old = team.all(there && team.rank == 0 ? logarithms[number] : none, Larger());
         const W own = logarithm;
         const W high = Larger()(old, own);
         logarithm = high == none ? none : high + log(exp(old - high) + exp(own - high));
@@ -171,15 +171,15 @@ __device__ void attention_weights(
         const W kept = old == none ? W(0) : exp(old - logarithm);
         if (there) {
             W* row = result + team.row / block.in_matrix * result_step + team.row % block.in_matrix * width;
-            for (long long i = team.place; i < width; i += Along) row[i] *= kept;
+            for (long long i = team.rank; i < width; i += Along) row[i] *= kept;
         }
     }
     if (!there) return;
-    if (team.place == 0) logarithms[number] = logarithm;
+    if (team.rank == 0) logarithms[number] = logarithm;
     weights += team.row * block.stride;
 #pragma unroll
     for (int p = 0; p < Packs; ++p) {
-        const int at = (p * Along + team.place) * 4;
+        const int at = (p * Along + team.rank) * 4;
         if (at >= block.keys) return;
         W factors[4];
         dropout.factors(block.first_key + at, factors);
@@ -203,7 +203,7 @@ __device__ void attention_gradients(
     const W logarithm = logarithms[number], mean = along[number];
     mask.at(number, block.first_key);
     dropout.at(number);
-    for (int at = team.place * 4; at < block.keys; at += Along * 4) {
+    for (int at = team.rank * 4; at < block.keys; at += Along * 4) {
         W items[4], slopes[4], factors[4];
         load4(scores + start, at, end, items);
         load4(grads + start, at, end, slopes);
@@ -226,8 +226,8 @@ __device__ void attention_row_products(long long rows, long long width, const T*
     const RowTeam<Threads, Along> team;
     W sum = 0;
     if (team.row < rows)
-        for (long long i = team.row * width + team.place; i < (team.row + 1) * width; i += Along)
-            sum += W(wide(a[i])) * W(wide(b[i]));
+        for (long long i = team.row * width + team.rank; i < (team.row + 1) * width; i += Along)
+            sum += W(to_compute(a[i])) * W(to_compute(b[i]));
     sum = team.all(sum, Plus());
-    if (team.row < rows && team.place == 0) sums[team.row] = sum;
+    if (team.row < rows && team.rank == 0) sums[team.row] = sum;
 }

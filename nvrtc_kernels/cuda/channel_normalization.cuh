@@ -29,7 +29,7 @@ struct ChannelOf {
 
 template <class W, class V>
 __device__ inline W at_or(const V* values, long long at, W otherwise) {
-    return values == nullptr ? otherwise : W(wide(values[at]));
+    return values == nullptr ? otherwise : W(to_compute(values[at]));
 }
 
 template <class W, Channels Kind, int Width, class Index, class In, class M, class V>
@@ -43,9 +43,9 @@ __device__ void apply_channels(
 #pragma unroll
         for (int i = 0; i < Width; ++i) {
             const Index c = channel(i);
-            const W scale = rsqrt(W(wide(variance[c])) + static_cast<W>(eps)) * at_or(weight, c, W(1));
-            const W x = W(wide(pack.items[i])) - W(wide(mean[c]));
-            pack.items[i] = narrow<In>(x * scale + at_or(bias, c, W(0)));
+            const W scale = rsqrt(W(to_compute(variance[c])) + static_cast<W>(eps)) * at_or(weight, c, W(1));
+            const W x = W(to_compute(pack.items[i])) - W(to_compute(mean[c]));
+            pack.items[i] = to_element<In>(x * scale + at_or(bias, c, W(0)));
         }
         reinterpret_cast<Pack<In, Width>*>(out)[p] = pack;
     }
@@ -66,13 +66,13 @@ __device__ void apply_channels_backward(
 #pragma unroll
         for (int i = 0; i < Width; ++i) {
             const Index c = channel(i);
-            const W scale = rsqrt(W(wide(variance[c])) + static_cast<W>(eps));
-            W g = wide(grads.items[i]);
+            const W scale = rsqrt(W(to_compute(variance[c])) + static_cast<W>(eps));
+            W g = to_compute(grads.items[i]);
             if constexpr (Training) {
-                const W x = (W(wide(pack.items[i])) - W(wide(mean[c]))) * scale;
+                const W x = (W(to_compute(pack.items[i])) - W(to_compute(mean[c]))) * scale;
                 g -= (total[c] + x * along[c]) * static_cast<W>(share);
             }
-            pack.items[i] = narrow<In>(g * scale * at_or(weight, c, W(1)));
+            pack.items[i] = to_element<In>(g * scale * at_or(weight, c, W(1)));
         }
         reinterpret_cast<Pack<In, Width>*>(out)[p] = pack;
     }

@@ -34,20 +34,20 @@ __device__ inline void sum_sources(const Table<Operands, Tensors>& table, unsign
             for (int k = 0; k < sources; ++k) pack[k] = *reinterpret_cast<const Pack<T, Width>*>(source[k] + at);
 #pragma unroll
             for (int i = 0; i < Width; ++i) {
-                auto x = wide(pack[0].item[i]);
+                auto x = to_compute(pack[0].item[i]);
 #pragma unroll
-                for (int k = 1; k < sources; ++k) x += wide(pack[k].item[i]);
-                pack[0].item[i] = narrow<T>(x);
+                for (int k = 1; k < sources; ++k) x += to_compute(pack[k].item[i]);
+                pack[0].item[i] = to_element<T>(x);
             }
             *reinterpret_cast<Pack<T, Width>*>(sum + at) = pack[0];
         }
     } else {
         const int end = left < Chunk ? static_cast<int>(left) : Chunk;
         for (int at = threadIdx.x; at < end; at += blockDim.x) {
-            auto x = wide(source[0][at]);
+            auto x = to_compute(source[0][at]);
 #pragma unroll
-            for (int k = 1; k < sources; ++k) x += wide(source[k][at]);
-            sum[at] = narrow<T>(x);
+            for (int k = 1; k < sources; ++k) x += to_compute(source[k][at]);
+            sum[at] = to_element<T>(x);
         }
     }
 }

@@ -51,7 +51,7 @@ __device__ inline void count_in_shared(
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
 #pragma unroll 4
     for (Index at = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
-        const long long bin = bin_of(wide(in[element_offset(geometry, at)]));
+        const long long bin = bin_of(to_compute(in[element_offset(geometry, at)]));
         if (bin >= 0) atomicAdd(seen + bin, 1u);
     }
     __syncthreads();
@@ -65,7 +65,7 @@ __device__ inline void count_in_global(
     const Geometry<Rank, 1, Index>& geometry, Index count, const Bin& bin_of, const In* in, unsigned long long* out) {
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
     for (Index at = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
-        const long long bin = bin_of(wide(in[element_offset(geometry, at)]));
+        const long long bin = bin_of(to_compute(in[element_offset(geometry, at)]));
         if (bin >= 0) atomicAdd(out + bin, 1ull);
     }
 }
@@ -79,9 +79,9 @@ __device__ inline void weigh(
         Index offset[2] = {}, rest = at;
 #pragma unroll
         for (int d = Rank - 1; d >= 0; --d) {
-            const Index outer = d ? rest / geometry.size[d] : 0, place = rest - outer * geometry.size[d];
-            offset[0] += place * geometry.stride[0][d];
-            offset[1] += place * geometry.stride[1][d];
+            const Index outer = d ? rest / geometry.size[d] : 0, coordinate = rest - outer * geometry.size[d];
+            offset[0] += coordinate * geometry.stride[0][d];
+            offset[1] += coordinate * geometry.stride[1][d];
             rest = outer;
         }
         atomicAdd(out + bin_of(in[offset[0]]), weights[offset[1]]);

@@ -208,8 +208,8 @@ template <class T>
 struct Uniform : Continuous<T> {
     using Continuous<T>::Continuous;
     __device__ T operator()(const unsigned* w) const {
-        const T value = narrow<T>(fraction(w, static_cast<T*>(nullptr)) * (this->second - this->first) + this->first);
-        return wide(value) < this->second ? value : narrow<T>(this->first);
+        const T value = to_element<T>(fraction(w, static_cast<T*>(nullptr)) * (this->second - this->first) + this->first);
+        return to_compute(value) < this->second ? value : to_element<T>(this->first);
     }
 };
 
@@ -217,7 +217,7 @@ template <class T>
 struct Normal : Continuous<T> {
     using Continuous<T>::Continuous;
     typedef typename Compute<T>::type Real;
-    __device__ T operator()(const unsigned* w) const { return narrow<T>(normal<Real>(w) * this->second + this->first); }
+    __device__ T operator()(const unsigned* w) const { return to_element<T>(normal<Real>(w) * this->second + this->first); }
 };
 
 template <class T>
@@ -225,7 +225,7 @@ struct LogNormal : Continuous<T> {
     using Continuous<T>::Continuous;
     typedef typename Compute<T>::type Real;
     __device__ T operator()(const unsigned* w) const {
-        return narrow<T>(exponential<Real>(normal<Real>(w) * this->second + this->first));
+        return to_element<T>(exponential<Real>(normal<Real>(w) * this->second + this->first));
     }
 };
 
@@ -234,7 +234,7 @@ struct Exponential : Continuous<T> {
     using Continuous<T>::Continuous;
     typedef typename Compute<T>::type Real;
     __device__ T operator()(const unsigned* w) const {
-        return narrow<T>(-logarithm<Real>(Number<Real>::open(w)) / this->first);
+        return to_element<T>(-logarithm<Real>(Number<Real>::open(w)) / this->first);
     }
 };
 
@@ -244,7 +244,7 @@ struct Cauchy : Continuous<T> {
     typedef typename Compute<T>::type Real;
     __device__ T operator()(const unsigned* w) const {
         const Real value = cotangent_pi<Real>(Number<Real>::tail(w));
-        return narrow<T>((Number<Real>::negative(w) ? -value : value) * this->second + this->first);
+        return to_element<T>((Number<Real>::negative(w) ? -value : value) * this->second + this->first);
     }
 };
 
@@ -263,7 +263,7 @@ struct Geometric : Continuous<T> {
     typedef typename Compute<T>::type Real;
     __device__ T operator()(const unsigned* w) const {
         const Real trials = Number<Real>::up(logarithm<Real>(Number<Real>::open(w)) / this->first);
-        return narrow<T>(bounded(trials, static_cast<T*>(nullptr)));
+        return to_element<T>(bounded(trials, static_cast<T*>(nullptr)));
     }
 };
 
@@ -272,7 +272,7 @@ struct Bernoulli {
     static constexpr int words = 1;
     Word64 threshold;
     __device__ Bernoulli(Word64 threshold, Word64) : threshold(threshold) {}
-    __device__ T operator()(const unsigned* w) const { return narrow<T>(w[0] < threshold ? 1 : 0); }
+    __device__ T operator()(const unsigned* w) const { return to_element<T>(w[0] < threshold ? 1 : 0); }
 };
 
 // Integers in [low, low + range) for ranges up to 2**32, by a 64-bit product.
@@ -283,7 +283,7 @@ struct Integers {
     __device__ Integers(Word64 range, Word64 low) : range(range), low(low) {}
     __device__ T operator()(const unsigned* w) const {
         const Word64 offset = (w[1] * range + (w[0] * range >> 32)) >> 32;
-        return narrow<T>(static_cast<long long>(low + offset));
+        return to_element<T>(static_cast<long long>(low + offset));
     }
 };
 
@@ -300,6 +300,6 @@ struct WideIntegers {
             const Word64 carried = __umul64hi(x0, range);
             offset = __umul64hi(x1, range) + (x1 * range + carried < carried);
         }
-        return narrow<T>(static_cast<long long>(low + offset));
+        return to_element<T>(static_cast<long long>(low + offset));
     }
 };

@@ -29,12 +29,12 @@ __device__ void dropout_elements(Dropout<W> dropout, Count count, bool wide_acce
         if (wide_access && first + 4 <= count) {
             Pack<In, 4> pack = *reinterpret_cast<const Pack<In, 4>*>(in + first);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) pack.items[i] = narrow<In>(dropout(wide(pack.items[i]), words.word[i]));
+            for (int i = 0; i < 4; ++i) pack.items[i] = to_element<In>(dropout(to_compute(pack.items[i]), words.word[i]));
             *reinterpret_cast<Pack<In, 4>*>(out + first) = pack;
         } else {
 #pragma unroll
             for (int i = 0; i < 4; ++i)
-                if (first + i < count) out[first + i] = narrow<In>(dropout(wide(in[first + i]), words.word[i]));
+                if (first + i < count) out[first + i] = to_element<In>(dropout(to_compute(in[first + i]), words.word[i]));
         }
     }
 }
@@ -45,8 +45,8 @@ __device__ void dropout_features(Dropout<W> dropout, Count count, Count inner, c
     for (Count at = static_cast<Count>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
         const Count feature = at / inner;
         const Words4 words = philox(dropout.seed, dropout.call, feature / 4);
-        const int place = feature % 4;
-        const unsigned int word = place == 0 ? words.word[0] : place == 1 ? words.word[1] : place == 2 ? words.word[2] : words.word[3];
-        out[at] = narrow<In>(dropout(wide(in[at]), word));
+        const int component = feature % 4;
+        const unsigned int word = component == 0 ? words.word[0] : component == 1 ? words.word[1] : component == 2 ? words.word[2] : words.word[3];
+        out[at] = to_element<In>(dropout(to_compute(in[at]), word));
     }
 }

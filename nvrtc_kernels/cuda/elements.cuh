@@ -1,7 +1,7 @@
 // Element types and conversions between them.
 //
-// `wide(x)` is the value in a type that C++ arithmetic works on: half precision becomes float, everything
-// else stays. `narrow<T>(x)` converts such a value to the element type T as PyTorch converts it:
+// `to_compute(x)` is the value in a type that C++ arithmetic works on: half precision becomes float, everything
+// else stays. `to_element<T>(x)` converts such a value to the element type T as PyTorch converts it:
 //   - to bool: whether it is not zero (NaN is true);
 //   - from floating point to an integer: towards zero, through long long for types narrower than 32 bits,
 //     so that -1.0 becomes 255 as uint8;
@@ -18,10 +18,10 @@ typedef Complex<float> complex64;
 typedef Complex<double> complex128;
 
 template <class T>
-__device__ inline T wide(T x) { return x; }
+__device__ inline T to_compute(T x) { return x; }
 
 template <class T>
-struct Narrow {
+struct ToElement {
     template <class W>
     static __device__ T from(W x) { return static_cast<T>(x); }
     template <class W>
@@ -29,7 +29,7 @@ struct Narrow {
 };
 
 template <>
-struct Narrow<bool> {
+struct ToElement<bool> {
     template <class W>
     static __device__ bool from(W x) { return x != W(0); }
     template <class W>
@@ -37,18 +37,18 @@ struct Narrow<bool> {
 };
 
 template <class T>
-struct NarrowSmall {
+struct ToSmallInteger {
     template <class W>
     static __device__ T from(W x) { return static_cast<T>(static_cast<long long>(x)); }
     template <class W>
     static __device__ T from(Complex<W> x) { return from(x.re); }
 };
-template <> struct Narrow<unsigned char> : NarrowSmall<unsigned char> {};
-template <> struct Narrow<signed char> : NarrowSmall<signed char> {};
-template <> struct Narrow<short> : NarrowSmall<short> {};
+template <> struct ToElement<unsigned char> : ToSmallInteger<unsigned char> {};
+template <> struct ToElement<signed char> : ToSmallInteger<signed char> {};
+template <> struct ToElement<short> : ToSmallInteger<short> {};
 
 template <class T>
-struct Narrow<Complex<T>> {
+struct ToElement<Complex<T>> {
     template <class W>
     static __device__ Complex<T> from(W x) { return {static_cast<T>(x), T(0)}; }
     template <class W>
@@ -56,4 +56,4 @@ struct Narrow<Complex<T>> {
 };
 
 template <class T, class W>
-__device__ inline T narrow(W x) { return Narrow<T>::from(x); }
+__device__ inline T to_element(W x) { return ToElement<T>::from(x); }

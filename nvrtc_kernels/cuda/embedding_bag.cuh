@@ -32,12 +32,12 @@ __device__ void sum_bags(
         for (long long i = starts[bag]; i < end; ++i) {
             const long long row = bags.checked(index[i]);
             if (row == bags.skipped) continue;
-            const W x = wide(table[row * bags.columns + column]);
-            sum += factors == nullptr ? x : x * W(wide(factors[i]));
+            const W x = to_compute(table[row * bags.columns + column]);
+            sum += factors == nullptr ? x : x * W(to_compute(factors[i]));
             ++taken;
         }
         if (Mean && taken) sum /= static_cast<W>(taken);
-        out[at] = narrow<T>(sum);
+        out[at] = to_element<T>(sum);
         if (column == 0) chosen[bag] = taken;
     }
 }
@@ -54,13 +54,13 @@ __device__ void largest_of_bags(
         for (long long i = starts[bag]; i < end; ++i) {
             const long long row = bags.checked(index[i]);
             if (row == bags.skipped) continue;
-            const W x = wide(table[row * bags.columns + column]);
+            const W x = to_compute(table[row * bags.columns + column]);
             if (from < 0 || x > largest) {
                 largest = x;
                 from = row;
             }
         }
-        out[at] = narrow<T>(largest);
+        out[at] = to_element<T>(largest);
         chosen[at] = from;
     }
 }

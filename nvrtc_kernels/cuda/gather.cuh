@@ -1,4 +1,4 @@
-// Reading what index tensors choose: out[place] = in[lookup(indices at place)].
+// Reading what index tensors choose: out[position] = in[lookup(indices at position)].
 //
 // Elements are moved as words of their size, so that all types of a size share a kernel. Where neighbours in
 // memory stay neighbours (rows of an embedding), words are up to 16 bytes wide and an index is read once for

@@ -39,14 +39,14 @@ __device__ inline void squares_of_tensors(const Table<1, Tensors>& table, unsign
             const Pack<T, Width> pack = reinterpret_cast<const Pack<T, Width>*>(elements)[at];
 #pragma unroll
             for (int i = 0; i < Width; ++i) {
-                const W x = wide(pack.item[i]);
+                const W x = to_compute(pack.item[i]);
                 sum += x * x;
             }
         }
     } else {
         const int end = left < Chunk ? static_cast<int>(left) : Chunk;
         for (int at = threadIdx.x; at < end; at += blockDim.x) {
-            const W x = wide(elements[at]);
+            const W x = to_compute(elements[at]);
             sum += x * x;
         }
     }

@@ -1,8 +1,8 @@
-// Images and volumes read at the places that a grid names, from -1 to 1 along each dimension, and the derivatives by
+// Images and volumes read at the points that a grid names, from -1 to 1 along each dimension, and the derivatives by
 // the images and by the grid.
 //
-// A place lies between elements: along each dimension a few of them ("taps") count, each with a weight and with the
-// slope of its weight. A thread has a place of an item, works its taps out once and goes over channels with them.
+// A point lies between elements: along each dimension a few of them ("taps") count, each with a weight and with the
+// slope of its weight. A thread has a point of an item, works its taps out once and goes over channels with them.
 // The derivative by the grid is a sum over the channels of one thread; that by the image is added up in memory
 // atomically, in single precision for half types, so its last bits may differ from run to run.
 
@@ -60,8 +60,8 @@ struct Taps {
     static constexpr int count = COUNT;
     int at[COUNT];
     Sum weight[COUNT], slope[COUNT];
-    __device__ void put(int k, int place, int size, Sum w, Sum s) {
-        at[k] = place >= 0 && place < size ? place : -1;
+    __device__ void put(int k, int point, int size, Sum w, Sum s) {
+        at[k] = point >= 0 && point < size ? point : -1;
         weight[k] = w;
         slope[k] = s;
     }
@@ -94,7 +94,7 @@ struct Linear : Taps<2, Sum> {
     }
 };
 
-// Padding moves each element that counts, and not the place between them.
+// Padding moves each element that counts, and not the point between them.
 template <class Sum>
 struct Cubic : Taps<4, Sum> {
     template <Padding PADDING, bool ALIGN>
@@ -119,18 +119,18 @@ struct Cubic : Taps<4, Sum> {
     }
 };
 
-// The taps of a place, and visit(offset in the plane, weights and slopes along the dimensions) for each inside.
+// The taps of a point, and visit(offset in the plane, weights and slopes along the dimensions) for each inside.
 template <int RANK, class Z, class Y, class X>
-struct Place {
+struct Point {
     Z z;
     Y y;
     X x;
 
     template <Padding PADDING, bool ALIGN, class T>
     __device__ void find(const Sampling& s, const T* grid) {
-        x.template find<PADDING, ALIGN>(wide(grid[0]), s.size[2]);
-        y.template find<PADDING, ALIGN>(wide(grid[1]), s.size[1]);
-        z.template find<PADDING, ALIGN>(wide(grid[RANK - 1]), s.size[0]);
+        x.template find<PADDING, ALIGN>(to_compute(grid[0]), s.size[2]);
+        y.template find<PADDING, ALIGN>(to_compute(grid[1]), s.size[1]);
+        z.template find<PADDING, ALIGN>(to_compute(grid[RANK - 1]), s.size[0]);
     }
 
     template <class Offset, class Visit>
@@ -161,16 +161,16 @@ template <class Offset, int RANK, class Z, class Y, class X, Padding PADDING, bo
 __device__ void grid_sample(const Sampling& s, long long items, int groups, const T* in, const T* grid, T* out) {
     const long long area = static_cast<long long>(s.size[0]) * s.size[1] * s.size[2];
     for_positions(s, items, groups, [&](long long item, int group, int position) {
-        Place<RANK, Z, Y, X> place;
-        place.template find<PADDING, ALIGN>(s, grid + (item * s.positions + position) * RANK);
+        Point<RANK, Z, Y, X> point;
+        point.template find<PADDING, ALIGN>(s, grid + (item * s.positions + position) * RANK);
         for (int channel = group; channel < s.channels; channel += groups) {
             const long long plane = item * s.channels + channel;
             Sum sum(0);
-            place.template each<Offset>(s, [&](Offset offset, int k, int j, int i) {
-                const Sum weight = place.z.weight[k] * place.y.weight[j] * place.x.weight[i];
-                sum += weight * static_cast<Sum>(wide(in[plane * area + offset]));
+            point.template each<Offset>(s, [&](Offset offset, int k, int j, int i) {
+                const Sum weight = point.z.weight[k] * point.y.weight[j] * point.x.weight[i];
+                sum += weight * static_cast<Sum>(to_compute(in[plane * area + offset]));
             });
-            out[plane * s.positions + position] = narrow<T>(sum);
+            out[plane * s.positions + position] = to_element<T>(sum);
         }
     });
 }
@@ -184,24 +184,24 @@ __device__ void grid_sample_backward(
     const long long area = static_cast<long long>(s.size[0]) * s.size[1] * s.size[2];
     for_positions(s, items, groups, [&](long long item, int group, int position) {
         const long long at = (item * s.positions + position) * RANK;
-        Place<RANK, Z, Y, X> place;
-        place.template find<PADDING, ALIGN>(s, grid + at);
+        Point<RANK, Z, Y, X> point;
+        point.template find<PADDING, ALIGN>(s, grid + at);
         Sum sums[3] = {};
         for (int channel = group; channel < s.channels; channel += groups) {
             const long long plane = item * s.channels + channel;
-            const Sum given = wide(grad[plane * s.positions + position]);
-            place.template each<Offset>(s, [&](Offset offset, int k, int j, int i) {
-                const Sum a = place.z.weight[k], b = place.y.weight[j], c = place.x.weight[i];
+            const Sum given = to_compute(grad[plane * s.positions + position]);
+            point.template each<Offset>(s, [&](Offset offset, int k, int j, int i) {
+                const Sum a = point.z.weight[k], b = point.y.weight[j], c = point.x.weight[i];
                 if (TO_IN) atomicAdd(grad_in + plane * area + offset, a * b * c * given);
                 if (TO_GRID) {
-                    const Sum value = given * static_cast<Sum>(wide(in[plane * area + offset]));
-                    sums[0] += a * b * place.x.slope[i] * value;
-                    sums[1] += a * place.y.slope[j] * c * value;
-                    if (RANK == 3) sums[2] += place.z.slope[k] * b * c * value;
+                    const Sum value = given * static_cast<Sum>(to_compute(in[plane * area + offset]));
+                    sums[0] += a * b * point.x.slope[i] * value;
+                    sums[1] += a * point.y.slope[j] * c * value;
+                    if (RANK == 3) sums[2] += point.z.slope[k] * b * c * value;
                 }
             });
         }
         if (TO_GRID)
-            for (int axis = 0; axis < RANK; ++axis) grad_grid[at + axis] = narrow<T>(sums[axis]);
+            for (int axis = 0; axis < RANK; ++axis) grad_grid[at + axis] = to_element<T>(sums[axis]);
     });
 }

@@ -7,11 +7,11 @@
 
 #include "elements.cuh"
 
-__device__ inline float wide(__half x) { return __half2float(x); }
-__device__ inline float wide(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float to_compute(__half x) { return __half2float(x); }
+__device__ inline float to_compute(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 template <>
-struct Narrow<__half> {
+struct ToElement<__half> {
     template <class W>
     static __device__ __half from(W x) { return __float2half_rn(static_cast<float>(x)); }
     static __device__ __half from(double x) { return __double2half(x); }
@@ -20,7 +20,7 @@ struct Narrow<__half> {
 };
 
 template <>
-struct Narrow<__nv_bfloat16> {
+struct ToElement<__nv_bfloat16> {
     template <class W>
     static __device__ __nv_bfloat16 from(W x) { return __float2bfloat16_rn(static_cast<float>(x)); }
     static __device__ __nv_bfloat16 from(double x) { return __double2bfloat16(x); }

@@ -18,9 +18,9 @@
 template <class Bounds, bool Wrap, class Index>
 __device__ inline Index checked(long long index, Index size, int tensor) {
     const long long limit = static_cast<long long>(size);
-    const long long place = Wrap && index < 0 ? index + limit : index;
-    Bounds::check(place >= 0 && place < limit, tensor, index, limit);
-    return static_cast<Index>(place);
+    const long long position = Wrap && index < 0 ? index + limit : index;
+    Bounds::check(position >= 0 && position < limit, tensor, index, limit);
+    return static_cast<Index>(position);
 }
 
 template <int Count, bool Wrap, class Index>
@@ -63,9 +63,9 @@ __device__ inline void offsets_of(const Geometry<Rank, Operands, Index>& geometr
 #pragma unroll
     for (int d = Rank - 1; d >= 0; --d) {
         const Index outer = d ? at / geometry.size[d] : 0;
-        const Index place = at - outer * geometry.size[d];
+        const Index coordinate = at - outer * geometry.size[d];
 #pragma unroll
-        for (int k = 0; k < Operands; ++k) offset[k] += place * geometry.stride[k][d];
+        for (int k = 0; k < Operands; ++k) offset[k] += coordinate * geometry.stride[k][d];
         at = outer;
     }
 }

@@ -34,6 +34,6 @@ __device__ inline void integer_product(
             }
             __syncthreads();
         }
-        if (row < m && column < n) c[row * cc.row + column * cc.column] = narrow<T>(static_cast<long long>(sum));
+        if (row < m && column < n) c[row * cc.row + column * cc.column] = to_element<T>(static_cast<long long>(sum));
     }
 }

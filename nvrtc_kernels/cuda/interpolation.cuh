@@ -72,7 +72,7 @@ __device__ inline void for_weights(const Row& row, Visit visit) {
 // A sum as an element; bytes are rounded to the nearest one, and cannot leave their range.
 template <class T, class Sum>
 __device__ inline T rounded(Sum x) {
-    return narrow<T>(x);
+    return to_element<T>(x);
 }
 template <>
 __device__ inline unsigned char rounded<unsigned char, float>(float x) {
@@ -103,7 +103,7 @@ __device__ void interpolate(
                 for_weights(y, [&](int j) {
                     const T* const start = corner + (static_cast<Index>(k) * height.input_size + j) * width.input_size;
                     Sum straight(0);
-                    for_weights(x, [&](int i) { straight += x.weight(i) * static_cast<Sum>(wide(start[i])); });
+                    for_weights(x, [&](int i) { straight += x.weight(i) * static_cast<Sum>(to_compute(start[i])); });
                     flat += y.weight(j) * straight;
                 });
                 sum += z.weight(k) * flat;

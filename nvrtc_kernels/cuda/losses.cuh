@@ -31,7 +31,7 @@ struct Classes {
 };
 
 template <class W, class V>
-__device__ inline W weight_of(const V* weight, long long at) { return weight == nullptr ? W(1) : W(wide(weight[at])); }
+__device__ inline W weight_of(const V* weight, long long at) { return weight == nullptr ? W(1) : W(to_compute(weight[at])); }
 
 // What is gathered over a line: exponents, and the sum of weight * (shift - x) in two parts.
 template <class W>
@@ -48,18 +48,18 @@ __device__ inline void finish_line(
     kept[line] = largest;
     kept[sizes.lines + line] = rest;
     if (target == sizes.ignored) {
-        loss[line] = narrow<Loss>(W(0));
+        loss[line] = to_element<Loss>(W(0));
         weighs[line] = W(0);
         return;
     }
     target = sizes.checked(target);
     const W own = weight_of<W>(weight, target);
-    W value = own * ((largest - W(wide(in[sizes.start(line) + target * sizes.inner]))) + rest);
+    W value = own * ((largest - W(to_compute(in[sizes.start(line) + target * sizes.inner]))) + rest);
     if constexpr (Smooth) {
         const W all = sums.weights * (largest + rest) - sums.logits;
         value = value * static_cast<W>(1 - smoothing) + all * static_cast<W>(smoothing / sizes.classes);
     }
-    loss[line] = narrow<Loss>(value);
+    loss[line] = to_element<Loss>(value);
     weighs[line] = own;
 }
 
@@ -71,11 +71,11 @@ __device__ void cross_entropy_rows(
     const bool has = team.row < sizes.lines;
     const long long start = team.row * sizes.classes, n = has ? sizes.classes : 0;
     LogitSums<W> own{{-W(__int_as_float(0x7f800000)), W(0)}, W(0), W(0)};
-    for (long long i = static_cast<long long>(team.place) * Width; i < n; i += Along * Width) {
+    for (long long i = static_cast<long long>(team.rank) * Width; i < n; i += Along * Width) {
         const Pack<In, Width> pack = *reinterpret_cast<const Pack<In, Width>*>(in + start + i);
 #pragma unroll
         for (int k = 0; k < Width; ++k) {
-            const W x = wide(pack.items[k]);
+            const W x = to_compute(pack.items[k]);
             own.exponents.add(x);
             if constexpr (Smooth) {
                 const W by = weight_of<W>(weight, i + k);
@@ -92,7 +92,7 @@ __device__ void cross_entropy_rows(
         own.logits = team.all(own.logits, Plus());
         own.weights = team.all(own.weights, Plus());
     }
-    if (has && team.place == 0)
+    if (has && team.rank == 0)
         finish_line<Smooth>(sizes, team.row, target[team.row], own, smoothing, in, weight, loss, weighs, kept);
 }
 
@@ -105,7 +105,7 @@ __device__ void cross_entropy_columns(
     const In* x = in + sizes.start(line);
     LogitSums<W> own{{-W(__int_as_float(0x7f800000)), W(0)}, W(0), W(0)};
     for (long long c = 0; c < sizes.classes; ++c) {
-        const W value = wide(x[c * sizes.inner]);
+        const W value = to_compute(x[c * sizes.inner]);
         own.exponents.add(value);
         if constexpr (Smooth) {
             const W by = weight_of<W>(weight, c);
@@ -123,7 +123,7 @@ struct LineGradient {
     const W* total;  // may be null
     int step;
     __device__ W operator()(long long line) const {
-        const W given = wide(grad[line * step]);
+        const W given = to_compute(grad[line * step]);
         return total == nullptr ? given : given / *total;
     }
 };
@@ -157,10 +157,10 @@ struct LineOfGradient {
     }
 
     template <class V>
-    __device__ W operator()(W x, long long place, const V* weight) const {
+    __device__ W operator()(W x, long long position, const V* weight) const {
         if (goal < 0) return W(0);
-        W here = place == goal ? sharp : W(0);
-        if constexpr (Smooth) here += spread * weight_of<W>(weight, place);
+        W here = position == goal ? sharp : W(0);
+        if constexpr (Smooth) here += spread * weight_of<W>(weight, position);
         return by * (exp((x - largest) - rest) * sum - here);
     }
 };
@@ -173,10 +173,10 @@ __device__ void cross_entropy_rows_backward(
     if (team.row >= sizes.lines) return;
     const LineOfGradient<Smooth, W> line(sizes, team.row, smoothing, grad, target, weight, all, kept);
     const long long start = team.row * sizes.classes;
-    for (long long i = static_cast<long long>(team.place) * Width; i < sizes.classes; i += Along * Width) {
+    for (long long i = static_cast<long long>(team.rank) * Width; i < sizes.classes; i += Along * Width) {
         Pack<In, Width> pack = *reinterpret_cast<const Pack<In, Width>*>(in + start + i);
 #pragma unroll
-        for (int k = 0; k < Width; ++k) pack.items[k] = narrow<In>(line(W(wide(pack.items[k])), i + k, weight));
+        for (int k = 0; k < Width; ++k) pack.items[k] = to_element<In>(line(W(to_compute(pack.items[k])), i + k, weight));
         *reinterpret_cast<Pack<In, Width>*>(out + start + i) = pack;
     }
 }
@@ -190,7 +190,7 @@ __device__ void cross_entropy_columns_backward(
     const LineOfGradient<Smooth, W> line(sizes, number, smoothing, grad, target, weight, all, kept);
     long long at = sizes.start(number);
     for (long long c = 0; c < sizes.classes; ++c, at += sizes.inner)
-        out[at] = narrow<In>(line(W(wide(in[at])), c, weight));
+        out[at] = to_element<In>(line(W(to_compute(in[at])), c, weight));
 }
 
 template <class W, class In, class V, class Loss>
@@ -202,9 +202,9 @@ __device__ void nll_lines(Classes sizes, const In* in, const long long* target, 
     if (goal != sizes.ignored) {
         goal = sizes.checked(goal);
         own = weight_of<W>(weight, goal);
-        value = -own * W(wide(in[sizes.start(line) + goal * sizes.inner]));
+        value = -own * W(to_compute(in[sizes.start(line) + goal * sizes.inner]));
     }
-    loss[line] = narrow<Loss>(value);
+    loss[line] = to_element<Loss>(value);
     weighs[line] = own;
 }
 
@@ -216,5 +216,5 @@ __device__ void nll_backward(
     if (line >= sizes.lines) return;
     const long long goal = target[line];
     if (goal != sizes.ignored)
-        out[sizes.start(line) + goal * sizes.inner] = narrow<Out>(-weight_of<W>(weight, goal) * grad(line));
+        out[sizes.start(line) + goal * sizes.inner] = to_element<Out>(-weight_of<W>(weight, goal) * grad(line));
 }

@@ -32,20 +32,20 @@ struct Grouped {
 // What elements of a row are multiplied with, or what is added to them.
 template <class W, int Along, int Packs, int Width, class Channel, class V>
 __device__ void load_channels(
-    RowPart<W, Along, Packs, Width>& part, const V* values, const Channel& channel, long long row, int n, int place,
+    RowPart<W, Along, Packs, Width>& part, const V* values, const Channel& channel, long long row, int n, int rank,
     W otherwise) {
     if (values == nullptr) {
 #pragma unroll
         for (int i = 0; i < Packs * Width; ++i) part.items[i] = otherwise;
     } else if constexpr (Channel::packed) {
-        part.load(values, n, place, otherwise);
+        part.load(values, n, rank, otherwise);
     } else {
 #pragma unroll
         for (int p = 0; p < Packs; ++p) {
 #pragma unroll
             for (int i = 0; i < Width; ++i) {
-                const int at = (p * Along + place) * Width + i;
-                part.items[p * Width + i] = at < n ? W(wide(values[channel(row, at)])) : otherwise;
+                const int at = (p * Along + rank) * Width + i;
+                part.items[p * Width + i] = at < n ? W(to_compute(values[channel(row, at)])) : otherwise;
             }
         }
     }
@@ -53,7 +53,7 @@ __device__ void load_channels(
 
 template <class W, class V>
 __device__ inline W value_or(const V* values, long long at, W otherwise) {
-    return values == nullptr ? otherwise : W(wide(values[at]));
+    return values == nullptr ? otherwise : W(to_compute(values[at]));
 }
 
 template <bool Center, class W, int Threads, int Along, int Packs, int Width, class Channel, class In, class V, class Out>
@@ -63,7 +63,7 @@ __device__ void normalize_rows(
     const RowTeam<Threads, Along> team;
     const int length = team.row < rows ? n : 0;
     RowPart<W, Along, Packs, Width> part;
-    part.load(in + team.row * n, length, team.place, W(0));
+    part.load(in + team.row * n, length, team.rank, W(0));
     W center = 0;
     if constexpr (Center) {
 #pragma unroll
@@ -73,7 +73,7 @@ __device__ void normalize_rows(
     W squares = 0;
 #pragma unroll
     for (int p = 0; p < Packs; ++p) {
-        if ((p * Along + team.place) * Width < length) {
+        if ((p * Along + team.rank) * Width < length) {
 #pragma unroll
             for (int i = p * Width; i < (p + 1) * Width; ++i) {
                 part.items[i] -= center;
@@ -84,20 +84,20 @@ __device__ void normalize_rows(
     squares = team.all(squares, Plus());
     if (team.row >= rows) return;
     const W by = rsqrt(squares / n + static_cast<W>(eps));
-    if (team.place == 0) {
+    if (team.rank == 0) {
         if constexpr (Center) mean[team.row] = center;
         scale[team.row] = by;
     }
     RowPart<W, Along, Packs, Width> factor;
-    load_channels(factor, weight, channel, team.row, n, team.place, W(1));
+    load_channels(factor, weight, channel, team.row, n, team.rank, W(1));
 #pragma unroll
     for (int i = 0; i < Packs * Width; ++i) part.items[i] *= by * factor.items[i];
     if (bias != nullptr) {
-        load_channels(factor, bias, channel, team.row, n, team.place, W(0));
+        load_channels(factor, bias, channel, team.row, n, team.rank, W(0));
 #pragma unroll
         for (int i = 0; i < Packs * Width; ++i) part.items[i] += factor.items[i];
     }
-    part.store(out + team.row * n, n, team.place);
+    part.store(out + team.row * n, n, team.rank);
 }
 
 template <bool Center, class W, int Threads, class Channel, class In, class V, class Out>
@@ -109,24 +109,24 @@ __device__ void normalize_long(
     out += team.row * n;
     W center = 0;
     if constexpr (Center) {
-        for (long long i = team.place; i < n; i += Threads) center += W(wide(in[i]));
+        for (long long i = team.rank; i < n; i += Threads) center += W(to_compute(in[i]));
         center = team.all(center, Plus()) / n;
     }
     W squares = 0;
-    for (long long i = team.place; i < n; i += Threads) {
-        const W away = W(wide(in[i])) - center;
+    for (long long i = team.rank; i < n; i += Threads) {
+        const W away = W(to_compute(in[i])) - center;
         squares += away * away;
     }
     squares = team.all(squares, Plus());
     const W by = rsqrt(squares / n + static_cast<W>(eps));
-    if (team.place == 0) {
+    if (team.rank == 0) {
         if constexpr (Center) mean[team.row] = center;
         scale[team.row] = by;
     }
-    for (long long i = team.place; i < n; i += Threads) {
+    for (long long i = team.rank; i < n; i += Threads) {
         const long long at = channel(team.row, i);
         const W factor = by * value_or(weight, at, W(1));
-        out[i] = narrow<Out>((W(wide(in[i])) - center) * factor + value_or(bias, at, W(0)));
+        out[i] = to_element<Out>((W(to_compute(in[i])) - center) * factor + value_or(bias, at, W(0)));
     }
 }
 
@@ -139,11 +139,11 @@ __device__ void normalize_rows_backward(
     const bool has = team.row < rows;
     const int length = has ? n : 0;
     RowPart<W, Along, Packs, Width> part, factor;
-    load_channels(factor, weight, channel, has ? team.row : 0, length, team.place, W(1));
-    part.load(grad + team.row * n, length, team.place, W(0));
+    load_channels(factor, weight, channel, has ? team.row : 0, length, team.rank, W(1));
+    part.load(grad + team.row * n, length, team.rank, W(0));
 #pragma unroll
     for (int i = 0; i < Packs * Width; ++i) factor.items[i] *= part.items[i];
-    part.load(in + team.row * n, length, team.place, W(0));
+    part.load(in + team.row * n, length, team.rank, W(0));
     const W by = has ? scale[team.row] : W(0);
     W center = 0;
     if constexpr (Center) center = has ? mean[team.row] : W(0);
@@ -160,7 +160,7 @@ __device__ void normalize_rows_backward(
 #pragma unroll
     for (int i = 0; i < Packs * Width; ++i)
         part.items[i] = by * (factor.items[i] - total - part.items[i] * along);
-    part.store(out + team.row * n, length, team.place);
+    part.store(out + team.row * n, length, team.rank);
 }
 
 template <bool Center, class W, int Threads, class Channel, class Grad, class In, class V, class Out>
@@ -173,15 +173,15 @@ __device__ void normalize_long_backward(
     W center = 0;
     if constexpr (Center) center = mean[team.row];
     W total = 0, along = 0;
-    for (long long i = team.place; i < n; i += Threads) {
-        const W g = W(wide(grad[start + i])) * value_or(weight, channel(team.row, i), W(1));
+    for (long long i = team.rank; i < n; i += Threads) {
+        const W g = W(to_compute(grad[start + i])) * value_or(weight, channel(team.row, i), W(1));
         total += g;
-        along += g * ((W(wide(in[start + i])) - center) * by);
+        along += g * ((W(to_compute(in[start + i])) - center) * by);
     }
     total = Center ? team.all(total, Plus()) / n : W(0);
     along = team.all(along, Plus()) / n;
-    for (long long i = team.place; i < n; i += Threads) {
-        const W g = W(wide(grad[start + i])) * value_or(weight, channel(team.row, i), W(1));
-        out[start + i] = narrow<Out>(by * (g - total - (W(wide(in[start + i])) - center) * by * along));
+    for (long long i = team.rank; i < n; i += Threads) {
+        const W g = W(to_compute(grad[start + i])) * value_or(weight, channel(team.row, i), W(1));
+        out[start + i] = to_element<Out>(by * (g - total - (W(to_compute(in[start + i])) - center) * by * along));
     }
 }

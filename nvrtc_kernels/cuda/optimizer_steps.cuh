@@ -30,7 +30,7 @@ struct alignas(sizeof(T) * Width) Pack {
 
 template <class T>
 struct WideOf {
-    typedef decltype(wide(T())) type;
+    typedef decltype(to_compute(T())) type;
 };
 
 // The operand that a step writes without having read it: none, of most.
@@ -44,12 +44,12 @@ __device__ inline void step_element(const Step& step, T* const (&operand)[Operan
     typename WideOf<T>::type x[Operands];
 #pragma unroll
     for (int k = 0; k < Operands; ++k) {
-        if (k != WriteOnly<Step>::operand) x[k] = wide(operand[k][at]);
+        if (k != WriteOnly<Step>::operand) x[k] = to_compute(operand[k][at]);
     }
     step(x);
 #pragma unroll
     for (int k = 0; k < Operands; ++k) {
-        if (k != Step::read_only) operand[k][at] = narrow<T>(x[k]);
+        if (k != Step::read_only) operand[k][at] = to_element<T>(x[k]);
     }
 }
 
@@ -65,12 +65,12 @@ __device__ inline void step_pack(const Step& step, T* const (&operand)[Operands]
         typename WideOf<T>::type x[Operands];
 #pragma unroll
         for (int k = 0; k < Operands; ++k) {
-            if (k != WriteOnly<Step>::operand) x[k] = wide(pack[k].item[i]);
+            if (k != WriteOnly<Step>::operand) x[k] = to_compute(pack[k].item[i]);
         }
         step(x);
 #pragma unroll
         for (int k = 0; k < Operands; ++k) {
-            if (k != Step::read_only) pack[k].item[i] = narrow<T>(x[k]);
+            if (k != Step::read_only) pack[k].item[i] = to_element<T>(x[k]);
         }
     }
 #pragma unroll

@@ -18,7 +18,7 @@ __device__ void overlap_add(
         const Index beyond = at / step + 1 < windows ? at / step + 1 : windows;
         const T* own = frames + signal * signal_step + at;
         Sum sum{};
-        for (Index w = first; w < beyond; ++w) sum = plus(sum, Sum(wide(own[w * (window_step - step)])));
-        out[i] = narrow<T>(sum);
+        for (Index w = first; w < beyond; ++w) sum = plus(sum, Sum(to_compute(own[w * (window_step - step)])));
+        out[i] = to_element<T>(sum);
     }
 }

@@ -10,7 +10,7 @@
 //   strided  any strides, up to `Rank` collapsed dimensions, one element per thread and step of a grid-stride
 //            loop. A stretched dimension has stride 0.
 //
-// Operands may be the same memory at the same index (in-place operations): a thread reads its elements
+// Operands may be the same memory at the same index (in-coordinate operations): a thread reads its elements
 // before it writes them.
 
 #pragma once
@@ -88,9 +88,9 @@ __device__ inline void walk_strided(
 #pragma unroll
         for (int d = Rank - 1; d >= 0; --d) {
             const Index outer = d ? rest / geometry.size[d] : 0;
-            const Index place = rest - outer * geometry.size[d];
+            const Index coordinate = rest - outer * geometry.size[d];
 #pragma unroll
-            for (int k = 0; k < 1 + static_cast<int>(sizeof...(In)); ++k) offset[k] += place * geometry.stride[k][d];
+            for (int k = 0; k < 1 + static_cast<int>(sizeof...(In)); ++k) offset[k] += coordinate * geometry.stride[k][d];
             rest = outer;
         }
         out[offset[0]] = op(in[offset[Place]]...);

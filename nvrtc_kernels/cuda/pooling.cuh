@@ -78,25 +78,25 @@ struct Fractional {
     }
 };
 
-struct Place {
+struct Position {
     int at[3];
     template <class Size>
-    __device__ Place(int flat, Size size) : at{flat / size(2) / size(1), flat / size(2) % size(1), flat % size(2)} {}
+    __device__ Position(int flat, Size size) : at{flat / size(2) / size(1), flat / size(2) % size(1), flat % size(2)} {}
 };
 
 template <class Pool>
-__device__ inline Place output_place(const Pool& pool, int flat) {
-    return Place(flat, [&](int axis) { return pool.out(axis); });
+__device__ inline Position output_position(const Pool& pool, int flat) {
+    return Position(flat, [&](int axis) { return pool.out(axis); });
 }
 template <class Pool>
-__device__ inline Place input_place(const Pool& pool, int flat) {
-    return Place(flat, [&](int axis) { return pool.size(axis); });
+__device__ inline Position input_position(const Pool& pool, int flat) {
+    return Position(flat, [&](int axis) { return pool.size(axis); });
 }
 
 template <class Pool, class Visit>
 __device__ inline void for_inputs(const Pool& pool, int flat, Visit visit) {
-    const Place place = output_place(pool, flat);
-    const Range z = pool.inputs(0, place.at[0]), y = pool.inputs(1, place.at[1]), x = pool.inputs(2, place.at[2]);
+    const Position position = output_position(pool, flat);
+    const Range z = pool.inputs(0, position.at[0]), y = pool.inputs(1, position.at[1]), x = pool.inputs(2, position.at[2]);
     for (int i = z.first; i < z.end; i += z.step)
         for (int j = y.first; j < y.end; j += y.step)
             for (int k = x.first; k < x.end; k += x.step) visit((i * pool.size(1) + j) * pool.size(2) + k);
@@ -104,8 +104,8 @@ __device__ inline void for_inputs(const Pool& pool, int flat, Visit visit) {
 
 template <class Pool, class Visit>
 __device__ inline void for_outputs(const Pool& pool, int flat, Visit visit) {
-    const Place place = input_place(pool, flat);
-    const Range z = pool.outputs(0, place.at[0]), y = pool.outputs(1, place.at[1]), x = pool.outputs(2, place.at[2]);
+    const Position position = input_position(pool, flat);
+    const Range z = pool.outputs(0, position.at[0]), y = pool.outputs(1, position.at[1]), x = pool.outputs(2, position.at[2]);
     for (int i = z.first; i < z.end; ++i)
         for (int j = y.first; j < y.end; ++j)
             for (int k = x.first; k < x.end; ++k) visit((i * pool.out(1) + j) * pool.out(2) + k);
@@ -115,11 +115,11 @@ __device__ inline void for_outputs(const Pool& pool, int flat, Visit visit) {
 template <class Pool>
 __device__ inline int divisor(const Pool& pool, int flat, bool with_padding, int fixed) {
     if (fixed) return fixed;
-    const Place place = output_place(pool, flat);
+    const Position position = output_position(pool, flat);
     int count = 1;
     for (int axis = 0; axis < 3; ++axis) {
-        const Range range = pool.inputs(axis, place.at[axis]);
-        count *= with_padding ? pool.padded(axis, place.at[axis]) : range.end - range.first;
+        const Range range = pool.inputs(axis, position.at[axis]);
+        count *= with_padding ? pool.padded(axis, position.at[axis]) : range.end - range.first;
     }
     return count;
 }
@@ -139,7 +139,7 @@ __device__ void max_pool(const Pool& pool, long long planes, const T* in, T* out
         T value{};
         for_inputs(pool, static_cast<int>(i % outs), [&](int at) {
             const T x = plane[at];
-            if (best < 0 || wide(x) > wide(value) || wide(x) != wide(x)) {
+            if (best < 0 || to_compute(x) > to_compute(value) || to_compute(x) != to_compute(x)) {
                 best = at;
                 value = x;
             }
@@ -158,11 +158,11 @@ __device__ void fractional_max_pool(
     EACH(i, planes * outs) {
         const S* own = shares + i / outs * rank;
         const T* plane = in + i / outs * area;
-        const Place place = output_place(pool, static_cast<int>(i % outs));
+        const Position position = output_position(pool, static_cast<int>(i % outs));
         int first[3];
         for (int axis = 0; axis < 3; ++axis) {
-            const Share share = rank == 3 ? Share(wide(own[axis])) : axis ? Share(wide(own[2 - axis])) : Share(0);
-            first[axis] = pool.start(axis, place.at[axis], share);
+            const Share share = rank == 3 ? Share(to_compute(own[axis])) : axis ? Share(to_compute(own[2 - axis])) : Share(0);
+            first[axis] = pool.start(axis, position.at[axis], share);
         }
         int best = -1;
         T value{};
@@ -171,7 +171,7 @@ __device__ void fractional_max_pool(
                 for (int x = first[2]; x < first[2] + pool.kernel[2]; ++x) {
                     const int at = (z * pool.size(1) + y) * pool.size(2) + x;
                     const T found = plane[at];
-                    if (best < 0 || wide(found) > wide(value) || wide(found) != wide(found)) {
+                    if (best < 0 || to_compute(found) > to_compute(value) || to_compute(found) != to_compute(found)) {
                         best = at;
                         value = found;
                     }
@@ -190,9 +190,9 @@ __device__ void max_pool_backward(
         const long long start = i / area * outs, at = i % area;
         Sum sum{};
         for_outputs(pool, static_cast<int>(at), [&](int position) {
-            if (places[start + position] == at) sum += wide(grad[start + position]);
+            if (places[start + position] == at) sum += to_compute(grad[start + position]);
         });
-        out[i] = narrow<T>(sum);
+        out[i] = to_element<T>(sum);
     }
 }
 
@@ -204,8 +204,8 @@ __device__ void avg_pool(const Pool& pool, long long planes, int with_padding, i
         const T* plane = in + i / outs * area;
         const int position = static_cast<int>(i % outs);
         Sum sum{};
-        for_inputs(pool, position, [&](int at) { sum += wide(plane[at]); });
-        out[i] = narrow<T>(sum / static_cast<Sum>(divisor(pool, position, with_padding, fixed)));
+        for_inputs(pool, position, [&](int at) { sum += to_compute(plane[at]); });
+        out[i] = to_element<T>(sum / static_cast<Sum>(divisor(pool, position, with_padding, fixed)));
     }
 }
 
@@ -218,8 +218,8 @@ __device__ void avg_pool_backward(
         const long long start = i / area * outs;
         Sum sum{};
         for_outputs(pool, static_cast<int>(i % area), [&](int position) {
-            sum += wide(grad[start + position]) / static_cast<Sum>(divisor(pool, position, with_padding, fixed));
+            sum += to_compute(grad[start + position]) / static_cast<Sum>(divisor(pool, position, with_padding, fixed));
         });
-        out[i] = narrow<T>(sum);
+        out[i] = to_element<T>(sum);
     }
 }

@@ -71,7 +71,7 @@ __global__ void fill_bernoulli(
         for (int i = 0; i < 4; ++i) {
             const Word64 at = block * 4 + i;
             if (at >= count) break;
-            const double p = wide(probability[element_offset(geometry, 1, at)]);
+            const double p = to_compute(probability[element_offset(geometry, 1, at)]);
             assert(0 <= p && p <= 1);
             const Bernoulli<T> distribution(static_cast<Word64>(ceil(p * 4294967296.0)), 0);
             out[element_offset(geometry, 0, at)] = distribution(words.word + i);

@@ -28,9 +28,9 @@ struct Moves {
 #pragma unroll
         for (int d = Rank - 1; d >= 0; --d) {
             const Index outer = d ? at / size[d] : 0;
-            const Index place = at - outer * size[d];
-            target += place * to[d];
-            source += place * from[d] + (place >= turn[d] ? jump[d] : 0);
+            const Index coordinate = at - outer * size[d];
+            target += coordinate * to[d];
+            source += coordinate * from[d] + (coordinate >= turn[d] ? jump[d] : 0);
             at = outer;
         }
     }

@@ -58,7 +58,7 @@ __device__ void rnn_forward(I rows, I hidden, T* gates, T* state, T* out, T* bef
         const Units<T, W> gate = load<W>(gates + at);
         Units<T, W> h;
 #pragma unroll
-        for (int k = 0; k < W; ++k) h.item[k] = narrow<T>(activated<Rectified>(wide(gate.item[k])));
+        for (int k = 0; k < W; ++k) h.item[k] = to_element<T>(activated<Rectified>(to_compute(gate.item[k])));
         if (Keep) {
             store(before + at, load<W>(state + at));
             store(gates + at, h);
@@ -76,9 +76,9 @@ __device__ void rnn_backward(I rows, I hidden, const T* grad, T* grad_state, con
         if (grad) given = load<W>(grad + at);
 #pragma unroll
         for (int k = 0; k < W; ++k) {
-            const auto x = wide(h.item[k]);
-            const auto g = wide(given.item[k]) + wide(later.item[k]);
-            made.item[k] = narrow<T>(Rectified ? (x > 0 ? g : g * 0) : g * (1 - x * x));
+            const auto x = to_compute(h.item[k]);
+            const auto g = to_compute(given.item[k]) + to_compute(later.item[k]);
+            made.item[k] = to_element<T>(Rectified ? (x > 0 ? g : g * 0) : g * (1 - x * x));
         }
         store(grad_gates + at, made);
     });
@@ -96,16 +96,16 @@ __device__ void lstm_forward(
         Units<T, W> c, h;
 #pragma unroll
         for (int k = 0; k < W; ++k) {
-            const auto in = sigmoid(wide(i.item[k])), forget = sigmoid(wide(f.item[k]));
-            const auto value = tanh(wide(g.item[k])), show = sigmoid(wide(o.item[k]));
-            const auto now = forget * wide(old.item[k]) + in * value;
-            c.item[k] = narrow<T>(now);
-            h.item[k] = narrow<T>(show * tanh(now));
+            const auto in = sigmoid(to_compute(i.item[k])), forget = sigmoid(to_compute(f.item[k]));
+            const auto value = tanh(to_compute(g.item[k])), show = sigmoid(to_compute(o.item[k]));
+            const auto now = forget * to_compute(old.item[k]) + in * value;
+            c.item[k] = to_element<T>(now);
+            h.item[k] = to_element<T>(show * tanh(now));
             if (Keep) {
-                i.item[k] = narrow<T>(in);
-                f.item[k] = narrow<T>(forget);
-                g.item[k] = narrow<T>(value);
-                o.item[k] = narrow<T>(show);
+                i.item[k] = to_element<T>(in);
+                f.item[k] = to_element<T>(forget);
+                g.item[k] = to_element<T>(value);
+                o.item[k] = to_element<T>(show);
             }
         }
         if (Keep) {
@@ -138,16 +138,16 @@ __device__ void lstm_backward(
         if (!Projected) later = load<W>(grad_state + at);
 #pragma unroll
         for (int k = 0; k < W; ++k) {
-            const auto in = wide(i.item[k]), forget = wide(f.item[k]), value = wide(g.item[k]);
-            const auto show = wide(o.item[k]), was = wide(old.item[k]);
+            const auto in = to_compute(i.item[k]), forget = to_compute(f.item[k]), value = to_compute(g.item[k]);
+            const auto show = to_compute(o.item[k]), was = to_compute(old.item[k]);
             const auto shown = tanh(forget * was + in * value);
-            const auto h = wide(given.item[k]) + wide(later.item[k]);
-            const auto c = wide(of_cell.item[k]) + h * show * (1 - shown * shown);
-            i.item[k] = narrow<T>(c * value * in * (1 - in));
-            f.item[k] = narrow<T>(c * was * forget * (1 - forget));
-            g.item[k] = narrow<T>(c * in * (1 - value * value));
-            o.item[k] = narrow<T>(h * shown * show * (1 - show));
-            of_cell.item[k] = narrow<T>(c * forget);
+            const auto h = to_compute(given.item[k]) + to_compute(later.item[k]);
+            const auto c = to_compute(of_cell.item[k]) + h * show * (1 - shown * shown);
+            i.item[k] = to_element<T>(c * value * in * (1 - in));
+            f.item[k] = to_element<T>(c * was * forget * (1 - forget));
+            g.item[k] = to_element<T>(c * in * (1 - value * value));
+            o.item[k] = to_element<T>(h * shown * show * (1 - show));
+            of_cell.item[k] = to_element<T>(c * forget);
         }
         store(made, i);
         store(made + hidden, f);
@@ -170,20 +170,20 @@ __device__ void gru_forward(
         Units<T, W> h;
 #pragma unroll
         for (int k = 0; k < W; ++k) {
-            auto in_r = wide(from_r.item[k]), in_z = wide(from_z.item[k]), in_n = wide(from_n.item[k]);
+            auto in_r = to_compute(from_r.item[k]), in_z = to_compute(from_z.item[k]), in_n = to_compute(from_n.item[k]);
             if (bias) {
-                in_r += wide(bias[unit + k]);
-                in_z += wide(bias[hidden + unit + k]);
-                in_n += wide(bias[2 * hidden + unit + k]);
+                in_r += to_compute(bias[unit + k]);
+                in_z += to_compute(bias[hidden + unit + k]);
+                in_n += to_compute(bias[2 * hidden + unit + k]);
             }
-            const auto reset = sigmoid(wide(r.item[k]) + in_r), stay = sigmoid(wide(z.item[k]) + in_z);
-            const auto next = tanh(wide(n.item[k]) + reset * in_n);
-            h.item[k] = narrow<T>(next + stay * (wide(old.item[k]) - next));
+            const auto reset = sigmoid(to_compute(r.item[k]) + in_r), stay = sigmoid(to_compute(z.item[k]) + in_z);
+            const auto next = tanh(to_compute(n.item[k]) + reset * in_n);
+            h.item[k] = to_element<T>(next + stay * (to_compute(old.item[k]) - next));
             if (Keep) {
-                r.item[k] = narrow<T>(reset);
-                z.item[k] = narrow<T>(stay);
-                n.item[k] = narrow<T>(next);
-                from_n.item[k] = narrow<T>(in_n);
+                r.item[k] = to_element<T>(reset);
+                z.item[k] = to_element<T>(stay);
+                n.item[k] = to_element<T>(next);
+                from_n.item[k] = to_element<T>(in_n);
             }
         }
         if (Keep) {
@@ -212,14 +212,14 @@ __device__ void gru_backward(
         if (grad) given = load<W>(grad + at);
 #pragma unroll
         for (int k = 0; k < W; ++k) {
-            const auto reset = wide(r.item[k]), stay = wide(z.item[k]), next = wide(n.item[k]);
-            const auto h = wide(given.item[k]) + wide(later.item[k]);
+            const auto reset = to_compute(r.item[k]), stay = to_compute(z.item[k]), next = to_compute(n.item[k]);
+            const auto h = to_compute(given.item[k]) + to_compute(later.item[k]);
             const auto of_n = h * (1 - stay) * (1 - next * next);
-            r.item[k] = narrow<T>(of_n * wide(from_n.item[k]) * reset * (1 - reset));
-            z.item[k] = narrow<T>(h * (wide(old.item[k]) - next) * stay * (1 - stay));
-            n.item[k] = narrow<T>(of_n);
-            into_n.item[k] = narrow<T>(of_n * reset);
-            later.item[k] = narrow<T>(h * stay);
+            r.item[k] = to_element<T>(of_n * to_compute(from_n.item[k]) * reset * (1 - reset));
+            z.item[k] = to_element<T>(h * (to_compute(old.item[k]) - next) * stay * (1 - stay));
+            n.item[k] = to_element<T>(of_n);
+            into_n.item[k] = to_element<T>(of_n * reset);
+            later.item[k] = to_element<T>(h * stay);
         }
         store(grad_gates + first, r);
         store(grad_gates + first + hidden, z);
@@ -247,7 +247,7 @@ __device__ void projection_backward(I rows, I hidden, const T* grad, const T* gr
         Units<T, W> sum = load<W>(grad_state + at), given = {};
         if (grad) given = load<W>(grad + at);
 #pragma unroll
-        for (int k = 0; k < W; ++k) sum.item[k] = narrow<T>(wide(sum.item[k]) + wide(given.item[k]));
+        for (int k = 0; k < W; ++k) sum.item[k] = to_element<T>(to_compute(sum.item[k]) + to_compute(given.item[k]));
         store(grad_out + at, sum);
     });
 }

@@ -2,7 +2,7 @@
 //
 //   State                     what has been gathered so far
 //   start()                   the state of nothing
-//   take(state, value, place) one more value
+//   take(state, value, position) one more value
 //   combine(a, b)             two states, in any order: of several threads, warps, blocks
 //
 // What is written at the end is an expression of the final state (nvrtc_kernels/reducers.py). Sums, products and
@@ -46,7 +46,7 @@ template <class T> __device__ inline bool truth(T a) { return a != T(0); }
 template <class T> __device__ inline bool truth(Complex<T> a) { return a.re != T(0) || a.im != T(0); }
 template <class T> __device__ inline bool is_nan(T a) { return a != a; }
 template <class T> __device__ inline bool is_nan(Complex<T> a) { return a.re != a.re || a.im != a.im; }
-template <class T> __device__ inline T nan_to_zero(T a) { return is_nan(a) ? narrow<T>(0) : a; }
+template <class T> __device__ inline T nan_to_zero(T a) { return is_nan(a) ? to_element<T>(0) : a; }
 
 // The ends of a type's range; infinite for floating point.
 template <class T>
@@ -76,16 +76,16 @@ struct Range<double> {
 template <class V, class Index>
 struct Sum {
     typedef typename Accumulator<V>::type State;
-    static __device__ State start() { return narrow<State>(0); }
-    static __device__ void take(State& state, V value, Index) { state = plus(state, narrow<State>(value)); }
+    static __device__ State start() { return to_element<State>(0); }
+    static __device__ void take(State& state, V value, Index) { state = plus(state, to_element<State>(value)); }
     static __device__ State combine(State a, State b) { return plus(a, b); }
 };
 
 template <class V, class Index>
 struct Product {
     typedef typename Accumulator<V>::type State;
-    static __device__ State start() { return narrow<State>(1); }
-    static __device__ void take(State& state, V value, Index) { state = times(state, narrow<State>(value)); }
+    static __device__ State start() { return to_element<State>(1); }
+    static __device__ void take(State& state, V value, Index) { state = times(state, to_element<State>(value)); }
     static __device__ State combine(State a, State b) { return times(a, b); }
 };
 
@@ -97,9 +97,9 @@ struct CountedSum {
         Total sum;
         long long count;
     };
-    static __device__ State start() { return {narrow<Total>(0), 0}; }
+    static __device__ State start() { return {to_element<Total>(0), 0}; }
     static __device__ void take(State& state, V value, Index) {
-        state.sum = plus(state.sum, narrow<Total>(nan_to_zero(value)));
+        state.sum = plus(state.sum, to_element<Total>(nan_to_zero(value)));
         state.count += !is_nan(value);
     }
     static __device__ State combine(State a, State b) { return {plus(a.sum, b.sum), a.count + b.count}; }
@@ -173,7 +173,7 @@ struct Extremes {
     static __device__ State combine(State a, State b) { return {lower(a.low, b.low), higher(a.high, b.high)}; }
 };
 
-// The largest or the smallest and its place: the first among equals. The first NaN wins over every number.
+// The largest or the smallest and its position: the first among equals. The first NaN wins over every number.
 template <class V, class Index, bool Up>
 struct Placed {
     struct State {
@@ -181,7 +181,7 @@ struct Placed {
         Index index;
     };
     static __device__ State start() { return {Up ? Range<V>::low() : Range<V>::high(), Range<Index>::high()}; }
-    static __device__ void take(State& state, V value, Index place) { state = combine(state, {value, place}); }
+    static __device__ void take(State& state, V value, Index position) { state = combine(state, {value, position}); }
     static __device__ State combine(State a, State b) {
         const bool nan_a = is_nan(a.value), nan_b = is_nan(b.value);
         const bool equal = nan_a || nan_b ? nan_a && nan_b : a.value == b.value;
@@ -207,7 +207,7 @@ struct Moments {
             return squares / static_cast<Real>(degrees > 0 ? degrees : 0);
         }
     };
-    static __device__ State start() { return {narrow<V>(0), Real(0), Real(0)}; }
+    static __device__ State start() { return {to_element<V>(0), Real(0), Real(0)}; }
     static __device__ void take(State& state, V value, Index) {
         state.count += 1;
         const V away = minus(value, state.mean);

@@ -58,9 +58,9 @@ __device__ inline void add_place(
 #pragma unroll
     for (int d = Rank - 1; d >= 0; --d) {
         const Index outer = d ? at / geometry.size[d] : 0;
-        const Index place = at - outer * geometry.size[d];
+        const Index coordinate = at - outer * geometry.size[d];
 #pragma unroll
-        for (int k = 0; k < Operands; ++k) offset[k] += place * geometry.stride[k][d];
+        for (int k = 0; k < Operands; ++k) offset[k] += coordinate * geometry.stride[k][d];
         at = outer;
     }
 }
@@ -290,25 +290,25 @@ __device__ inline void reduce_columns(const L& layout, const Elements& elements,
         if (pack < packs) {
             const Offsets<L> base(layout, row);
             const Index first = chunk * layout.piece, end = min(first + layout.piece, layout.length);
-            const auto load = [&](Index place) {
+            const auto load = [&](Index position) {
                 Offsets<L> found = base;
-                add_place(layout.reduced, place, found.at);
+                add_place(layout.reduced, position, found.at);
                 return elements.template load<Width>(found.at);
             };
-            const auto take = [&](const auto& items, Index place) {
+            const auto take = [&](const auto& items, Index position) {
 #pragma unroll
-                for (int i = 0; i < Width; ++i) Reducer::take(gathered.current[i], elements.value(items, i), place);
+                for (int i = 0; i < Width; ++i) Reducer::take(gathered.current[i], elements.value(items, i), position);
             };
-            Index place = first + y;
-            for (; place + (unroll - 1) * Along < end; place += unroll * Along) {
+            Index position = first + y;
+            for (; position + (unroll - 1) * Along < end; position += unroll * Along) {
                 typename Elements::template Items<Width> items[unroll];
 #pragma unroll
-                for (int u = 0; u < unroll; ++u) items[u] = load(place + u * Along);
+                for (int u = 0; u < unroll; ++u) items[u] = load(position + u * Along);
 #pragma unroll
-                for (int u = 0; u < unroll; ++u) take(items[u], place + u * Along);
+                for (int u = 0; u < unroll; ++u) take(items[u], position + u * Along);
                 gathered.round();
             }
-            for (; place < end; place += Along) take(load(place), place);
+            for (; position < end; position += Along) take(load(position), position);
         }
         gathered.fold();
         combine_columns<Reducer, Along, Across, Width>(gathered.folded, x, y);

@@ -23,11 +23,11 @@ struct Plus {
 template <int Threads, int Along>
 struct RowTeam {
     static constexpr int rows = Threads / Along;  // of a block
-    int place;                                    // of this thread in its team
+    int rank;                                    // of this thread in its team
     long long row;
 
     __device__ RowTeam()
-        : place(threadIdx.x % Along), row(static_cast<long long>(blockIdx.x) * rows + threadIdx.x / Along) {}
+        : rank(threadIdx.x % Along), row(static_cast<long long>(blockIdx.x) * rows + threadIdx.x / Along) {}
 
     // The values of all threads of the team combined; every thread of the block takes part.
     template <class T, class Combine>
@@ -39,7 +39,7 @@ struct RowTeam {
             static_assert(rows == 1, "a team of several warps is the whole block");
             __shared__ T cells[Along / 32];
             __syncthreads();  // the round before has been read
-            if (place % 32 == 0) cells[place / 32] = own;
+            if (rank % 32 == 0) cells[rank / 32] = own;
             __syncthreads();
             own = cells[0];
 #pragma unroll
@@ -55,14 +55,14 @@ struct RowPart {
     W items[Packs * Width];
 
     template <class T>
-    __device__ void load(const T* row, int n, int place, W rest) {
+    __device__ void load(const T* row, int n, int rank, W rest) {
 #pragma unroll
         for (int p = 0; p < Packs; ++p) {
-            const int at = (p * Along + place) * Width;
+            const int at = (p * Along + rank) * Width;
             if (at < n) {
                 const Pack<T, Width> pack = *reinterpret_cast<const Pack<T, Width>*>(row + at);
 #pragma unroll
-                for (int i = 0; i < Width; ++i) items[p * Width + i] = wide(pack.items[i]);
+                for (int i = 0; i < Width; ++i) items[p * Width + i] = to_compute(pack.items[i]);
             } else {
 #pragma unroll
                 for (int i = 0; i < Width; ++i) items[p * Width + i] = rest;
@@ -71,14 +71,14 @@ struct RowPart {
     }
 
     template <class T>
-    __device__ void store(T* row, int n, int place) const {
+    __device__ void store(T* row, int n, int rank) const {
 #pragma unroll
         for (int p = 0; p < Packs; ++p) {
-            const int at = (p * Along + place) * Width;
+            const int at = (p * Along + rank) * Width;
             if (at >= n) return;
             Pack<T, Width> pack;
 #pragma unroll
-            for (int i = 0; i < Width; ++i) pack.items[i] = narrow<T>(items[p * Width + i]);
+            for (int i = 0; i < Width; ++i) pack.items[i] = to_element<T>(items[p * Width + i]);
             *reinterpret_cast<Pack<T, Width>*>(row + at) = pack;
         }
     }

@@ -34,9 +34,9 @@ struct Lines {
 #pragma unroll
         for (int d = Rank - 1; d >= 0; --d) {
             const Index outer = d ? row / geometry.size[d] : 0;
-            const Index place = row - outer * geometry.size[d];
+            const Index coordinate = row - outer * geometry.size[d];
 #pragma unroll
-            for (int k = 0; k < Operands; ++k) offset[k] += place * geometry.stride[k][d];
+            for (int k = 0; k < Operands; ++k) offset[k] += coordinate * geometry.stride[k][d];
             row = outer;
         }
     }
@@ -105,14 +105,14 @@ __device__ inline void scan_totals(
         lines.start(row < lines.rows ? row : 0, offset);
         const Index end = row < lines.rows ? min((chunk + 1) * lines.piece, lines.length) : 0;
         State mine = Op::identity(), total;
-        for (Index at = chunk * lines.piece + team.place * Shape::items; at < end; at += Shape::tile) {
+        for (Index at = chunk * lines.piece + team.rank * Shape::items; at < end; at += Shape::tile) {
             State state[Shape::items];
             load_states<Op, Shape>(in + offset[0], lines.step[0], at, end, state);
 #pragma unroll
             for (int i = 0; i < Shape::items; ++i) mine = Op::combine(mine, state[i]);
         }
         team.scan(mine, total);
-        if (row < lines.rows && team.place == 0) totals[total_place<Shape>(lines, row, chunk)] = total;
+        if (row < lines.rows && team.rank == 0) totals[total_place<Shape>(lines, row, chunk)] = total;
     }
 }
 
@@ -131,13 +131,13 @@ __device__ inline void scan_lines(
         lines.start(real ? row : 0, offset);
         State carry = Op::identity(), total;
         for (Index first = 0; first < chunk; first += Shape::along) {
-            const bool before = real && first + team.place < chunk;
-            team.scan(before ? totals[total_place<Shape>(lines, row, first + team.place)] : Op::identity(), total);
+            const bool before = real && first + team.rank < chunk;
+            team.scan(before ? totals[total_place<Shape>(lines, row, first + team.rank)] : Op::identity(), total);
             carry = Op::combine(carry, total);
         }
         const Index stop = min((chunk + 1) * lines.piece, lines.length), end = real ? stop : 0;
         for (Index tile = chunk * lines.piece; tile < stop; tile += Shape::tile) {
-            const Index at = tile + team.place * Shape::items;
+            const Index at = tile + team.rank * Shape::items;
             State state[Shape::items];
             load_states<Op, Shape>(in + offset[0], lines.step[0], at, end, state);
 #pragma unroll
@@ -148,14 +148,14 @@ __device__ inline void scan_lines(
 #pragma unroll
             for (int i = 0; i < Shape::items; ++i) {
                 state[i] = Op::combine(before, state[i]);
-                item[i] = narrow<Out>(Op::value(state[i]));
+                item[i] = to_element<Out>(Op::value(state[i]));
             }
             store_items<Shape>(out + offset[1], lines.step[1], at, end, item);
             if constexpr (Operands == 3) {
-                long long place[Shape::items];
+                long long positions[Shape::items];
 #pragma unroll
-                for (int i = 0; i < Shape::items; ++i) place[i] = state[i].index;
-                store_items<Shape>(indices + offset[2], lines.step[2], at, end, place);
+                for (int i = 0; i < Shape::items; ++i) positions[i] = state[i].index;
+                store_items<Shape>(indices + offset[2], lines.step[2], at, end, positions);
             }
         }
     }
@@ -188,13 +188,13 @@ __device__ inline unsigned load_flags(const Geometry<Rank, 1, Index>& geometry, 
             reinterpret_cast<unsigned long long>(in + at) % sizeof(Wide) == 0) {
             const Wide pack = *reinterpret_cast<const Wide*>(in + at);
 #pragma unroll
-            for (int i = 0; i < items; ++i) flags |= static_cast<unsigned>(narrow<bool>(wide(pack.item[i]))) << i;
+            for (int i = 0; i < items; ++i) flags |= static_cast<unsigned>(to_element<bool>(to_compute(pack.item[i]))) << i;
             return flags;
         }
     }
 #pragma unroll
     for (int i = 0; i < items; ++i) {
-        if (at + i < end && narrow<bool>(wide(in[element_offset(geometry, at + i)]))) flags |= 1u << i;
+        if (at + i < end && to_element<bool>(to_compute(in[element_offset(geometry, at + i)]))) flags |= 1u << i;
     }
     return flags;
 }
@@ -206,7 +206,7 @@ __device__ inline void count_chunks(
     const Team<Op, Shape> team;
     const Index first = blockIdx.x * piece, end = min(first + piece, count);
     long long mine = 0, total;
-    for (Index at = first + team.place * Shape::items; at < end; at += Shape::tile) {
+    for (Index at = first + team.rank * Shape::items; at < end; at += Shape::tile) {
         mine += __popc(load_flags<Shape>(geometry, in, at, end));
     }
     team.scan(mine, total);
@@ -224,7 +224,7 @@ __device__ inline void compact_chunks(
     team.scan(mine, carry);
     const Index first = blockIdx.x * piece, end = min(first + piece, count);
     for (Index tile = first; tile < end; tile += Shape::tile) {
-        const Index at = tile + team.place * Shape::items;
+        const Index at = tile + team.rank * Shape::items;
         unsigned flags = load_flags<Shape>(geometry, in, at, end);
         long long to = carry + team.scan(__popc(flags), total);
         carry += total;

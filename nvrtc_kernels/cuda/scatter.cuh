@@ -1,4 +1,4 @@
-// Writing where index tensors say: out[lookup(indices at place)] = in[place], or one number in all places.
+// Writing where index tensors say: out[lookup(indices at position)] = in[position], or one number in all positions.
 //
 // Elements are moved as words of their size, or wider ones where neighbours stay neighbours, as in gather.cuh. Of
 // threads that write the same word one wins. That is no race: stores are relaxed, not plain, which costs

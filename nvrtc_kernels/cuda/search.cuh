@@ -1,6 +1,6 @@
 // Where values belong in sorted rows: a binary search for each value.
 //
-// With `m` elements in a row, the result is the first place whose element is not less than the value (not
+// With `m` elements in a row, the result is the first position whose element is not less than the value (not
 // greater, with Right), or m. A comparison with NaN counts as "less", so NaNs belong at the end, where sorting
 // puts them. All rows of values search the same sequence where its `row_step` is 0.
 
@@ -8,7 +8,7 @@
 
 template <bool Right, class T>
 __device__ inline bool goes_after(T element, T value) {
-    return Right ? !(wide(element) > wide(value)) : !(wide(element) >= wide(value));
+    return Right ? !(to_compute(element) > to_compute(value)) : !(to_compute(element) >= to_compute(value));
 }
 
 // `sorter`, where given, has the places of each row's elements in sorted order.
@@ -23,8 +23,8 @@ __device__ inline void search_rows(
         long long low = 0, high = m;
         while (low < high) {
             const long long middle = low + (high - low) / 2;
-            const long long place = sorter ? sorter[row + middle] : middle;
-            if (goes_after<Right>(sequence[row + place], value)) low = middle + 1;
+            const long long position = sorter ? sorter[row + middle] : middle;
+            if (goes_after<Right>(sequence[row + position], value)) low = middle + 1;
             else high = middle;
         }
         out[at] = static_cast<Out>(low);

@@ -57,8 +57,8 @@ struct SortedValues {
     Source source;
 
     __device__ void take(typename Reducer::State& state, Index at, Index slice, Index offset) const {
-        const Index place = static_cast<Index>(places[at]);
-        Reducer::take(state, wide(narrow<T>(wide(source(offset_of(geometry.value, place) + offset)))), 0);
+        const Index position = static_cast<Index>(places[at]);
+        Reducer::take(state, to_compute(to_element<T>(to_compute(source(offset_of(geometry.value, position) + offset)))), 0);
     }
 };
 
@@ -91,8 +91,8 @@ __device__ inline void reduce_segments(
         const auto finish = [&](long long key, State state) {
             T* const at = target + offset_of(geometry.target, static_cast<Index>(key)) + offset[1];
             State whole = Reducer::start();
-            Reducer::take(whole, wide(*at), 0);
-            *at = narrow<T>(Reducer::combine(whole, state));
+            Reducer::take(whole, to_compute(*at), 0);
+            *at = to_element<T>(Reducer::combine(whole, state));
         };
         State* const before = open + 2 * chunk * slices + slice;
         State* const behind = before + slices;
@@ -145,6 +145,6 @@ __device__ inline void write_last(
         Index offset[2];
         offsets_of(geometry.slice, job - at * slices, offset);
         const Index from = offset_of(geometry.value, static_cast<Index>(places[at])) + offset[0];
-        target[offset_of(geometry.target, static_cast<Index>(key)) + offset[1]] = narrow<T>(wide(values[from]));
+        target[offset_of(geometry.target, static_cast<Index>(key)) + offset[1]] = to_element<T>(to_compute(values[from]));
     }
 }

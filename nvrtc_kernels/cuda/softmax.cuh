@@ -42,7 +42,7 @@ __device__ void softmax_rows(long long rows, int n, const In* in, Out* out) {
     const RowTeam<Threads, Along> team;
     const W none = -W(__int_as_float(0x7f800000));
     RowPart<W, Along, Packs, Width> part;
-    part.load(in + team.row * n, team.row < rows ? n : 0, team.place, none);
+    part.load(in + team.row * n, team.row < rows ? n : 0, team.rank, none);
     W largest = none;
 #pragma unroll
     for (int i = 0; i < Packs * Width; ++i) largest = Larger()(part.items[i], largest);
@@ -51,7 +51,7 @@ __device__ void softmax_rows(long long rows, int n, const In* in, Out* out) {
 #pragma unroll
     for (int p = 0; p < Packs; ++p) {
         // What is behind the end of the row is nothing, even where the row is all -inf.
-        if ((p * Along + team.place) * Width < n) {
+        if ((p * Along + team.rank) * Width < n) {
 #pragma unroll
             for (int i = p * Width; i < (p + 1) * Width; ++i) sum += exp(part.items[i] - largest);
         }
@@ -60,7 +60,7 @@ __device__ void softmax_rows(long long rows, int n, const In* in, Out* out) {
     if (team.row >= rows) return;
 #pragma unroll
     for (int i = 0; i < Packs * Width; ++i) part.items[i] = softmax_of<Log>(part.items[i], largest, sum);
-    part.store(out + team.row * n, n, team.place);
+    part.store(out + team.row * n, n, team.rank);
 }
 
 template <bool Log, class W, int Threads, class In, class Out>
@@ -69,11 +69,11 @@ __device__ void softmax_long(long long rows, long long n, const In* in, Out* out
     in += team.row * n;
     out += team.row * n;
     Exponents<W> own{-W(__int_as_float(0x7f800000)), W(0)};
-    for (long long i = team.place; i < n; i += Threads) own.add(wide(in[i]));
+    for (long long i = team.rank; i < n; i += Threads) own.add(to_compute(in[i]));
     const W largest = team.all(own.largest, Larger());
     const W sum = team.all(own.largest == largest ? own.sum : own.sum * exp(own.largest - largest), Plus());
-    for (long long i = team.place; i < n; i += Threads)
-        out[i] = narrow<Out>(softmax_of<Log>(W(wide(in[i])), largest, sum));
+    for (long long i = team.rank; i < n; i += Threads)
+        out[i] = to_element<Out>(softmax_of<Log>(W(to_compute(in[i])), largest, sum));
 }
 
 template <bool Log, class W, class In, class Out>
@@ -82,10 +82,10 @@ __device__ void softmax_columns(long long lines, long long n, long long inner, c
     if (line >= lines) return;
     const long long start = line / inner * n * inner + line % inner;
     Exponents<W> own{-W(__int_as_float(0x7f800000)), W(0)};
-    for (long long i = 0; i < n; ++i) own.add(wide(in[start + i * inner]));
+    for (long long i = 0; i < n; ++i) own.add(to_compute(in[start + i * inner]));
     for (long long i = 0; i < n; ++i) {
         const long long at = start + i * inner;
-        out[at] = narrow<Out>(softmax_of<Log>(W(wide(in[at])), own.largest, own.sum));
+        out[at] = to_element<Out>(softmax_of<Log>(W(to_compute(in[at])), own.largest, own.sum));
     }
 }
 
@@ -94,8 +94,8 @@ __device__ void softmax_rows_backward(long long rows, int n, const Grad* grad, c
     const RowTeam<Threads, Along> team;
     const int length = team.row < rows ? n : 0;
     RowPart<W, Along, Packs, Width> grads, results;
-    grads.load(grad + team.row * n, length, team.place, W(0));
-    results.load(result + team.row * n, length, team.place, W(0));
+    grads.load(grad + team.row * n, length, team.rank, W(0));
+    results.load(result + team.row * n, length, team.rank, W(0));
     W total = 0;
 #pragma unroll
     for (int i = 0; i < Packs * Width; ++i) total += Log ? grads.items[i] : grads.items[i] * results.items[i];
@@ -103,7 +103,7 @@ __device__ void softmax_rows_backward(long long rows, int n, const Grad* grad, c
 #pragma unroll
     for (int i = 0; i < Packs * Width; ++i)
         grads.items[i] = softmax_gradient<Log>(grads.items[i], results.items[i], total);
-    grads.store(out + team.row * n, length, team.place);
+    grads.store(out + team.row * n, length, team.rank);
 }
 
 template <bool Log, class W, int Threads, class Grad, class Result, class Out>
@@ -112,11 +112,11 @@ __device__ void softmax_long_backward(
     const RowTeam<Threads, Threads> team;
     const long long start = team.row * n;
     W total = 0;
-    for (long long i = team.place; i < n; i += Threads)
-        total += Log ? W(wide(grad[start + i])) : W(wide(grad[start + i])) * W(wide(result[start + i]));
+    for (long long i = team.rank; i < n; i += Threads)
+        total += Log ? W(to_compute(grad[start + i])) : W(to_compute(grad[start + i])) * W(to_compute(result[start + i]));
     total = team.all(total, Plus());
-    for (long long i = start + team.place; i < start + n; i += Threads)
-        out[i] = narrow<Out>(softmax_gradient<Log>(W(wide(grad[i])), W(wide(result[i])), total));
+    for (long long i = start + team.rank; i < start + n; i += Threads)
+        out[i] = to_element<Out>(softmax_gradient<Log>(W(to_compute(grad[i])), W(to_compute(result[i])), total));
 }
 
 template <bool Log, class W, class Grad, class Result, class Out>
@@ -128,10 +128,10 @@ __device__ void softmax_columns_backward(
     W total = 0;
     for (long long i = 0; i < n; ++i) {
         const long long at = start + i * inner;
-        total += Log ? W(wide(grad[at])) : W(wide(grad[at])) * W(wide(result[at]));
+        total += Log ? W(to_compute(grad[at])) : W(to_compute(grad[at])) * W(to_compute(result[at]));
     }
     for (long long i = 0; i < n; ++i) {
         const long long at = start + i * inner;
-        out[at] = narrow<Out>(softmax_gradient<Log>(W(wide(grad[at])), W(wide(result[at])), total));
+        out[at] = to_element<Out>(softmax_gradient<Log>(W(to_compute(grad[at])), W(to_compute(result[at])), total));
     }
 }

@@ -151,7 +151,7 @@ __device__ inline void radix_offsets(Chunks c, unsigned* counts) {
     for (long long row = blockIdx.x; row < c.rows; row += gridDim.x) {
         unsigned* line = counts + row * length;
         unsigned carry = 0, total;
-        for (unsigned at = team.place * Shape::items; at < length + team.place * Shape::items; at += Shape::tile) {
+        for (unsigned at = team.rank * Shape::items; at < length + team.rank * Shape::items; at += Shape::tile) {
             unsigned own[Shape::items], sum = 0;
 #pragma unroll
             for (int i = 0; i < Shape::items; ++i) {

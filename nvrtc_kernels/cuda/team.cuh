@@ -1,7 +1,7 @@
 // Scans over the threads of a block, and the operations that scans are made of.
 //
 // An operation has a `State` with an associative `combine(earlier, later)`, an `identity()`, `from(x, i)` for
-// element x at place i, and `value(state)`. A team is the `Along` threads that share a line; teams of `Along`
+// element x at position i, and `value(state)`. A team is the `Along` threads that share a line; teams of `Along`
 // consecutive threads (rows) exchange by shuffles, teams that lie across warps (columns) in shared memory.
 
 #pragma once
@@ -45,17 +45,17 @@ template <class T, class Element = T>
 struct Values {
     typedef T State;
     template <class X, class Index>
-    static __device__ T from(X x, Index) { return convert(wide(narrow<Element>(wide(x)))); }
+    static __device__ T from(X x, Index) { return convert(to_compute(to_element<Element>(to_compute(x)))); }
     static __device__ T value(T state) { return state; }
 
 private:
     template <class W>
-    static __device__ T convert(W x) { return narrow<T>(x); }
+    static __device__ T convert(W x) { return to_element<T>(x); }
 };
 
 template <class T, class Element = T>
 struct Add : Values<T, Element> {
-    static __device__ T identity() { return narrow<T>(0); }
+    static __device__ T identity() { return to_element<T>(0); }
     static __device__ T combine(T a, T b) { return sum(a, b); }
 
 private:
@@ -67,7 +67,7 @@ private:
 
 template <class T, class Element = T>
 struct Multiply : Values<T, Element> {
-    static __device__ T identity() { return narrow<T>(1); }
+    static __device__ T identity() { return to_element<T>(1); }
     static __device__ T combine(T a, T b) { return product(a, b); }
 
 private:
@@ -82,7 +82,7 @@ private:
 // log(exp(a) + exp(b)) without overflow: the larger exponent is taken out.
 template <class T, class Element = T>
 struct LogAddExp : Values<T, Element> {
-    static __device__ T identity() { return narrow<T>(-__int_as_float(0x7f800000)); }
+    static __device__ T identity() { return to_element<T>(-__int_as_float(0x7f800000)); }
     static __device__ T combine(T a, T b) { return sum(a, b); }
 
 private:
@@ -104,13 +104,13 @@ private:
     }
 };
 
-// The largest (or smallest) value and its place: the last among equals. A NaN wins over every number.
+// The largest (or smallest) value and its rank: the last among equals. A NaN wins over every number.
 template <class T, bool Largest>
 struct Best {
     typedef Found<T> State;
     static __device__ State identity() { return {T(0), -1}; }
     template <class X, class Index>
-    static __device__ State from(X x, Index at) { return {static_cast<T>(wide(x)), at}; }
+    static __device__ State from(X x, Index at) { return {static_cast<T>(to_compute(x)), at}; }
     static __device__ T value(State state) { return state.value; }
     static __device__ State combine(State a, State b) {
         if (a.index < 0 || b.index < 0) return a.index < 0 ? b : a;
@@ -125,10 +125,10 @@ struct Team {
     typedef typename Op::State State;
     static constexpr int along = Shape::along, across = Shape::across;
     static constexpr int cells_needed = along == 1 ? 1 : Shape::columns ? along * across : along / 32 + 1;
-    int place, row;  // of this thread: in its line, and of its line in the block
+    int rank, row;  // of this thread: in its line, and of its line in the block
 
     __device__ Team()
-        : place(Shape::columns ? threadIdx.x / across : threadIdx.x % along),
+        : rank(Shape::columns ? threadIdx.x / across : threadIdx.x % along),
           row(Shape::columns ? threadIdx.x % across : threadIdx.x / along) {}
 
     // What the threads before this one have, combined, and what all of them have. Every thread of the block
@@ -140,19 +140,19 @@ struct Team {
         } else if constexpr (Shape::columns) {
             __shared__ State cells[cells_needed];
             __syncthreads();  // the round before has been read
-            cells[place * across + row] = own;
+            cells[rank * across + row] = own;
             __syncthreads();
             State before = Op::identity();
             total = Op::identity();
 #pragma unroll
             for (int i = 0; i < along; ++i) {
-                if (i == place) before = total;
+                if (i == rank) before = total;
                 total = Op::combine(total, cells[i * across + row]);
             }
             return before;
         } else {
             constexpr int width = along < 32 ? along : 32;
-            const int lane = place % width;
+            const int lane = rank % width;
             State through = own;
 #pragma unroll
             for (int by = 1; by < width; by *= 2) {
@@ -166,13 +166,13 @@ struct Team {
                 __shared__ State cells[cells_needed];
                 static_assert(across == 1, "a team of several warps is the whole block");
                 __syncthreads();
-                if (lane == 0) cells[place / 32] = total;
+                if (lane == 0) cells[rank / 32] = total;
                 __syncthreads();
                 State warps = Op::identity();
                 total = Op::identity();
 #pragma unroll
                 for (int i = 0; i < along / 32; ++i) {
-                    if (i == place / 32) warps = total;
+                    if (i == rank / 32) warps = total;
                     total = Op::combine(total, cells[i]);
                 }
                 before = Op::combine(warps, before);

@@ -68,9 +68,9 @@ __device__ void fold(
         Sum sum{};
         for_windows(
             w, at / w.size[2] / w.size[1], at / w.size[2] % w.size[1], at % w.size[2], [&](int tap, int position) {
-                sum = plus(sum, Sum(wide(own[tap * row_step + position])));
+                sum = plus(sum, Sum(to_compute(own[tap * row_step + position])));
             });
-        image[item * w.item_channels + channel * w.channel_step + at] = narrow<T>(sum);
+        image[item * w.item_channels + channel * w.channel_step + at] = to_element<T>(sum);
     }
 }
 
@@ -97,10 +97,10 @@ __device__ void depthwise_forward(
             if (static_cast<unsigned>(z) < static_cast<unsigned>(w.size[0]) &&
                 static_cast<unsigned>(y) < static_cast<unsigned>(w.size[1]) &&
                 static_cast<unsigned>(x) < static_cast<unsigned>(w.size[2]))
-                sum = plus(sum, times(Sum(wide(own[(static_cast<long long>(z) * w.size[1] + y) * w.size[2] + x])),
-                                      Sum(wide(taken[k]))));
+                sum = plus(sum, times(Sum(to_compute(own[(static_cast<long long>(z) * w.size[1] + y) * w.size[2] + x])),
+                                      Sum(to_compute(taken[k]))));
         }
-        out[i] = narrow<T>(sum);
+        out[i] = to_element<T>(sum);
     }
 }
 
@@ -119,10 +119,10 @@ __device__ void depthwise_input(
         for_windows(
             w, at / w.size[2] / w.size[1], at / w.size[2] % w.size[1], at % w.size[2], [&](int tap, int position) {
                 for (int m = 0; m < multiplier; ++m)
-                    sum = plus(sum, times(Sum(wide(grad[(first + m) * positions + position])),
-                                          Sum(wide(taken[m * taps + tap]))));
+                    sum = plus(sum, times(Sum(to_compute(grad[(first + m) * positions + position])),
+                                          Sum(to_compute(taken[m * taps + tap]))));
             });
-        image[i] = narrow<T>(sum);
+        image[i] = to_element<T>(sum);
     }
 }
 
@@ -148,14 +148,14 @@ __device__ void depthwise_weight(
         if (static_cast<unsigned>(z) < static_cast<unsigned>(w.size[0]) &&
             static_cast<unsigned>(y) < static_cast<unsigned>(w.size[1]) &&
             static_cast<unsigned>(x) < static_cast<unsigned>(w.size[2]))
-            sum = plus(sum, times(Sum(wide(image[item * w.item_channels + filter / multiplier * w.channel_step +
+            sum = plus(sum, times(Sum(to_compute(image[item * w.item_channels + filter / multiplier * w.channel_step +
                                                   (static_cast<long long>(z) * w.size[1] + y) * w.size[2] + x])),
-                                  Sum(wide(grad[(item * filters + filter) * positions + position]))));
+                                  Sum(to_compute(grad[(item * filters + filter) * positions + position]))));
     }
     sums[threadIdx.x] = sum;
     for (int half = Threads / 2; half > 0; half /= 2) {
         __syncthreads();
         if (threadIdx.x < half) sums[threadIdx.x] = plus(sums[threadIdx.x], sums[threadIdx.x + half]);
     }
-    if (threadIdx.x == 0) out[blockIdx.x] = narrow<T>(sums[0]);
+    if (threadIdx.x == 0) out[blockIdx.x] = to_element<T>(sums[0]);
 }

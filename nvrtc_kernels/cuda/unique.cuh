@@ -9,7 +9,7 @@
 
 template <class T>
 __device__ inline bool begins_run(const T* in, long long at) {
-    return at == 0 || wide(in[at]) != wide(in[at - 1]);
+    return at == 0 || to_compute(in[at]) != to_compute(in[at - 1]);
 }
 
 template <class Shape, class T>

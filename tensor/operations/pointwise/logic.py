@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 AND = Pointwise(
     "logical_and",
-    "narrow<bool>(a) && narrow<bool>(b)",
+    "to_element<bool>(a) && to_element<bool>(b)",
     np.logical_and,
     numbers="",
     rule=rules.comparison,
@@ -25,7 +25,7 @@ AND = Pointwise(
 )
 OR = Pointwise(
     "logical_or",
-    "narrow<bool>(a) || narrow<bool>(b)",
+    "to_element<bool>(a) || to_element<bool>(b)",
     np.logical_or,
     numbers="",
     rule=rules.comparison,
@@ -33,7 +33,7 @@ OR = Pointwise(
 )
 XOR = Pointwise(
     "logical_xor",
-    "narrow<bool>(a) != narrow<bool>(b)",
+    "to_element<bool>(a) != to_element<bool>(b)",
     np.logical_xor,
     numbers="",
     rule=rules.comparison,
@@ -41,7 +41,7 @@ XOR = Pointwise(
 )
 NOT = Pointwise(
     "logical_not",
-    "!narrow<bool>(a)",
+    "!to_element<bool>(a)",
     np.logical_not,
     rule=rules.comparison,
     derivatives=(no_change,),
