@@ -6,7 +6,6 @@ that view.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from nvrtc_kernels import dtypes
 from tensor.core.base import TensorBase
 from tensor.core.dtypes.scalars import element
+from tensor.core.warning import warn_caller
 from tensor.operations.autocast import WIDEST, Autocast
 from tensor.operations.creation.construction import tensor
 from tensor.operations.creation.copies import copy_
@@ -94,10 +94,9 @@ def _keys(key: Any) -> tuple[Any, ...]:
     if isinstance(key, TensorBase) or not _is_sequence(key):
         return (key,)
     if len(key) < _LONGEST_OLD_TUPLE and any(map(_means_tuple, key)):
-        warnings.warn(
+        warn_caller(
             "Using a non-tuple sequence for multidimensional indexing is deprecated, as its meaning will change with "
-            "PyTorch's: x[seq] means x[tuple(seq)] now and x[tensor.tensor(seq)] later. Write one of the two",
-            stacklevel=3,
+            "PyTorch's: x[seq] means x[tuple(seq)] now and x[tensor.tensor(seq)] later. Write one of the two"
         )
         return tuple(key)
     return (key,)
@@ -167,7 +166,7 @@ def _walk(input: Tensor, keys: tuple[Any, ...]) -> tuple[Tensor, list[Any] | Non
             chosen.append(tensor([0] if key else [], dtype=dtypes.int64, device=input._layout.device))
             dim += 1
         elif isinstance(key, TensorBase):
-            _check_mask_shape(key, input, dim, stacklevel=4)
+            _check_mask_shape(key, input, dim)
             chosen += [None] * (dim - len(chosen))
             chosen.append(key)
             # The other dimensions of a mask belong to it.
@@ -223,13 +222,12 @@ def _width(key: Any) -> int:
     return len(key._layout.shape) if isinstance(key, TensorBase) and _is_mask(key) else 1
 
 
-def _check_mask_shape(key: Tensor, input: Tensor, dim: int, stacklevel: int) -> None:
+def _check_mask_shape(key: Tensor, input: Tensor, dim: int) -> None:
     if not _is_mask(key):
         return
     if key._layout.dtype is dtypes.uint8:
-        warnings.warn(
-            "indexing with dtype tensor.uint8 is now deprecated, please use a dtype tensor.bool instead.",
-            stacklevel=stacklevel,
+        warn_caller(
+            "indexing with dtype tensor.uint8 is now deprecated, please use a dtype tensor.bool instead."
         )
     mask, shape = key._layout.shape, input._layout.shape
     for axis, size in enumerate(mask):
@@ -375,7 +373,7 @@ def index_put(
     tensor([[0., 0., 1.],
             [5., 0., 0.]])
     """
-    return (add if accumulate else write)(input, *_to_put(input, indices, values, accumulate, stacklevel=5))
+    return (add if accumulate else write)(input, *_to_put(input, indices, values, accumulate))
 
 
 @operation()
@@ -391,11 +389,11 @@ def index_put_(
     >>> tensor.zeros(3).index_put_((tensor.tensor([-1]),), tensor.tensor(5.0))
     tensor([0., 0., 5.])
     """
-    return (add_ if accumulate else write_)(input, *_to_put(input, indices, values, accumulate, stacklevel=4))
+    return (add_ if accumulate else write_)(input, *_to_put(input, indices, values, accumulate))
 
 
 def _to_put(
-    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool, stacklevel: int
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
 ) -> tuple[Indexing, Tensor]:
     if not isinstance(indices, (tuple, list)):
         raise TypeError(
@@ -409,7 +407,7 @@ def _to_put(
         if not isinstance(index, TensorBase):
             raise TypeError(f"index_put(): expected Tensors or None as indices, got {type(index).__name__}")
         if _is_mask(index):
-            _check_mask_shape(index, input, len(chosen), stacklevel)
+            _check_mask_shape(index, input, len(chosen))
         dtype = index._layout.dtype
         if not _is_mask(index) and dtype not in (dtypes.int32, dtypes.int64):
             raise IndexError(
