@@ -67,6 +67,21 @@ def test_c_functions_may_have_the_names_of_cudas_own(device: drv.Device, name: s
     assert read(memory, "i4")[0] == 7
 
 
+@pytest.mark.parametrize("name", ["all", "clock", "after"])
+def test_c_functions_in_a_block_may_too(device: drv.Device, name: str) -> None:
+    code = """
+        extern "C" {
+        __device__ int seven() { if (true) { return 7; } return 0; }
+        __global__ void all(int* x) { *x = seven(); }
+        __global__ void clock(int* x) { *x = seven(); }
+        }
+        __global__ void after(int* x) { *x = seven(); }
+    """
+    memory = drv.DeviceMemory(4, device)
+    RawKernel(code, name)(1, 1, (memory,))
+    assert read(memory, "i4")[0] == 7
+
+
 def test_cpp_kernels_beside_c_functions(device: drv.Device) -> None:
     code = 'extern "C" __device__ int seven(); __device__ int seven() { return 7; } __global__ void call(int* x) { *x = seven(); }'
     memory = drv.DeviceMemory(4, device)
