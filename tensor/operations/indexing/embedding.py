@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from tensor.core import layout as layouts
 from tensor.core.base import check_tensor, empty, wrap
 from tensor.core.modes.grad_mode import modes, no_grad
 from tensor.core.plans import planned
+from tensor.core.warning import warn_caller
 from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
 from tensor.operations.losses.loss import check_same_device
@@ -44,10 +44,9 @@ def _check_table(name: str, weight: Tensor, sparse: bool) -> None:
     if len(weight._layout.shape) != 2:
         raise RuntimeError(f"{name}(): 'weight' must be 2-D, got shape {list(weight._layout.shape)}")
     if sparse and modes.recording and weight.requires_grad:
-        warnings.warn(
+        warn_caller(
             f"{name}(): the gradient is dense, also with sparse=True: there are no sparse tensors. Its elements are the "
-            "same; leave sparse=True out to silence this",
-            stacklevel=4,
+            "same; leave sparse=True out to silence this"
         )
 
 

@@ -813,6 +813,7 @@ def avg_pool3d(
     >>> nn.functional.avg_pool3d(tensor.randn(2, 4, 8, 8, 8), 2).shape
     tensor.Size([2, 4, 4, 4, 4])
     """
-    return pooled(
+    result = pooled(
         _AVG3D, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
     )[0]
+    return result if out is None else into_out(result, out, "avg_pool3d")

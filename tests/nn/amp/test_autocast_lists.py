@@ -78,7 +78,7 @@ def bare(function: Any) -> Any:
 
 def test_signatures_stay() -> None:
     assert str(inspect.signature(nn.functional.linear)) == (
-        "(input: 'Tensor', weight: 'Tensor', bias: 'Tensor | None' = None) -> 'Tensor'"
+        "(input: 'Tensor', weight: 'Tensor', bias: 'Tensor | None' = None, *, out: 'Tensor | None' = None) -> 'Tensor'"
     )
     assert nn.functional.linear.__doc__
     with pytest.raises(TypeError, match="linear"):
