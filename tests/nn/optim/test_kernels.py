@@ -11,7 +11,7 @@ import pytest
 import drv
 import nn.optim
 import tensor
-from nn.optim import adadelta, adagrad, adam, adamax, nadam, radam, rmsprop, sgd
+from nn.optim import adadelta, adagrad, adam, adamax, nadam, radam, rmsprop, rprop, sgd
 from tests.tensor.driver_calls import counted
 
 STEPS = [
@@ -28,6 +28,7 @@ STEPS = [
     rmsprop.centered_rmsprop_step,
     rmsprop.momentum_rmsprop_step,
     rmsprop.centered_momentum_rmsprop_step,
+    rprop.rprop_step,
 ]
 _NUMBERS = {
     "sign": 1.0,

@@ -92,6 +92,8 @@ def test_names_of_parameters() -> None:
         (lambda o: o.RMSprop([_leaf(2)], alpha=-1), ValueError, "Invalid alpha value"),
         (lambda o: o.Adagrad([_leaf(2)], lr_decay=-1), ValueError, "Invalid lr_decay value"),
         (lambda o: o.Adadelta([_leaf(2)], rho=1.5), ValueError, "Invalid rho value"),
+        (lambda o: o.Rprop([_leaf(2)], lr=-1), ValueError, "Invalid learning rate: -1"),
+        (lambda o: o.Rprop([_leaf(2)], etas=(0.5, 0.9)), ValueError, "Invalid eta values: 0.5, 0.9"),
         (lambda o: o.Adam([_leaf(2)], fused=True, foreach=True), RuntimeError, "together"),
         (lambda o: o.Adam([_leaf(2)], fused=True, differentiable=True), RuntimeError, "does not support"),
         (lambda o: o.Adam([_leaf(2)], differentiable=True), NotImplementedError, "differentiable=True"),

@@ -47,6 +47,11 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"lr_decay": 0.1, "weight_decay": 0.1, "eps": 1e-4, "maximize": True},
         {"lr": 0.1, "initial_accumulator_value": 0.5},
     ],
+    "Rprop": [
+        {},
+        {"lr": 0.5, "etas": (0.3, 1.5), "step_sizes": (0.2, 0.6)},
+        {"lr": 0.1, "etas": (0.7, 1.1), "maximize": True},
+    ],
     "Adadelta": [{}, {"lr": 0.5, "rho": 0.8, "eps": 1e-4, "weight_decay": 0.1, "maximize": True}],
 }
 CASES = [(name, options) for name, several in OPTIONS.items() for options in several]
