@@ -84,6 +84,7 @@ class NAdam(SteppingOptimizer):
     """
 
     absent = SteppingOptimizer.absent | {"capturable": False, "decoupled_weight_decay": False}
+    on_host = ("step", "mu_product")
 
     def __init__(
         self,

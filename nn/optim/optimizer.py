@@ -15,9 +15,6 @@ from tensor.utils.hooks import HookTable, RemovableHandle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: States that are numbers on the host, of which the factors of a step are computed there.
-ON_HOST = ("step", "mu_product")
-
 #: Hooks that every optimizer runs.
 _every_step_before, _every_step_after = HookTable(), HookTable()
 
@@ -151,6 +148,8 @@ class Optimizer:
     _opt_called: bool
     #: Options that older state dicts may lack.
     absent: ClassVar[dict[str, Any]] = {"maximize": False, "foreach": None, "differentiable": False}
+    #: States that are numbers on the host, of which the factors of a step are computed there.
+    on_host: ClassVar[tuple[str, ...]] = ("step",)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -353,7 +352,7 @@ class Optimizer:
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             if key in parameters:
-                state[parameters[key]] = _adapted(parameters[key], value)
+                state[parameters[key]] = _adapted(parameters[key], value, self.on_host)
             else:
                 state[key] = value
         for group, loaded in zip(groups, saved, strict=True):
@@ -422,7 +421,7 @@ class Optimizer:
 
 
 def count(value: float = 0.0) -> Tensor:
-    """A CPU scalar for a number of steps, or another of ``ON_HOST``, as state dicts hold it."""
+    """A CPU scalar for a number of steps, or another of ``on_host``, as state dicts hold it."""
     dtype = tensor.float64 if tensor.get_default_dtype() is tensor.float64 else tensor.float32
     return tensor.tensor(value, dtype=dtype, device="cpu")
 
@@ -442,11 +441,11 @@ def _names_and_tensors(params: Any) -> tuple[list[str], list[Any]]:
     return names, [each[1] for each in listed] if names else listed
 
 
-def _adapted(parameter: Tensor, value: Any, key: Any = None) -> Any:
+def _adapted(parameter: Tensor, value: Any, on_host: tuple[str, ...], key: Any = None) -> Any:
     """A copy of a parameter's loaded state, with the parameter's device and dtype."""
     if isinstance(value, Tensor):
         value = value.detach()
-        if key in ON_HOST:
+        if key in on_host:
             return value.to(device="cpu", copy=True)
         dtype = parameter.dtype if parameter.is_floating_point() else value.dtype
         if value.shape == parameter.shape:
@@ -454,9 +453,9 @@ def _adapted(parameter: Tensor, value: Any, key: Any = None) -> Any:
             return tensor.empty_like(parameter, dtype=dtype, requires_grad=False).copy_(value)
         return value.to(device=parameter.device, dtype=dtype, copy=True)
     if isinstance(value, dict):
-        return {name: _adapted(parameter, each, name) for name, each in value.items()}
+        return {name: _adapted(parameter, each, on_host, name) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_adapted(parameter, each) for each in value)
+        return type(value)(_adapted(parameter, each, on_host) for each in value)
     return value
 
 

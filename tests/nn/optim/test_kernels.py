@@ -11,7 +11,7 @@ import pytest
 import drv
 import nn.optim
 import tensor
-from nn.optim import adadelta, adagrad, adam, adamax, nadam, radam, rmsprop, rprop, sgd
+from nn.optim import adadelta, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop, sgd
 from tests.tensor.driver_calls import counted
 
 STEPS = [
@@ -29,6 +29,7 @@ STEPS = [
     rmsprop.momentum_rmsprop_step,
     rmsprop.centered_momentum_rmsprop_step,
     rprop.rprop_step,
+    asgd.asgd_step,
 ]
 _NUMBERS = {
     "sign": 1.0,

@@ -92,6 +92,8 @@ def test_names_of_parameters() -> None:
         (lambda o: o.RMSprop([_leaf(2)], alpha=-1), ValueError, "Invalid alpha value"),
         (lambda o: o.Adagrad([_leaf(2)], lr_decay=-1), ValueError, "Invalid lr_decay value"),
         (lambda o: o.Adadelta([_leaf(2)], rho=1.5), ValueError, "Invalid rho value"),
+        (lambda o: o.ASGD([_leaf(2)], lr=-1), ValueError, "Invalid learning rate: -1"),
+        (lambda o: o.ASGD([_leaf(2)], weight_decay=-1), ValueError, "Invalid weight_decay value: -1"),
         (lambda o: o.Rprop([_leaf(2)], lr=-1), ValueError, "Invalid learning rate: -1"),
         (lambda o: o.Rprop([_leaf(2)], etas=(0.5, 0.9)), ValueError, "Invalid eta values: 0.5, 0.9"),
         (lambda o: o.Adam([_leaf(2)], fused=True, foreach=True), RuntimeError, "together"),
@@ -297,6 +299,20 @@ def test_old_state_dicts() -> None:
     assert optimizer.state[x]["step"].item() == 4
     assert optimizer.param_groups[0]["decoupled_weight_decay"] is True
     assert optimizer.param_groups[0]["amsgrad"] is False
+
+
+def test_only_an_optimizer_s_own_numbers_stay_on_the_host(device_name: str) -> None:
+    """A state of someone's own optimizer goes with its parameter, whatever it is called."""
+
+    class Own(nn.optim.Optimizer):
+        pass
+
+    x = tensor.ones(2, device=device_name, requires_grad=True)
+    optimizer = Own([x], {})
+    state = {name: tensor.ones(2) for name in ("eta", "mu", "mu_product")} | {"step": tensor.tensor(1.0)}
+    optimizer.load_state_dict({"state": {0: state}, "param_groups": [{"params": [0]}]})
+    devices = {name: each.device.type for name, each in optimizer.state[x].items()}
+    assert devices == {"eta": device_name, "mu": device_name, "mu_product": device_name, "step": "cpu"}
 
 
 def test_state_goes_to_where_the_parameter_is(device_name: str) -> None:

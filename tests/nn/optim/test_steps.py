@@ -52,6 +52,11 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"lr": 0.5, "etas": (0.3, 1.5), "step_sizes": (0.2, 0.6)},
         {"lr": 0.1, "etas": (0.7, 1.1), "maximize": True},
     ],
+    "ASGD": [
+        {},
+        {"lr": 0.1, "lambd": 0.1, "alpha": 0.5, "t0": 3.5, "weight_decay": 0.1},
+        {"lr": 0.05, "t0": 0, "maximize": True, "weight_decay": 0.1},
+    ],
     "Adadelta": [{}, {"lr": 0.5, "rho": 0.8, "eps": 1e-4, "weight_decay": 0.1, "maximize": True}],
 }
 CASES = [(name, options) for name, several in OPTIONS.items() for options in several]

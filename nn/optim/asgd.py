@@ -1,0 +1,144 @@
+"""ASGD."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensor
+from tensor import Tensor
+
+from .optimizer import count
+from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@step("""
+    const W g = decayed(sign, weight_decay, param_factor, grad, p);
+    p -= eta * g;
+    ax = mu == W(1) ? p : ax + mu * (p - ax);
+""")
+def asgd_step(
+    p: Any,
+    grad: Any,
+    ax: Any,
+    *,
+    sign: float,
+    weight_decay: float,
+    param_factor: float,
+    eta: float,
+    mu: float,
+) -> None:
+    """Gradient descent, and the average of the parameters that it passes."""
+    g = decayed(sign, weight_decay, param_factor, grad, p)
+    p -= eta * g
+    if mu == 1:
+        ax[...] = p
+    else:
+        ax += mu * (p - ax)
+
+
+class ASGD(SteppingOptimizer):
+    """Averaged stochastic gradient descent: the average of the parameters is in the state ``"ax"``.
+
+    ``p = (1 - lambd * eta) * p - eta * g`` and ``ax += mu * (p - ax)``. After step t, for the next one,
+    ``eta = lr / (1 + lambd * lr * t) ** alpha`` and ``mu = 1 / max(1, t - t0)``: up to ``t0`` the average is the parameter.
+
+    Parameters
+    ----------
+    params : iterable
+        Parameters or groups; see :class:`Optimizer`.
+    lr : float or Tensor
+        Learning rate.
+    lambd : float
+        Decay of the parameters and of the learning rate.
+    alpha : float
+        Power of the decay of the learning rate.
+    t0 : float
+        Step at which averaging begins.
+    weight_decay : float
+        L2 penalty.
+    maximize : bool
+        Whether to maximize the objective.
+    foreach, differentiable, capturable
+        Accepted for compatibility; ``differentiable=True`` raises NotImplementedError.
+
+    Raises
+    ------
+    ValueError
+        If the learning rate or ``weight_decay`` is negative.
+
+    References
+    ----------
+    Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992.
+    """
+
+    absent = SteppingOptimizer.absent | {"capturable": False}
+    on_host = ("step", "eta", "mu")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        at_least_zero(lr, "learning rate")
+        at_least_zero(weight_decay, "weight_decay value")
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "lambd": lambd,
+                "alpha": alpha,
+                "t0": t0,
+                "weight_decay": weight_decay,
+                "foreach": foreach,
+                "maximize": maximize,
+                "differentiable": differentiable,
+                "capturable": capturable,
+            },
+        )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for values in self.state.values():
+            for name in ("eta", "mu"):
+                if name in values and not isinstance(values[name], Tensor):
+                    values[name] = count(float(values[name]))
+
+    def prepare(self, group: dict[str, Any], parameter: Tensor, names: Sequence[str]) -> dict[str, Any]:
+        """See :meth:`SteppingOptimizer.prepare`; also the factors of the next step, which are numbers on the host."""
+        state: dict[str, Any] = self.state[parameter]
+        if "eta" not in state:
+            state["step"], state["eta"], state["mu"] = count(), count(float(group["lr"])), count(1.0)
+            state["ax"] = tensor.zeros_like(parameter, memory_format=tensor.preserve_format)
+        return state
+
+    def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """See :meth:`SteppingOptimizer.update`."""
+        lr, lambd, alpha = float(group["lr"]), float(group["lambd"]), float(group["alpha"])
+        for t, operands in self.counted(group, params, grads, ("ax",)):
+            states = [self.state[each] for each in operands[0]]
+            # Those with the same count differ where some were left out of steps with another learning rate.
+            factors = [(float(state["eta"]), float(state["mu"])) for state in states]
+            for eta, mu in dict.fromkeys(factors):
+                members = [i for i, each in enumerate(factors) if each == (eta, mu)]
+                asgd_step.update(
+                    [[column[i] for i in members] for column in operands],
+                    sign=sign(group),
+                    weight_decay=float(group["weight_decay"]),
+                    param_factor=1 - lambd * eta,
+                    eta=eta,
+                    mu=mu,
+                )
+            for state in states:
+                state["eta"].fill_(lr / (1 + lambd * lr * t) ** alpha)
+                state["mu"].fill_(1 / max(1, t - group["t0"]))
