@@ -36,7 +36,7 @@ class SteppingOptimizer(Optimizer):
     """
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
-        if defaults["differentiable"]:
+        if defaults.get("differentiable"):
             if defaults.get("fused"):
                 raise RuntimeError("`fused` does not support `differentiable`")
             raise NotImplementedError(

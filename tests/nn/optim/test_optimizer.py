@@ -24,6 +24,7 @@ from .test_steps import OPTIONS
 from .twins import SHAPES, Twins, assert_close
 
 NAMES = tuple(OPTIONS)
+MATRICES = ("Adafactor",)
 
 
 def _leaf(*shape: int) -> Any:
@@ -31,7 +32,7 @@ def _leaf(*shape: int) -> Any:
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("name", [*NAMES, "LBFGS"])
+@pytest.mark.parametrize("name", [*NAMES, *MATRICES, "LBFGS"])
 def test_text_and_options(name: str) -> None:
     torch = pytest.importorskip("torch")
     ours = getattr(nn.optim, name)([_leaf(2)])
@@ -399,7 +400,7 @@ def test_a_parameter_that_is_listed_twice(device_name: str, name: str) -> None:
     twins.assert_same(*twins.run(lambda optim, p: getattr(optim, name)([p[0], p[1], p[0]], lr=0.1), 3))
 
 
-@pytest.mark.parametrize("name", [*NAMES, "LBFGS"])
+@pytest.mark.parametrize("name", [*NAMES, *MATRICES, "LBFGS"])
 def test_a_layer_learns(name: str) -> None:
     random = np.random.default_rng(0)
     x = tensor.tensor(random.standard_normal((64, 5)), dtype=tensor.float32)
