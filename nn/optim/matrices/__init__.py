@@ -1,5 +1,6 @@
 """Optimizers whose update of an element depends on the matrix that it is in."""
 
 from .adafactor import Adafactor
+from .muon import Muon
 
-__all__ = ["Adafactor"]
+__all__ = ["Adafactor", "Muon"]

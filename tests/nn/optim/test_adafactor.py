@@ -113,7 +113,7 @@ def test_mistakes() -> None:
         ({"weight_decay": -1}, "weight_decay should be >= 0 but is: -1"),
     ):
         with pytest.raises(ValueError, match=message):
-            nn.optim.Adafactor([x], **options)  # type: ignore[arg-type]
+            nn.optim.Adafactor([x], **options)
     z = tensor.zeros(2, dtype=tensor.complex64, requires_grad=True)
     optimizer = nn.optim.Adafactor([x, z])
     for each in (x, z):
