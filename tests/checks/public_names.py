@@ -52,6 +52,7 @@ NAMESPACES = (
     "nn.module",
     "nn.optim",
     "nn.optim.lr_scheduler",
+    "nn.optim.swa_utils",
     "nn.utils",
     "nn.utils.parametrizations",
     "nn.utils.parametrize",
