@@ -1,7 +1,8 @@
 """Optimizers that apply the same elementwise update to every parameter, in one launch for many parameters.
 
 Such an optimizer is one file: its step, defined by the decorator :func:`step` for device and host, and its class,
-which defines the options and :meth:`SteppingOptimizer.update`. :mod:`nn.optim.adagrad` is a short example.
+which defines the options and :meth:`SteppingOptimizer.update`. :mod:`nn.optim.adagrad` is a short example. The
+optimizers of :mod:`nn.optim.matrices` define ``update`` by tensor operations instead.
 """
 
 from __future__ import annotations

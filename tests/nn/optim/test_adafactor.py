@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import drv
 import nn
 import nn.optim
 import tensor
-from tests.tensor.driver_calls import counted
 
 from .twins import Twins
 
@@ -121,21 +119,3 @@ def test_mistakes() -> None:
     with pytest.raises(RuntimeError, match="Adafactor does not support complex parameters"):
         optimizer.step()
     assert x.tolist() == [0, 0]
-
-
-@pytest.mark.simulator_only
-def test_a_step_waits_for_nothing() -> None:
-    drv.simulator.install(check="full")
-    x = tensor.ones(4, 3, device="cuda", requires_grad=True)
-    y = tensor.ones(5, device="cuda", requires_grad=True)
-    optimizer = nn.optim.Adafactor([x, y], weight_decay=0.1)
-    for each in (x, y):
-        each.grad = tensor.ones_like(each)
-    # Kernels that are planned in the block are counted.
-    with counted() as calls:
-        optimizer.step()
-    assert calls["cuLaunchKernel"] > 10
-    assert not calls.blocking()
-    with counted() as calls:
-        optimizer.step()
-    assert not calls.blocking()

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+import drv
 import nn.optim
 import tensor
+from tests.tensor.driver_calls import counted
 
 from .test_optimizer import MATRICES, converted
 from .twins import Twins
@@ -89,3 +91,23 @@ def test_copies(name: str) -> None:
         copied.step()
         assert copied.state_dict()["state"].keys() == optimizer.state_dict()["state"].keys()
         assert y.tolist() != x.tolist()
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize("name", MATRICES)
+def test_a_step_waits_for_nothing(name: str) -> None:
+    drv.simulator.install(check="full")
+    params = [tensor.ones(shape, device="cuda", requires_grad=True) for shape in SHAPES]
+    optimizer = getattr(nn.optim, name)(params, weight_decay=0.1)
+    for each in params:
+        each.grad = tensor.ones_like(each)
+    # Kernels and copies that are planned in the block are counted; the first step also makes room for its results.
+    with counted() as calls:
+        optimizer.step()
+    assert calls["cuLaunchKernel"] > 10
+    assert calls.blocking().keys() <= {"cuMemAlloc"}
+    with counted() as calls:
+        optimizer.step()
+    assert not calls.blocking()
+    tensor.cuda.synchronize()
+    assert not drv.simulator.findings()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensor
+from nn.optim.optimizer import Optimizer
+from nn.optim.stepping import at_least_zero
 
 from .line_search import Point, strong_wolfe
-from .optimizer import Optimizer
-from .stepping import at_least_zero
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
