@@ -50,8 +50,7 @@ def rprop_step(
     np.minimum(step_size, largest, out=step_size)
     np.copyto(prev, g)
     prev[turned] = 0
-    p[prev > 0] -= step_size[prev > 0]
-    p[prev < 0] += step_size[prev < 0]
+    p -= (prev > 0) * step_size - (prev < 0) * step_size
 
 
 class Rprop(SteppingOptimizer):

@@ -78,3 +78,19 @@ def test_state_dicts_whose_factors_are_numbers() -> None:
     assert x.tolist() == [0.5, 0.5]
     assert optimizer.state[x]["eta"].item() == pytest.approx(0.01)
     assert optimizer.state[x]["step"].item() == 4
+
+
+def test_the_factors_of_a_state_dict_go_to_the_host(device_name: str) -> None:
+    """Those that PyTorch saved lie where its parameters did."""
+    x = tensor.ones(2, dtype=tensor.float16, device=device_name, requires_grad=True)
+    x.grad = tensor.ones_like(x)
+    optimizer = nn.optim.ASGD([x], lambd=0.0)
+    numbers = {"step": 3.0, "eta": 0.5, "mu": 0.25}
+    state = {name: tensor.tensor(value, device=device_name) for name, value in numbers.items()}
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": {0: state | {"ax": tensor.zeros(2)}}, "param_groups": groups})
+    loaded = optimizer.state[x]
+    assert {(loaded[name].device.type, loaded[name].dtype) for name in numbers} == {("cpu", tensor.float32)}
+    assert (loaded["ax"].device, loaded["ax"].dtype) == (x.device, x.dtype)
+    optimizer.step()
+    assert (x.tolist(), loaded["ax"].tolist()) == ([0.5, 0.5], [0.125, 0.125])

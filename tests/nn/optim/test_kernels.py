@@ -11,7 +11,7 @@ import pytest
 import drv
 import nn.optim
 import tensor
-from nn.optim import adadelta, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop, sgd
+from nn.optim import adadelta, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop, sgd, swa_utils
 from tests.tensor.driver_calls import counted
 
 STEPS = [
@@ -30,6 +30,7 @@ STEPS = [
     rmsprop.centered_momentum_rmsprop_step,
     rprop.rprop_step,
     asgd.asgd_step,
+    swa_utils.weight_average_step,
 ]
 _NUMBERS = {
     "sign": 1.0,

@@ -47,12 +47,13 @@ def test_text_and_options(name: str) -> None:
 
 
 @pytest.mark.parity
-def test_groups_with_options_of_their_own(device_name: str) -> None:
+@pytest.mark.parametrize("name", ["Adam", "ASGD", "Rprop"])
+def test_groups_with_options_of_their_own(device_name: str, name: str) -> None:
     twins = Twins(device_name)
 
     def make(optim: Any, params: Any) -> Any:
         groups = [{"params": params[:2], "lr": 0.01}, {"params": iter(params[2:]), "weight_decay": 0.2}]
-        return optim.Adam(groups, lr=0.1)
+        return getattr(optim, name)(groups, lr=0.1)
 
     twins.assert_same(*twins.run(make, 4))
 
