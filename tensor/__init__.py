@@ -19,10 +19,11 @@ from nvrtc_kernels.dtypes import (
 from nvrtc_kernels.dtypes import bool_ as bool
 
 from .methods.tensor import Tensor  # isort: skip - the class comes first, the families need it
-from . import amp, autograd, backends, cuda, fft, linalg, signal, special, utils
+from . import amp, autograd, backends, cuda, fft, linalg, signal, special, utils, version
 from . import random as random  # as the next ones: namespaces that a star import leaves out
 from . import return_types as return_types
 from . import serialization as serialization
+from .amp import GradScaler
 from .amp.autocast_mode import (
     autocast,
     autocast_decrement_nesting,
@@ -49,6 +50,7 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
+from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from .core.devices.device import device
 from .core.dtypes.default import get_default_dtype, set_default_dtype
 from .core.dtypes.limits import finfo, iinfo
@@ -75,6 +77,8 @@ from .core.modes.threads import (
     set_num_threads,
 )
 from .core.size import Size
+from .cuda import Event, OutOfMemoryError, Stream
+from .methods.functions import _assert as _assert
 from .methods.functions import adjoint, as_strided_, detach, detach_
 from .methods.printing import set_printoptions
 from .operations.catalogue import bind as _bind
@@ -93,8 +97,10 @@ from .operations.creation.typed_tensors import (
     set_default_tensor_type,
 )
 from .operations.random.generator import Generator, initial_seed, manual_seed, seed
+from .operations.random.generator import cpu_generator as default_generator
 from .operations.random.state import get_rng_state, set_rng_state
 from .serialization import load, save
+from .version import __version__ as __version__
 
 half, double, cfloat, cdouble = float16, float64, complex64, complex128
 short, long = int16, int64
@@ -104,6 +110,14 @@ _bind("tensor", globals())
 
 
 __all__ = [
+    "version",
+    "is_anomaly_enabled",
+    "is_anomaly_check_nan_enabled",
+    "default_generator",
+    "Stream",
+    "OutOfMemoryError",
+    "GradScaler",
+    "Event",
     "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",

@@ -7,9 +7,14 @@ from . import backends
 from . import cuda
 from . import fft
 from . import linalg
+from . import random as random
+from . import return_types as return_types
+from . import serialization as serialization
 from . import signal
 from . import special
 from . import utils
+from . import version
+from .amp import GradScaler
 from .amp.autocast_mode import autocast
 from .amp.autocast_mode import autocast_decrement_nesting
 from .amp.autocast_mode import autocast_increment_nesting
@@ -32,6 +37,8 @@ from .autograd import is_grad_enabled
 from .autograd import is_inference_mode_enabled
 from .autograd import no_grad
 from .autograd import set_grad_enabled
+from .autograd.anomaly_mode import is_anomaly_check_nan_enabled
+from .autograd.anomaly_mode import is_anomaly_enabled
 from .core.devices.device import device
 from .core.dtypes.default import get_default_dtype
 from .core.dtypes.default import set_default_dtype
@@ -55,6 +62,10 @@ from .core.modes.threads import get_num_threads
 from .core.modes.threads import set_num_interop_threads
 from .core.modes.threads import set_num_threads
 from .core.size import Size
+from .cuda import Event
+from .cuda import OutOfMemoryError
+from .cuda import Stream
+from .methods.functions import _assert as _assert
 from .methods.functions import adjoint
 from .methods.functions import as_strided_
 from .methods.functions import detach
@@ -73,6 +84,7 @@ from .operations.creation.typed_tensors import LongTensor
 from .operations.creation.typed_tensors import ShortTensor
 from .operations.creation.typed_tensors import set_default_tensor_type
 from .operations.random.generator import Generator
+from .operations.random.generator import cpu_generator as default_generator
 from .operations.random.generator import initial_seed
 from .operations.random.generator import manual_seed
 from .operations.random.generator import seed
@@ -80,6 +92,7 @@ from .operations.random.state import get_rng_state
 from .operations.random.state import set_rng_state
 from .serialization import load
 from .serialization import save
+from .version import __version__ as __version__
 from math import e
 from math import inf
 from math import nan
@@ -606,13 +619,17 @@ __all__ = [
     "ByteTensor",
     "CharTensor",
     "DoubleTensor",
+    "Event",
     "FloatTensor",
     "Generator",
+    "GradScaler",
     "HalfTensor",
     "IntTensor",
     "LongTensor",
+    "OutOfMemoryError",
     "ShortTensor",
     "Size",
+    "Stream",
     "Tensor",
     "abs",
     "abs_",
@@ -765,6 +782,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "cumulative_trapezoid",
+    "default_generator",
     "deg2rad",
     "deg2rad_",
     "det",
@@ -904,6 +922,8 @@ __all__ = [
     "int64",
     "int8",
     "inverse",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
     "is_autocast_cache_enabled",
     "is_autocast_cpu_enabled",
     "is_autocast_enabled",
@@ -1192,6 +1212,7 @@ __all__ = [
     "var",
     "var_mean",
     "vdot",
+    "version",
     "view_as_complex",
     "view_as_real",
     "vsplit",

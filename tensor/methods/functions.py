@@ -23,3 +23,16 @@ def _function(method: _F) -> _F:
 
 adjoint, as_strided_ = _function(Tensor.adjoint), _function(Tensor.as_strided_)
 detach, detach_ = _function(Tensor.detach), _function(Tensor.detach_)
+
+
+def _assert(condition: Any, message: Any) -> None:
+    """``assert condition, message`` as a function, which also takes a tensor of one element.
+
+    Raises
+    ------
+    AssertionError
+        If ``condition`` does not hold.
+    RuntimeError
+        If ``condition`` is a tensor of several elements.
+    """
+    assert condition, message

@@ -9,7 +9,7 @@ from types import ModuleType
 import tensor
 
 #: Public namespaces. A star import does not bring those of the second line, as with PyTorch.
-NAMESPACES = {"amp", "autograd", "backends", "cuda", "fft", "linalg", "signal", "special", "utils"}
+NAMESPACES = {"amp", "autograd", "backends", "cuda", "fft", "linalg", "signal", "special", "utils", "version"}
 NAMESPACES_BY_NAME_ONLY = {"random", "return_types", "serialization"}
 #: What the public interface is made of, documented as internal.
 INTERNAL = {"compilation", "core", "methods", "operations"}

@@ -104,7 +104,12 @@ def _explicit(source: Path, module: str) -> tuple[list[str], list[str]]:
     imports, assigned = [], []
     for node in tree.body:
         if isinstance(node, ast.ImportFrom):
-            names = [each for each in node.names if (each.asname or each.name) in exported]
+            # What is public and stays out of a star import is written `import name as name`.
+            names = [
+                each
+                for each in node.names
+                if (each.asname or each.name) in exported or each.asname == each.name
+            ]
             base = "." * node.level + (node.module or "")
             imports += [
                 f"from {base} import {each.name}" + (f" as {each.asname}" if each.asname else "")

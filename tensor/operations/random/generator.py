@@ -178,6 +178,8 @@ class _Defaults:
 
 
 _defaults = _Defaults()
+#: The CPU's default generator, which ``tensor.default_generator`` is.
+cpu_generator = _defaults.cpu
 
 
 def default_generator(ordinal: int | None = None) -> Generator:

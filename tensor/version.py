@@ -1,0 +1,36 @@
+"""Which version this is, and of what it is made, under the names of ``torch.version``."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["__version__", "cuda", "debug", "git_version", "hip", "rocm", "xpu"]
+
+#: The version of the package, as in ``pyproject.toml``.
+__version__ = "0.1.0"
+#: Whether this is a build for debugging: there are none.
+debug = False
+#: The revision of the source, which an installed package does not know.
+git_version: str | None = None
+#: AMD's and Intel's devices are not supported.
+hip: str | None = None
+rocm: str | None = None
+xpu: str | None = None
+
+if TYPE_CHECKING:
+    #: Major and minor version of the CUDA toolkit whose compiler is installed, as ``"13.0"``; None without one.
+    cuda: str | None
+else:
+
+    def __getattr__(name: str) -> Any:
+        # Asked of the installation when it is used: looking for a distribution takes longer than the rest of the import.
+        if name != "cuda":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            found = metadata.version("nvidia-cuda-nvrtc")
+        except metadata.PackageNotFoundError:
+            value = None
+        else:
+            value = ".".join(found.split(".")[:2])
+        return globals().setdefault("cuda", value)
