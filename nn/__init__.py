@@ -1,5 +1,9 @@
 """Neural network modules on top of `tensor`."""
 
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.absent_names import lazily as _lazily
+
 from . import amp, functional, grad, init, optim, utils
 from .layers.activations import (
     CELU,
@@ -329,3 +333,23 @@ __all__ = [
     "optim",
     "utils",
 ]
+
+# What needs several devices stands in the layer above, and is found when it is used, as layers import downward only.
+_LAZY = {
+    "DataParallel": "parallel:DataParallel",
+    "SyncBatchNorm": "parallel:SyncBatchNorm",
+    "modules": "nn.modules",
+    "parallel": "parallel.modules",
+}
+
+if TYPE_CHECKING:
+    DataParallel: Any
+    SyncBatchNorm: Any
+    parallel: Any
+else:  # a module with __getattr__ has every name for a type checker
+
+    def __getattr__(name: str) -> Any:
+        return _lazily(__name__, name, _LAZY)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LAZY})

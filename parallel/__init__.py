@@ -18,6 +18,8 @@ It has the names of ``torch.nn.parallel``, ``torch.distributed`` and ``torch.mul
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tensor.core.absent_names import missing as _missing
+
 # Bound now: importing a module of the package `data_parallel` later would bind the name to that package.
 from . import comm
 from .data_parallel.data_parallel import DataParallel, data_parallel
@@ -236,7 +238,7 @@ if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type che
     def __getattr__(name: str) -> Any:
         path = _MODULE_OF.get(name)
         if path is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise _missing(__name__, name)
         module = importlib.import_module(f".{path}", __name__)
         value = globals()[name] = module if name == path else getattr(module, name)
         return value

@@ -51,6 +51,7 @@ from .autograd import (
     set_grad_enabled,
 )
 from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
+from .core.absent_names import lazily as _lazily
 from .core.devices.device import device
 from .core.dtypes.default import get_default_dtype, set_default_dtype
 from .core.dtypes.limits import finfo, iinfo
@@ -225,3 +226,32 @@ __all__ = [
     "utils",
     *_published("tensor"),
 ]
+
+# What stands in higher layers, found when it is used, as layers import downward only.
+_LAZY = {
+    "distributed": "parallel",
+    "multiprocessing": "parallel.multiprocessing",
+    "nn": "nn",
+    "optim": "nn.optim",
+    "adaptive_avg_pool1d": "nn.functional:adaptive_avg_pool1d",
+    "adaptive_max_pool1d": "nn.functional:adaptive_max_pool1d_with_indices",
+    "avg_pool1d": "nn.functional:avg_pool1d",
+    "bilinear": "nn.functional:bilinear",
+    "channel_shuffle": "nn.functional:channel_shuffle",
+    "max_pool1d": "nn.functional:max_pool1d",
+    "max_pool1d_with_indices": "nn.functional:max_pool1d_with_indices",
+    "max_pool2d": "nn.functional:max_pool2d",
+    "max_pool3d": "nn.functional:max_pool3d",
+    "pixel_shuffle": "nn.functional:pixel_shuffle",
+    "pixel_unshuffle": "nn.functional:pixel_unshuffle",
+    "rrelu": "nn.functional:rrelu",
+    "rrelu_": "nn.functional:rrelu_",
+}
+
+
+def __getattr__(name: str) -> object:
+    return _lazily(__name__, name, _LAZY)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -97,6 +97,19 @@ from math import e
 from math import inf
 from math import nan
 from math import pi
+from nn.functional import adaptive_avg_pool1d as adaptive_avg_pool1d
+from nn.functional import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
+from nn.functional import avg_pool1d as avg_pool1d
+from nn.functional import bilinear as bilinear
+from nn.functional import channel_shuffle as channel_shuffle
+from nn.functional import max_pool1d as max_pool1d
+from nn.functional import max_pool1d_with_indices as max_pool1d_with_indices
+from nn.functional import max_pool2d as max_pool2d
+from nn.functional import max_pool3d as max_pool3d
+from nn.functional import pixel_shuffle as pixel_shuffle
+from nn.functional import pixel_unshuffle as pixel_unshuffle
+from nn.functional import rrelu as rrelu
+from nn.functional import rrelu_ as rrelu_
 from nvrtc_kernels.dtypes import bfloat16
 from nvrtc_kernels.dtypes import bool_ as bool
 from nvrtc_kernels.dtypes import complex128
@@ -550,6 +563,10 @@ from tensor.operations.special.logistic import logaddexp2
 from tensor.operations.special.logistic import logit
 from tensor.operations.special.logistic import sigmoid
 from tensor.operations.special.logistic import xlogy
+import nn as nn
+import nn.optim as optim
+import parallel as distributed
+import parallel.multiprocessing as multiprocessing
 
 half, double, cfloat, cdouble = (float16, float64, complex64, complex128)
 short, long = (int16, int64)

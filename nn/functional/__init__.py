@@ -1,5 +1,6 @@
 """Functions without parameters of their own; the modules of :mod:`nn` call them."""
 
+from tensor.core.absent_names import missing as _missing
 from tensor.operations.catalogue import bind as _bind
 from tensor.operations.catalogue import published as _published
 
@@ -17,3 +18,7 @@ from . import (  # noqa: F401 - which publish what is found here, beside the fam
 
 __all__ = [*_published("nn.functional")]
 _bind("nn.functional", globals())
+
+
+def __getattr__(name: str) -> object:
+    raise _missing(__name__, name)

@@ -1,5 +1,9 @@
 """Optimizers, with PyTorch's names, options and state dicts."""
 
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.absent_names import missing as _missing
+
 from . import lr_scheduler, swa_utils
 from .adadelta import Adadelta
 from .adagrad import Adagrad
@@ -36,3 +40,8 @@ __all__ = [
     "register_optimizer_step_pre_hook",
     "swa_utils",
 ]
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+
+    def __getattr__(name: str) -> Any:
+        raise _missing(__name__, name)

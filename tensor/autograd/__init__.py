@@ -3,6 +3,9 @@
 The graph is made of :mod:`nodes <.recording.node>` as operations run, and run backward by the :mod:`engine <.engine>`.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.absent_names import missing as _missing
 from tensor.core.modes.grad_mode import (
     enable_grad,
     inference_mode,
@@ -39,3 +42,8 @@ __all__ = [
     "set_detect_anomaly",
     "set_grad_enabled",
 ]
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+
+    def __getattr__(name: str) -> Any:
+        raise _missing(__name__, name)

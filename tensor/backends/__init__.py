@@ -2,7 +2,9 @@
 
 import sys
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
+from tensor.core.absent_names import missing as _missing
 from tensor.core.modes.precision import fp32_name, settings, tf32_of
 
 from . import cuda, cudnn
@@ -30,3 +32,8 @@ class _Settings(ModuleType):
 
 # Assigning to a module's attribute calls a setter only if the module's class has it.
 sys.modules[__name__].__class__ = _Settings
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+
+    def __getattr__(name: str) -> Any:
+        raise _missing(__name__, name)

@@ -3,6 +3,9 @@
 Importing this loads no driver; the first use of a device does, see :mod:`drv`.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.absent_names import missing as _missing
 from tensor.core.devices.event import Event
 from tensor.core.devices.stream import (
     ExternalStream,
@@ -148,3 +151,8 @@ __all__ = [
     "stream",
     "synchronize",
 ]
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+
+    def __getattr__(name: str) -> Any:
+        raise _missing(__name__, name)

@@ -52,6 +52,7 @@ NAMESPACES = (
     "nn.grad",
     "nn.init",
     "nn.module",
+    "nn.modules",
     "nn.optim",
     "nn.optim.lr_scheduler",
     "nn.optim.swa_utils",
@@ -66,6 +67,8 @@ NAMESPACES = (
     "parallel.ddp_comm_hooks.default_hooks",
     "parallel.ddp_comm_hooks.powerSGD_hook",
     "parallel.launch",
+    "parallel.modules",
+    "parallel.multiprocessing",
 )
 
 

@@ -89,6 +89,12 @@ def _functions(space: str, module: str) -> str:
         imports.append(f"from {own.__module__} import {defined}" + (f" as {name}" if name != defined else ""))
     if in_place:
         imports.append("from tensor.methods.operation_methods import OperationMethods")
+    # What the module finds when it is used.
+    for name, target in getattr(import_module(module), "_LAZY", {}).items():
+        path, _, attribute = target.partition(":")
+        imports.append(
+            f"from {path} import {attribute} as {name}" if attribute else f"import {path} as {name}"
+        )
     lines = [_NOTE, *sorted(set(imports)), ""]
     lines += assigned
     lines += [f"{name} = OperationMethods.{name}" for name in sorted(in_place)]

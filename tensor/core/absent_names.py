@@ -1,0 +1,154 @@
+"""Errors for names that are not there, and names that are looked up when they are first used.
+
+A module that has a name in no other way asks :func:`lazily`, from its ``__getattr__``: it imports what the module says,
+or raises an AttributeError that says what is missing, whether that is planned or left out, what to use, or which name
+was probably meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: Names of PyTorch that are missing on purpose or so far, by the module that would have them: what to say of each.
+_WORDS = {
+    "tensor": {
+        "distributions": "planned; until then write the density, as `-(x - mean)**2 / (2 * var)`, or use nn's losses",
+        "export": "left out: there is no graph to export; save a state dict with tensor.save",
+        "from_file": "planned; until then use tensor.from_numpy(numpy.memmap(...))",
+        "func": "planned; until then use autograd.grad and autograd.functional",
+        "functional": "left out: its functions are tensor's own, as tensor.einsum and tensor.stft",
+        "futures": "left out; parallel.Future is what collectives return",
+        "fx": "left out: programs are not traced; use forward hooks of modules to look inside",
+        "library": "left out; write an autograd.Function, or a kernel with cuda.RawKernel",
+        "lobpcg": "left out; use tensor.linalg.eigh",
+        "lstsq": "left out, as PyTorch removed it; use tensor.linalg.lstsq",
+        "matrix_rank": "left out, as PyTorch removed it; use tensor.linalg.matrix_rank",
+        "mps": "left out: Apple's devices are not supported; use device='cpu' or 'cuda'",
+        "mtia": "left out: such devices are not supported; use device='cpu' or 'cuda'",
+        "nested": "left out; pad the sequences with nn.utils.rnn.pad_sequence and use a mask",
+        "ops": "left out: there is no dispatcher; call the functions of tensor and nn.functional",
+        "overrides": "left out: tensors do not dispatch to __torch_function__",
+        "package": "left out; save a state dict with tensor.save",
+        "profiler": "planned; until then time with cuda.Event(enable_timing=True)",
+        "quantization": "left out: there are no quantized dtypes",
+        "ao": "left out: there are no quantized dtypes",
+        "solve": "left out, as PyTorch removed it; use tensor.linalg.solve",
+        "sparse": "planned; until then use dense tensors, index_add_ and scatter_add_",
+        "sparse_coo_tensor": "planned; until then use dense tensors, index_add_ and scatter_add_",
+        "sparse_csr_tensor": "planned; until then use dense tensors, index_add_ and scatter_add_",
+        "symeig": "left out, as PyTorch removed it; use tensor.linalg.eigh",
+        "eig": "left out, as PyTorch removed it; use tensor.linalg.eig",
+        "vmap": "planned; until then use batched operations, or a loop and tensor.stack",
+        "xpu": "left out: Intel's devices are not supported; use device='cpu' or 'cuda'",
+        "UntypedStorage": "planned; until then get one of a tensor by x.untyped_storage()",
+        "FloatStorage": "left out: storages have no dtype; use x.untyped_storage() or a tensor",
+        "complex32": "left out; use tensor.complex64",
+        "chalf": "left out; use tensor.complex64",
+        **dict.fromkeys(
+            ("qint8", "quint8", "qint32", "quantize_per_tensor", "quantize_per_channel"),
+            "left out: there are no quantized dtypes; use tensor.int8 or tensor.uint8",
+        ),
+        **dict.fromkeys(
+            ("float8_e4m3fn", "float8_e5m2"),
+            "planned as a storage dtype; until then use tensor.float16 or tensor.bfloat16",
+        ),
+        **dict.fromkeys(
+            ("uint16", "uint32", "uint64"),
+            "planned as a storage dtype; until then use a signed dtype of more bits",
+        ),
+    },
+    "tensor.cuda": {
+        "CUDAGraph": "planned; until then operations are launched one by one",
+        "graph": "planned; until then operations are launched one by one",
+        "make_graphed_callables": "planned; until then call the module itself",
+        "MemPool": "left out; GRAPHROOT_CUDA_ALLOC_CONF sets the allocator",
+        "memory_cached": "left out, as PyTorch deprecates it; use cuda.memory_reserved",
+        "max_memory_cached": "left out, as PyTorch deprecates it; use cuda.max_memory_reserved",
+        "nccl": "left out; use the collectives of parallel with backend='nccl'",
+        "sparse": "planned; until then use dense tensors",
+        "tunable": "left out: cuBLAS chooses its algorithms",
+    },
+    "tensor.backends": {
+        "cusparselt": "left out: the library is not used",
+        "quantized": "left out: there are no quantized dtypes",
+        "xnnpack": "left out: the library is not used",
+    },
+    "tensor.autograd": {
+        "forward_ad": "planned; until then use autograd.functional.jvp",
+        "profiler": "planned; until then time with cuda.Event(enable_timing=True)",
+    },
+    "tensor.utils": {
+        "benchmark": "planned; until then time with cuda.Event(enable_timing=True)",
+        "bottleneck": "left out; use Python's cProfile",
+        "cpp_extension": "left out: nothing is built; write kernels with cuda.RawKernel",
+        "mobile_optimizer": "left out: phones are not supported",
+        "tensorboard": "planned; until then use the package tensorboardX",
+    },
+    "nn": {
+        "intrinsic": "left out: there are no quantized dtypes",
+        "qat": "left out: there are no quantized dtypes",
+        "quantizable": "left out: there are no quantized dtypes",
+        "quantized": "left out: there are no quantized dtypes",
+    },
+    "nn.optim": dict.fromkeys(
+        ("ASGD", "Adafactor", "Muon", "Rprop", "SparseAdam", "swa_utils"),
+        "planned; until then use AdamW or SGD",
+    ),
+}
+
+
+def lazily(module: str, name: str, lazy: Mapping[str, str]) -> Any:
+    """The value of ``name`` in ``module``, which keeps it, by the import that ``lazy`` names.
+
+    ``lazy`` has ``"package.module"`` or ``"package.module:attribute"``. It is for what stands in a higher layer: the
+    import is no dependency of the layer, as it happens only for a program that asks for that layer by this name.
+
+    Raises
+    ------
+    AttributeError
+        If there is no such name.
+    """
+    target = lazy.get(name)
+    if target is None:
+        raise missing(module, name, lazy)
+    path, _, attribute = target.partition(":")
+    value = importlib.import_module(path)
+    if attribute:
+        value = getattr(value, attribute)
+    vars(sys.modules[module])[name] = value
+    return value
+
+
+def missing(module: str, name: str, lazy: Iterable[str] = ()) -> AttributeError:
+    """The error for a ``name`` that ``module`` does not have, with what is known of it."""
+    text = f"module {module!r} has no attribute {name!r}"
+    # Protocols of Python ask for such names, often, and nobody reads the answer.
+    if name.startswith("__"):
+        return AttributeError(text)
+    words = _WORDS.get(module, {}).get(name)
+    if words is not None:
+        text = f"{text}: {words}"
+    else:
+        public = {*getattr(sys.modules.get(module), "__all__", ()), *lazy}
+        nearest = _nearest(name, public)
+        if nearest is not None:
+            text = f"{text}: did you mean {nearest!r}?"
+    # Python completes errors that name no object with a hint of its own, which would say the same again.
+    return AttributeError(text, name=name, obj=None)
+
+
+def _nearest(name: str, public: Iterable[str]) -> str | None:
+    """The public name that ``name`` was probably meant to be: first one that differs by case or underscores alone."""
+    by_letters = {_letters(each): each for each in sorted(public)}
+    close = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=0.8)
+    return by_letters[close[0]] if close else None
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").lower()
