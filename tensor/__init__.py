@@ -19,7 +19,23 @@ from nvrtc_kernels.dtypes import (
 from nvrtc_kernels.dtypes import bool_ as bool
 
 from .methods.tensor import Tensor  # isort: skip - the class comes first, the families need it
-from . import amp, autograd, backends, cuda, fft, linalg, signal, special, utils, version
+from . import (
+    accelerator,
+    amp,
+    autograd,
+    backends,
+    compiler,
+    cuda,
+    fft,
+    jit,
+    linalg,
+    signal,
+    special,
+    utils,
+    version,
+)
+from . import hub as hub
+from . import onnx as onnx
 from . import random as random  # as the next ones: namespaces that a star import leaves out
 from . import return_types as return_types
 from . import serialization as serialization
@@ -51,6 +67,7 @@ from .autograd import (
     set_grad_enabled,
 )
 from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
+from .compiler import compile
 from .core.absent_names import lazily as _lazily
 from .core.devices.device import device
 from .core.dtypes.default import get_default_dtype, set_default_dtype
@@ -111,6 +128,10 @@ _bind("tensor", globals())
 
 
 __all__ = [
+    "jit",
+    "compiler",
+    "compile",
+    "accelerator",
     "version",
     "is_anomaly_enabled",
     "is_anomaly_check_nan_enabled",

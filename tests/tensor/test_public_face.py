@@ -9,8 +9,22 @@ from types import ModuleType
 import tensor
 
 #: Public namespaces. A star import does not bring those of the second line, as with PyTorch.
-NAMESPACES = {"amp", "autograd", "backends", "cuda", "fft", "linalg", "signal", "special", "utils", "version"}
-NAMESPACES_BY_NAME_ONLY = {"random", "return_types", "serialization"}
+NAMESPACES = {
+    "accelerator",
+    "amp",
+    "autograd",
+    "backends",
+    "compiler",
+    "cuda",
+    "fft",
+    "jit",
+    "linalg",
+    "signal",
+    "special",
+    "utils",
+    "version",
+}
+NAMESPACES_BY_NAME_ONLY = {"hub", "onnx", "random", "return_types", "serialization"}
 #: What higher layers have, found when it is used.
 FOUND_WHEN_USED = set(tensor._LAZY)
 #: What the public interface is made of, documented as internal.

@@ -1,0 +1,231 @@
+"""The devices that compute, whatever they are called: CUDA devices here. The names of ``torch.accelerator``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensor import cuda
+from tensor.core.devices.device import device as _device
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tensor.core.devices.current import DeviceArgument
+
+__all__ = [
+    "current_accelerator",
+    "current_device_idx",
+    "current_device_index",
+    "current_stream",
+    "device_count",
+    "device_index",
+    "empty_cache",
+    "get_memory_info",
+    "is_available",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_device_idx",
+    "set_device_index",
+    "set_stream",
+    "synchronize",
+]
+
+
+def _check_available() -> None:
+    if not cuda.is_available():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
+def is_available() -> bool:
+    """Whether there is a CUDA device, or a simulated one. Creates no context, and never raises."""
+    return cuda.is_available()
+
+
+def device_count() -> int:
+    """Number of visible devices, 0 without any. Creates no context, and never raises."""
+    return cuda.device_count()
+
+
+def current_accelerator(check_available: bool = False) -> _device | None:
+    """``device("cuda")`` without an index, or None where there is no device.
+
+    None is what PyTorch returns where it was built without CUDA. Nothing is built here, so whether a device is there
+    decides, with ``check_available`` and without.
+
+    >>> where = tensor.accelerator.current_accelerator() or tensor.device("cpu")
+    """
+    return _device("cuda") if cuda.is_available() else None
+
+
+def current_device_index() -> int:
+    """Index of the current device of this thread.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device.
+    """
+    _check_available()
+    return cuda.current_device()
+
+
+def set_device_index(device: DeviceArgument, /) -> None:
+    """Make ``device`` current in this thread; a negative index changes nothing.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device at all.
+    ValueError
+        For the CPU, for a device that does not exist, and where no index is given.
+    """
+    _check_available()
+    cuda.set_device(device)
+
+
+current_device_idx, set_device_idx = current_device_index, set_device_index
+
+
+class device_index:  # noqa: N801 - PyTorch's name
+    """Context manager that makes the device of an index current in this thread, and restores the one before.
+
+    Parameters
+    ----------
+    device : int, optional
+        Which; ``None`` changes nothing.
+
+    Raises
+    ------
+    ValueError
+        On entering, for a device that does not exist.
+    """
+
+    __slots__ = ("_context",)
+
+    def __init__(self, device: int | None, /) -> None:
+        self._context = cuda.device(device)
+
+    def __enter__(self) -> None:
+        self._context.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._context.__exit__(kind, error, traceback)
+
+
+def current_stream(device: DeviceArgument = None, /) -> cuda.Stream:
+    """The current stream of ``device``, by default of the current one.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device at all.
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
+    _check_available()
+    return cuda.current_stream(device)
+
+
+def set_stream(stream: cuda.Stream) -> None:
+    """Make ``stream`` and its device current in this thread.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device.
+    """
+    _check_available()
+    cuda.set_stream(stream)
+    cuda.set_device(stream.device)
+
+
+def synchronize(device: DeviceArgument = None, /) -> None:
+    """Wait until all work on all streams of ``device``, by default the current one, is done.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device at all, or if work on it failed.
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
+    _check_available()
+    cuda.synchronize(device)
+
+
+def empty_cache() -> None:
+    """Give memory that is cached and not in use back to the driver.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device.
+    """
+    _check_available()
+    cuda.empty_cache()
+
+
+def get_memory_info(device_index: DeviceArgument = None, /) -> tuple[int, int]:
+    """Free and total memory of ``device_index``, by default the current device, in bytes.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device at all.
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
+    _check_available()
+    return cuda.mem_get_info(device_index)
+
+
+def memory_allocated(device_index: DeviceArgument = None, /) -> int:
+    """Bytes that tensors occupy on device ``device_index``. Raises as :func:`get_memory_info`."""
+    _check_available()
+    return cuda.memory_allocated(device_index)
+
+
+def max_memory_allocated(device_index: DeviceArgument = None, /) -> int:
+    """Most bytes that tensors occupied on ``device_index`` since the last reset. Raises as :func:`get_memory_info`."""
+    _check_available()
+    return cuda.max_memory_allocated(device_index)
+
+
+def memory_reserved(device_index: DeviceArgument = None, /) -> int:
+    """Bytes that the allocator holds on ``device_index``. Raises as :func:`get_memory_info`."""
+    _check_available()
+    return cuda.memory_reserved(device_index)
+
+
+def max_memory_reserved(device_index: DeviceArgument = None, /) -> int:
+    """Most bytes that the allocator held on ``device_index`` since the last reset. Raises as :func:`get_memory_info`."""
+    _check_available()
+    return cuda.max_memory_reserved(device_index)
+
+
+def memory_stats(device_index: DeviceArgument = None, /) -> dict[str, Any]:
+    """The allocator's counters of ``device_index``. Raises as :func:`get_memory_info`."""
+    _check_available()
+    return cuda.memory_stats(device_index)
+
+
+def reset_peak_memory_stats(device_index: DeviceArgument = None, /) -> None:
+    """Let the peaks of ``device_index`` start again from what is in use. Raises as :func:`get_memory_info`."""
+    _check_available()
+    cuda.reset_peak_memory_stats(device_index)
+
+
+def reset_accumulated_memory_stats(device_index: DeviceArgument = None, /) -> None:
+    """Let what the counters of ``device_index`` add up start again from 0. Raises as :func:`get_memory_info`."""
+    _check_available()
+    cuda.reset_accumulated_memory_stats(device_index)

@@ -1,0 +1,120 @@
+"""``compile``, ``jit`` and ``onnx``: programs run as they are, or are refused."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+import pytest
+
+import nn
+import tensor
+from tensor.jit import _notice
+from tests.pytorch import torch
+
+
+def _double(x: Any) -> Any:
+    return 2 * x
+
+
+def test_compile_is_the_identity() -> None:
+    model = nn.Linear(2, 2)
+    assert tensor.compile(model) is model
+    assert (
+        tensor.compile(_double, mode="max-autotune", fullgraph=True, dynamic=None, backend="inductor")
+        is _double
+    )
+    assert tensor.compile(mode="reduce-overhead")(_double) is _double
+    assert tensor.compiler.compile is tensor.compile
+
+
+def test_compile_checks_its_arguments() -> None:
+    with pytest.raises(RuntimeError, match="Unrecognized mode=fast, should be one of: default, lite"):
+        tensor.compile(_double, mode="fast")
+    with pytest.raises(RuntimeError, match="Either mode or options can be specified"):
+        tensor.compile(_double, mode="default", options={})
+    with pytest.raises(TypeError, match="int is provided"):
+        tensor.compile(3)
+    with pytest.raises(TypeError, match="list is provided"):
+        tensor.compile()([1])
+
+
+def test_compiler() -> None:
+    compiler = tensor.compiler
+    assert compiler.disable(_double) is _double
+    assert compiler.disable(recursive=False)(_double) is _double
+    assert compiler.allow_in_graph(_double) is compiler.assume_constant_result(_double) is _double
+    assert not (compiler.is_compiling() or compiler.is_dynamo_compiling() or compiler.is_exporting())
+    assert compiler.list_backends() == []
+    compiler.reset()
+    compiler.cudagraph_mark_step_begin()
+
+
+@pytest.mark.parity
+def test_signatures_are_pytorchs() -> None:
+    for ours, theirs in (
+        (tensor.compile, torch.compile),
+        (tensor.compiler.disable, torch.compiler.disable),
+        (tensor.jit.script, torch.jit.script),
+        (tensor.jit.trace, torch.jit.trace),
+        (tensor.hub.load_state_dict_from_url, torch.hub.load_state_dict_from_url),
+        (tensor.hub.load, torch.hub.load),
+        (tensor.hub.list, torch.hub.list),
+        (tensor.hub.help, torch.hub.help),
+    ):
+        parameters = [
+            [(each.name, each.kind) for each in inspect.signature(function).parameters.values()]
+            for function in (ours, theirs)
+        ]
+        assert parameters[0] == parameters[1]
+    for message, options in (
+        ("Unrecognized mode=fast, should be one of: default, lite", {"mode": "fast"}),
+        ("Either mode or options can be specified", {"mode": "default", "options": {}}),
+    ):
+        for library in (tensor, torch):
+            with pytest.raises(RuntimeError, match=message):
+                library.compile(_double, **options)
+
+
+def test_jit_returns_what_it_gets_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_notice, "is_given", False)
+    model = nn.Linear(2, 2)
+    with pytest.warns(UserWarning, match=r"tensor.jit.script\(\) returns what it is given") as caught:
+        assert tensor.jit.script(model) is model
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tensor.jit.script(_double) is _double
+        assert tensor.jit.trace(model, tensor.zeros(1, 2), check_trace=False) is model
+        assert tensor.jit.trace_module(model, {"forward": tensor.zeros(1, 2)}) is model
+
+
+def test_jit_decorators() -> None:
+    jit = tensor.jit
+    assert jit.ignore(_double) is jit.ignore(drop=True)(_double) is _double
+    assert jit.unused(_double) is jit.export(_double) is jit.script_if_tracing(_double) is _double
+    assert jit.freeze(jit.optimize_for_inference(_double)) is _double
+    assert jit.annotate(list[int], [1]) == [1]
+    assert jit.isinstance(3, int)
+    assert not (jit.is_scripting() or jit.is_tracing())
+
+
+def test_nothing_is_a_scripted_module() -> None:
+    assert not isinstance(nn.Linear(1, 1), tensor.jit.ScriptModule)
+    with pytest.raises(RuntimeError, match=r"nn\.Module"):
+        tensor.jit.ScriptModule()
+    with pytest.raises(RuntimeError, match="call the function itself"):
+        tensor.jit.ScriptFunction()
+    with pytest.raises(RuntimeError, match="not run from a file"):
+        tensor.jit.load("model.pt")
+    with pytest.raises(RuntimeError, match="state_dict"):
+        tensor.jit.save(nn.Linear(1, 1), "model.pt")
+
+
+def test_onnx_refuses_before_it_writes(tmp_path: Any) -> None:
+    path = tmp_path / "model.onnx"
+    with pytest.raises(RuntimeError, match="cannot be exported to ONNX"):
+        tensor.onnx.export(nn.Linear(1, 1), (tensor.zeros(1, 1),), path, opset_version=17)
+    assert not path.exists()
+    assert not tensor.onnx.is_in_onnx_export()
