@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.absent_names import lazily as _lazily
 
-from . import amp, functional, grad, init, optim, utils
+from . import amp, attention, functional, grad, init, optim, utils
 from .layers.activations import (
     CELU,
     ELU,
@@ -327,6 +327,7 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
     "amp",
+    "attention",
     "functional",
     "grad",
     "init",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tensor.core.absent_names import missing as _missing
 from tensor.core.modes.precision import fp32_name, settings, tf32_of
 
-from . import cuda, cudnn
+from . import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
 
-__all__ = ["cuda", "cudnn"]
+__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
 
 
 class _Settings(ModuleType):

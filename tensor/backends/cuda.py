@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensor.core.modes.attention import attention_backends
 from tensor.core.modes.precision import flag, fp32_name, settings, tf32_of
 from tensor.fft.plan_cache import CufftPlanCache
 
@@ -82,3 +83,43 @@ matmul = _Matmul()
 def is_built() -> bool:
     """Whether this installation can use CUDA at all: always True, as nothing needs to be built."""
     return True
+
+
+def flash_sdp_enabled() -> bool:
+    """Whether flash attention is allowed; attention here is computed in one way, which depends on no such choice."""
+    return attention_backends["flash"]
+
+
+def enable_flash_sdp(enabled: bool) -> None:
+    """Set what :func:`flash_sdp_enabled` says to ``enabled``."""
+    attention_backends["flash"] = bool(enabled)
+
+
+def mem_efficient_sdp_enabled() -> bool:
+    """Whether memory-efficient attention is allowed; it changes nothing, as for :func:`flash_sdp_enabled`."""
+    return attention_backends["mem_efficient"]
+
+
+def enable_mem_efficient_sdp(enabled: bool) -> None:
+    """Set what :func:`mem_efficient_sdp_enabled` says to ``enabled``."""
+    attention_backends["mem_efficient"] = bool(enabled)
+
+
+def math_sdp_enabled() -> bool:
+    """Whether attention by the plain formula is allowed; it changes nothing, as for :func:`flash_sdp_enabled`."""
+    return attention_backends["math"]
+
+
+def enable_math_sdp(enabled: bool) -> None:
+    """Set what :func:`math_sdp_enabled` says to ``enabled``."""
+    attention_backends["math"] = bool(enabled)
+
+
+def cudnn_sdp_enabled() -> bool:
+    """Whether cuDNN's attention is allowed; it changes nothing, as for :func:`flash_sdp_enabled`."""
+    return attention_backends["cudnn"]
+
+
+def enable_cudnn_sdp(enabled: bool) -> None:
+    """Set what :func:`cudnn_sdp_enabled` says to ``enabled``."""
+    attention_backends["cudnn"] = bool(enabled)

@@ -18,7 +18,7 @@ from tensor.core.devices.stream import (
     stream,
 )
 
-from . import amp, memory
+from . import amp, memory, nvtx
 from .devices import (
     can_device_access_peer,
     current_device,
@@ -57,6 +57,16 @@ from .memory import (
     reset_accumulated_memory_stats,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
+)
+from .monitoring import (
+    get_allocator_backend,
+    get_arch_list,
+    get_sync_debug_mode,
+    ipc_collect,
+    is_current_stream_capturing,
+    memory_usage,
+    set_sync_debug_mode,
+    utilization,
 )
 from .random import (
     get_rng_state,
@@ -113,6 +123,8 @@ __all__ = [
     "disable_peer_access",
     "empty_cache",
     "enable_peer_access",
+    "get_allocator_backend",
+    "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
@@ -120,12 +132,15 @@ __all__ = [
     "get_rng_state",
     "get_rng_state_all",
     "get_stream_from_external",
+    "get_sync_debug_mode",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
     "init",
     "initial_seed",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
@@ -139,6 +154,8 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "memory_usage",
+    "nvtx",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "seed",
@@ -148,8 +165,10 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "set_sync_debug_mode",
     "stream",
     "synchronize",
+    "utilization",
 ]
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker

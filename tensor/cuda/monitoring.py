@@ -1,0 +1,104 @@
+"""What the driver and NVIDIA's management library say of a device, and modes that programs ask for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import drv
+
+from .devices import existing_device
+
+if TYPE_CHECKING:
+    from tensor.core.devices.current import DeviceArgument
+
+_SYNC_MODES = {"default": 0, "warn": 1, "error": 2}
+
+
+def utilization(device: DeviceArgument = None) -> int:
+    """Percent of the last sample period in which a kernel ran on ``device``, by default the current one.
+
+    Raises
+    ------
+    RuntimeError
+        For a simulated device, and where NVIDIA's management library does not answer.
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
+    return int(_rates(device, "utilization").gpu)
+
+
+def memory_usage(device: DeviceArgument = None) -> int:
+    """Percent of the last sample period in which memory of ``device``, by default the current one, was read or written.
+
+    Raises
+    ------
+    RuntimeError
+        For a simulated device, and where NVIDIA's management library does not answer.
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
+    return int(_rates(device, "memory_usage").memory)
+
+
+def _rates(device: DeviceArgument, function: str) -> Any:
+    native = existing_device(device)
+    if native.runtime.simulated:
+        raise RuntimeError(
+            f"cuda.{function}(): a simulated device has no load to measure; cuda.memory_allocated() tells its memory"
+        )
+    properties = native.properties
+    bus_id = f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+    try:
+        nvml = importlib.import_module("cuda.bindings.nvml")
+        nvml.init_v2()
+        return nvml.device_get_utilization_rates(nvml.device_get_handle_by_pci_bus_id_v2(bus_id))
+    except Exception as error:
+        raise RuntimeError(
+            f"cuda.{function}(): NVIDIA's management library (NVML) does not answer for {native.name}: {error}"
+        ) from error
+
+
+def get_arch_list() -> list[str]:
+    """Architectures that kernels are compiled for, as ``["sm_90"]``: those of the visible devices; empty without any."""
+    if not drv.is_available():
+        return []
+    devices = drv.runtime().devices
+    return [f"sm_{major}{minor}" for major, minor in sorted({each.compute_capability for each in devices})]
+
+
+def get_allocator_backend() -> str:
+    """``"native"``: memory comes from the caching allocator of this package, which works as PyTorch's own."""
+    return "native"
+
+
+def ipc_collect() -> None:
+    """Release memory that other processes have shared and let go of, of which there is none: tensors travel as copies."""
+
+
+def is_current_stream_capturing() -> bool:
+    """False: there are no CUDA graphs yet, so that no stream is being captured."""
+    return False
+
+
+def get_sync_debug_mode() -> int:
+    """0: synchronizing operations neither warn nor fail, see :func:`set_sync_debug_mode`."""
+    return 0
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Accept ``"default"`` or 0 as ``debug_mode``; operations that wait for a device do not warn or fail yet.
+
+    Raises
+    ------
+    RuntimeError
+        For ``"warn"`` (1) and ``"error"`` (2), which are not there yet, and for anything else.
+    """
+    mode = _SYNC_MODES.get(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if mode not in _SYNC_MODES.values():
+        raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
+    if mode != 0:
+        raise RuntimeError(
+            f"cuda.set_sync_debug_mode({debug_mode!r}): only 'default' is there so far; item(), cpu(), tolist() and "
+            "nonzero() are what waits for a device"
+        )
