@@ -39,6 +39,7 @@ from . import onnx as onnx
 from . import random as random  # as the next ones: namespaces that a star import leaves out
 from . import return_types as return_types
 from . import serialization as serialization
+from . import testing as testing
 from .amp import GradScaler
 from .amp.autocast_mode import (
     autocast,

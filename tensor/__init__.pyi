@@ -17,6 +17,7 @@ from . import return_types as return_types
 from . import serialization as serialization
 from . import signal
 from . import special
+from . import testing as testing
 from . import utils
 from . import version
 from .amp import GradScaler

@@ -54,6 +54,7 @@ NAMESPACES = (
     "tensor.random",
     "tensor.serialization",
     "tensor.signal.windows",
+    "tensor.testing",
     "tensor.utils.checkpoint",
     "tensor.utils.data",
     "tensor.utils.deterministic",

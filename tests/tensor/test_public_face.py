@@ -24,7 +24,7 @@ NAMESPACES = {
     "utils",
     "version",
 }
-NAMESPACES_BY_NAME_ONLY = {"hub", "onnx", "random", "return_types", "serialization"}
+NAMESPACES_BY_NAME_ONLY = {"hub", "onnx", "random", "return_types", "serialization", "testing"}
 #: What higher layers have, found when it is used.
 FOUND_WHEN_USED = set(tensor._LAZY)
 #: What the public interface is made of, documented as internal.
