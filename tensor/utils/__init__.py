@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.absent_names import missing as _missing
 
+from . import _pytree as _pytree
 from . import checkpoint, data, deterministic, dlpack, hooks
 
 __all__ = ["checkpoint", "data", "deterministic", "dlpack", "hooks"]

@@ -55,6 +55,7 @@ NAMESPACES = (
     "tensor.serialization",
     "tensor.signal.windows",
     "tensor.testing",
+    "tensor.utils._pytree",
     "tensor.utils.checkpoint",
     "tensor.utils.data",
     "tensor.utils.deterministic",
