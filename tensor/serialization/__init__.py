@@ -2,21 +2,35 @@
 
 A checkpoint is a safetensors file. Its tensors have the names of their places (``model.conv.weight``), so that any
 program that reads safetensors finds them; how they nest, and all that is no tensor, is JSON in the file's metadata.
-Nothing in a file is ever run.
+Nothing in a file is ever run. Files of ``torch.save`` are read, too, and written if asked for.
 
 ==================  ====================================================================
 ``structure``       nested values as JSON, and back
 ``blocks``          what is stored of tensors that share memory or lie unusually in it
 ``header``          the header of a safetensors file, read without trust
+``sources``         bytes of a file in order, or its pages
 ``writing``         files that are replaced whole or not at all
 ``classes``         the tensor classes that come back as such, which other layers announce
+``locations``       where tensors go
+``torch_format``    files of ``torch.save``
 ``saving``          ``save``
-``loading``         ``load``, and where tensors go
+``loading``         ``load``
 ==================  ====================================================================
 """
 
 from .classes import keep_class
 from .loading import load
 from .saving import save
+from .torch_format.errors import UnpicklingError
+from .torch_format.safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
-__all__ = ["keep_class", "load", "save"]
+__all__ = [
+    "UnpicklingError",
+    "add_safe_globals",
+    "clear_safe_globals",
+    "get_safe_globals",
+    "keep_class",
+    "load",
+    "safe_globals",
+    "save",
+]

@@ -37,8 +37,7 @@ _CODES = {
     "C64": dtypes.complex64,
 }
 _FOREIGN = {
-    b"PK\x03\x04": "a ZIP archive, as torch.save writes",
-    b"\x80\x02": "a pickle, as torch.save wrote it before version 1.6",
+    b"\x80\x02": "a pickle, but none of torch.save's",
 }
 
 
@@ -95,7 +94,7 @@ def read_header(read: Callable[[int], bytes], size: int | None, *, whole: bool =
             if first.startswith(magic):
                 raise UnreadableError(
                     f"it is {what}, and not a safetensors file; reading a pickle can run any code, so it is not done "
-                    "here: write the state dict with safetensors.torch.save_file"
+                    "here: write the state dict with torch.save or safetensors.torch.save_file"
                 ) from None
         raise
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,22 +13,20 @@ import numpy as np
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.layouts import contiguous_strides, extent, is_dense
 from tensor.core import layout as layouts
-from tensor.core.base import view_of, wrap
-from tensor.core.devices.device import device
-from tensor.core.devices.state import cpu, device_state_of
-from tensor.core.storage import Storage
-from tensor.operations.creation.copies import copy_into_new
+from tensor.core.base import view_of
 
 from .classes import class_named
 from .header import Entry, Header, parse_json, read_header, sizes
+from .locations import Locations
 from .saving import AS_PAIRS, KEY, VERSION, VERSION_KEY, checksum
 from .sources import Mapped, Stream
 from .structure import Decoder, UnreadableError
+from .torch_format.errors import RefusedError, UnpicklingError
+from .torch_format.reading import FIRST, is_torch_file, read_torch_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
 
 _NAMED = {each.name: each for each in dtypes.ALL}
@@ -38,28 +35,33 @@ _KEYS = _VIEW | {"tensor", "class", "requires_grad", "attributes"}
 
 
 def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None) -> Any:
-    """Read a checkpoint that :func:`save` wrote, or the dict of tensors of any other safetensors file.
+    """Read a checkpoint that :func:`save` wrote, a file of ``torch.save``, or the dict of tensors of a safetensors file.
 
-    Nothing in the file is run, whatever it is.
+    Which of them it is, its first bytes say. Nothing in the file is run, whatever it is: of a pickle, names that make
+    tensors, containers and numbers are known, and those that :func:`~tensor.serialization.add_safe_globals` was given.
 
     Parameters
     ----------
     f : str, os.PathLike or file object
-        The file. Of a file object, as many bytes are read as belong to the checkpoint.
+        The file. Of a file object, as many bytes are read as belong to the checkpoint; it must be able to seek for a file of
+        ``torch.save``.
     map_location : str, device, dict or callable, optional
         Where tensors go, if not to the devices they were on: a device for all; names of devices by names of devices
         (``{"cuda:1": "cuda:0"}``); or a function of a storage on the CPU and the name of its device, which gives
         a storage, or ``None`` for no other device.
     weights_only : bool
-        As in PyTorch; it makes no difference, for there is nothing else.
+        As in PyTorch; it makes no difference, for there is nothing else: a file of ``torch.save`` that needs more is refused
+        whatever it says.
     mmap : bool, optional
         Whether tensors on the CPU show the file's own pages, which are read when they are used, and changed only in
         memory; what they hold is not checked then.
 
     Raises
     ------
+    UnpicklingError
+        If a file of ``torch.save`` holds anything else, which the error names. It is also a RuntimeError.
     RuntimeError
-        If the file is damaged or not a safetensors file, if a device is not here, or for ``mmap=True`` with a file
+        If the file is damaged or of another format, if a device is not here, or for ``mmap=True`` with a file
         object.
     TypeError
         If ``f`` is neither a path nor a file opened for reading, or ``map_location`` none of the above.
@@ -92,7 +94,12 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
 def _read(file: Any, name: Any, locations: Locations, *, whole: bool, mapped: bool = False) -> Any:
     source = Mapped(file) if mapped else Stream(file)
     try:
+        first = source.peek(FIRST)
+        if is_torch_file(first):
+            return read_torch_file(file, first, locations, mapped=mapped)
         return _Checkpoint(source, locations, check=not mapped).read(whole=whole)
+    except RefusedError as error:
+        raise UnpicklingError(f"cannot load {str(name)!r}: {error}") from None
     except UnreadableError as error:
         raise RuntimeError(f"cannot load {str(name)!r}: {error}") from None
 
@@ -234,59 +241,3 @@ def _from_pairs(array: NDArray[Any], entry: Entry, name: Any) -> NDArray[Any]:
         raise UnreadableError(f"tensor {entry.name!r} of shape {list(array.shape)} does not hold {name!r}")
     whole: NDArray[Any] = array.reshape(-1).view(dtype.numpy)
     return whole.reshape(array.shape[:-1])
-
-
-class Locations:
-    """Where blocks go.
-
-    Raises
-    ------
-    TypeError
-        For a ``map_location`` that is none.
-    """
-
-    def __init__(self, map_location: Any) -> None:
-        if map_location is not None and not callable(map_location):
-            if isinstance(map_location, Mapping):
-                map_location = {str(key): str(value) for key, value in map_location.items()}
-            elif not isinstance(map_location, (str, int, device)):
-                raise TypeError(
-                    "load(): argument 'map_location' must be a device, a dict of devices, or a function, not "
-                    f"{type(map_location).__name__}"
-                )
-        self._wanted = map_location
-
-    def placed(self, array: NDArray[Any], strides: tuple[int, ...], location: str) -> Tensor:
-        """A tensor of the elements of ``array`` on the device that tensors of ``location`` go to."""
-        shown = wrap(array)
-        expected = self._wanted
-        if callable(expected):
-            whole = _copied(shown, strides, cpu)
-            storage = expected(whole._storage, location)
-            if storage is None:
-                return _copied(whole, strides, _place(location))
-            if not isinstance(storage, Storage) or storage.size != whole._storage.size:
-                raise TypeError(
-                    "load(): map_location(storage, location) must return a storage of the same size, or None, not "
-                    f"{storage!r}"
-                )
-            return view_of(storage, whole._layout.on(storage.device_state), 0)
-        if isinstance(expected, dict):
-            expected = expected.get(location)
-        return _copied(shown, strides, _place(location if expected is None else expected))
-
-
-def _copied(input: Tensor, strides: tuple[int, ...], device_state: DeviceState) -> Tensor:
-    """``input`` itself where it lies as wanted, else a copy."""
-    layout = layouts.strided[input._layout.shape, strides, input._layout.dtype, device_state]
-    return input if input._layout is layout else copy_into_new(input, layout)
-
-
-def _place(name: Any) -> DeviceState:
-    try:
-        return device_state_of(name)
-    except RuntimeError as error:
-        raise RuntimeError(
-            f"tensors of the checkpoint belong on {name}, which is not here: {error}. To read them elsewhere, say where: "
-            "load(f, map_location='cpu')"
-        ) from error

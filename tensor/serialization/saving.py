@@ -23,6 +23,7 @@ from .blocks import Block, blocks_of
 from .classes import name_of
 from .header import LENGTH_BYTES, LONGEST
 from .structure import Encoder, TensorFound, shown
+from .torch_format.writing import Archive
 from .writing import is_special, replaced
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ KEY = "graphroot.checkpoint"
 VERSION_KEY, VERSION = "graphroot", 1
 #: Stored as pairs of floats: the format has no such type.
 AS_PAIRS = {dtypes.complex128: dtypes.float64}
+_AS_TEXT = "save(): the file is opened as text, open it with mode 'wb'"
 
 
-def save(obj: Any, f: Any) -> None:
+def save(obj: Any, f: Any, *, format: str = "safetensors") -> None:
     """Write ``obj`` to a checkpoint file, which :func:`load` reads.
 
     The file is a safetensors file: any program that reads those finds the tensors under the names of their places, such
@@ -53,18 +55,27 @@ def save(obj: Any, f: Any) -> None:
     f : str, os.PathLike or file object
         Where to. A file of this name is replaced once the new one is complete; until then, and if anything goes wrong,
         it stays what it was.
+    format : str
+        ``"safetensors"``, or ``"torch"`` for the ZIP archive of ``torch.save``, which ``torch.load(weights_only=True)`` reads
+        without further ado. That has whole storages, as in PyTorch, also where tensors view little of them; of the
+        above it does not hold slices, NumPy's scalars and ``defaultdict``, but bytes and sets.
 
     Raises
     ------
     TypeError
         If ``obj`` holds anything else, which the error names by its place. Nothing is written then.
     ValueError
-        If something is part of itself, or nests more than 100 levels deep.
+        If something is part of itself, or nests more than 100 levels deep; or for another ``format``.
     """
+    if format not in ("safetensors", "torch"):
+        raise ValueError(f"save(): argument 'format' must be 'safetensors' or 'torch', not {format!r}")
     if not hasattr(f, "write") and not isinstance(f, (str, os.PathLike)):
         raise TypeError(
             f"save(): argument 'f' must be a path or a file opened for writing, not {type(f).__name__}"
         )
+    if format == "torch":
+        _save_archive(Archive(obj), f)
+        return
     encoder = Encoder()
     content = encoder.encode(obj)
     for result in encoder.tensors:
@@ -86,6 +97,21 @@ def save(obj: Any, f: Any) -> None:
     with replaced(path) as output:
         serialize_file(_specified(stored), output, metadata=metadata)
         _check_length(output)
+
+
+def _save_archive(archive: Archive, f: Any) -> None:
+    if hasattr(f, "write"):
+        if isinstance(f, io.TextIOBase):
+            raise TypeError(_AS_TEXT)
+        archive.write(f)
+        return
+    path = Path(os.fsdecode(f))
+    if is_special(path):
+        with path.open("wb") as file:
+            archive.write(file)
+        return
+    with replaced(path) as output, output.open("wb") as file:
+        archive.write(file)
 
 
 def checksum(text: str, shapes: list[list[Any]]) -> str:
@@ -147,7 +173,7 @@ def _specified(arrays: dict[str, NDArray[Any]]) -> dict[str, TensorSpec]:
 def _write_all(file: Any, data: bytes) -> None:
     """Write ``data`` to a file object, which may take less at a time."""
     if isinstance(file, io.TextIOBase):
-        raise TypeError("save(): the file is opened as text, open it with mode 'wb'")
+        raise TypeError(_AS_TEXT)
     rest = memoryview(data)
     while rest:
         count = file.write(rest)

@@ -21,6 +21,7 @@ class Stream:
 
     def __init__(self, file: Any) -> None:
         self._file = file
+        self._ahead = b""
         self.size = self._size()
 
     def _size(self) -> int | None:
@@ -33,11 +34,21 @@ class Stream:
             return None
         return end - here
 
+    def peek(self, count: int) -> bytes:
+        """The next ``count`` bytes, fewer at the end, which are read again later."""
+        here = None if self.size is None else self._file.tell()
+        result = self.read(count)
+        if here is None:
+            self._ahead = result
+        else:
+            self._file.seek(here)
+        return result
+
     def read(self, count: int) -> bytes:
         """``count`` bytes, fewer at the end."""
         parts = []
         while count:
-            part = self._file.read(count)
+            part = self._more(count)
             if isinstance(part, str):
                 raise TypeError("load(): the file is opened as text, open it with mode 'rb'")
             if not part:
@@ -57,11 +68,17 @@ class Stream:
             rest = rest[self._fill(rest, entry) :]
         return result
 
+    def _more(self, count: int) -> Any:
+        if not self._ahead:
+            return self._file.read(count)
+        result, self._ahead = self._ahead[:count], self._ahead[count:]
+        return result
+
     def _fill(self, rest: memoryview, entry: Entry) -> int:
-        if hasattr(self._file, "readinto"):
+        if not self._ahead and hasattr(self._file, "readinto"):
             count = self._file.readinto(rest)
         else:
-            part = self._file.read(len(rest))
+            part = self._more(len(rest))
             count = len(part)
             rest[:count] = part
         if not count:

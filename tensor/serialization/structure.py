@@ -131,7 +131,7 @@ class Encoder:
             return {"numpy": [value.dtype.name, value.tobytes().hex()]}
         if isinstance(value, TensorBase) or kind is list or kind in _SEQUENCES or kind in _MAPPINGS:
             return self._object(value, path)
-        raise TypeError(f"cannot save {shown(path)}: {_unwanted(value)}")
+        raise TypeError(f"cannot save {shown(path)}: {unwanted(value)}")
 
     def _object(self, value: Any, path: Path) -> Any:
         identity = id(value)
@@ -200,7 +200,7 @@ class Encoder:
             }
 
 
-def _unwanted(value: Any) -> str:
+def unwanted(value: Any) -> str:
     """What is wrong with a value that a checkpoint does not hold, and what to do."""
     what = f"it is a {type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
