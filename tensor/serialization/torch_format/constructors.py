@@ -115,6 +115,7 @@ class Constructors:
             "collections.defaultdict": self._defaultdict,
             "builtins.set": self._set,
             "builtins.frozenset": lambda values=(): frozenset(self._set(values)),
+            "builtins.bytes": _no_bytes,
             "builtins.bytearray": self._bytearray,
             "builtins.complex": _complex,
             "builtins.slice": _slice,
@@ -337,6 +338,11 @@ def _refuse_layout(name: Any) -> Any:
     raise RefusedError(
         f"its pickle has the layout {excerpt(name)}: sparse tensors are not read; save to_dense()"
     )
+
+
+def _no_bytes() -> bytes:
+    # Others are a string that is encoded.
+    return b""
 
 
 def _complex(real: Any, imaginary: Any) -> complex:

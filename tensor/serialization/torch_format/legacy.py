@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import pickletools
+import pickle
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from tensor.serialization.structure import UnreadableError
 from .archive import read_bytes
 from .constructors import Constructors
 from .errors import RefusedError, excerpt
-from .machine import Machine
+from .machine import COUNTED, FIXED, Machine, instruction
 from .storages import Budget, Storages, check_bools, check_reference
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _NUMBER = 0x1950A86A20F9469CFC6C
 MAGIC = b"\x80\2\x8a\n" + _NUMBER.to_bytes(10, "little") + b"."
 _VERSION = 1001
 _LENGTH_BYTES = 8
+_LONGEST_NAME = 1000
 
 
 def read_legacy(file: Any, locations: Locations) -> Any:
@@ -110,15 +111,29 @@ class _Legacy:
     def _next(self) -> bytes:
         """The bytes of the next pickle."""
         start = self._file.tell()
-        try:
-            for _ in pickletools.genops(self._file):
-                pass
-        except (ValueError, OverflowError, IndexError) as error:
-            raise RefusedError(f"its pickle is malformed, or was cut off: {error}") from None
+        while self._skip() != pickle.STOP:
+            pass
         end = self._file.tell()
         self._file.seek(start)
         result: bytes = self._file.read(end - start)
         return result
+
+    def _skip(self) -> bytes:
+        """Skip an instruction of a pickle, and return it."""
+        code: bytes = self._file.read(1)
+        size = FIXED.get(code)
+        if code in COUNTED:
+            size = int.from_bytes(self._file.read(COUNTED[code]), "little")
+        elif code == pickle.GLOBAL:
+            self._file.readline(_LONGEST_NAME)
+            self._file.readline(_LONGEST_NAME)
+            return code
+        if size is None or size > self._end - self._file.tell():
+            raise RefusedError(
+                "its pickle was cut off" if size or not code else f"its pickle has {instruction(code)}"
+            )
+        self._file.seek(size, os.SEEK_CUR)
+        return code
 
     def _find(self, keys: Any, content: bytes) -> None:
         """Find the storages, whose order the last pickle says."""

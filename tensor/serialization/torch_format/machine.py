@@ -69,16 +69,10 @@ class Machine:
                 result = self._value()
                 check_depth(result)
                 return result
-            instruction = _INSTRUCTIONS.get(code)
-            if instruction is None:
-                name = _NAMES.get(code)
-                raise RefusedError(
-                    "its pickle is malformed: it has a byte that is no instruction"
-                    if name is None
-                    else f"its pickle has the instruction {name}, which files of torch.save do not need; it is not "
-                    "carried out"
-                )
-            instruction(self)
+            carry_out = _INSTRUCTIONS.get(code)
+            if carry_out is None:
+                raise RefusedError(f"its pickle has {instruction(code)}")
+            carry_out(self)
 
     # Bytes of the pickle
 
@@ -230,6 +224,14 @@ class Machine:
         self._push(frozenset(values))
 
 
+def instruction(code: bytes) -> str:
+    """What to say of an instruction that is not carried out."""
+    name = _NAMES.get(code)
+    if name is None:
+        return "a byte that is no instruction: it is malformed"
+    return f"the instruction {name}, which files of torch.save do not need; it is not carried out"
+
+
 def check_key(key: Any) -> None:
     """Check what is to be a key or an element of a set: strings, numbers, ``None``, or short tuples of them.
 
@@ -345,4 +347,31 @@ _INSTRUCTIONS: dict[bytes, Callable[[Machine], None]] = {
     pickle.NEWOBJ: Machine._new_object,
     pickle.BUILD: Machine._build,
     pickle.BINPERSID: Machine._persistent,
+}
+#: How many bytes follow an instruction.
+FIXED = dict.fromkeys((*_INSTRUCTIONS, pickle.STOP), 0) | {
+    pickle.PROTO: 1,
+    pickle.FRAME: 8,
+    pickle.BININT: 4,
+    pickle.BININT1: 1,
+    pickle.BININT2: 2,
+    pickle.BINFLOAT: 8,
+    pickle.BINPUT: 1,
+    pickle.LONG_BINPUT: 4,
+    pickle.BINGET: 1,
+    pickle.LONG_BINGET: 4,
+}
+#: How many bytes after an instruction say how many bytes follow.
+COUNTED = {
+    pickle.LONG1: 1,
+    pickle.LONG4: 4,
+    pickle.SHORT_BINSTRING: 1,
+    pickle.BINSTRING: 4,
+    pickle.SHORT_BINUNICODE: 1,
+    pickle.BINUNICODE: 4,
+    pickle.BINUNICODE8: 8,
+    pickle.SHORT_BINBYTES: 1,
+    pickle.BINBYTES: 4,
+    pickle.BINBYTES8: 8,
+    pickle.BYTEARRAY8: 8,
 }

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: How many dimensions NumPy has arrays of.
 _DIMENSIONS = 64
 _MOST = 1 << 63
+_FAR = 1 << 56
 _POINTER = 8
 
 
@@ -100,10 +101,9 @@ class Tensors:
                 f"{excerpt(offset)}, which there is not"
             )
         start = offset * dtype.itemsize
-        if not prod(shape):
-            # Where a tensor without elements lies does not matter to PyTorch.
-            start = min(start, storage.size - storage.size % dtype.itemsize)
-        if start + extent(shape, strides)[1] * dtype.itemsize > storage.size:
+        # Where a tensor without elements lies does not matter to PyTorch, which lets it begin past the end.
+        end = start + extent(shape, strides)[1] * dtype.itemsize
+        if end > (storage.size if prod(shape) else _FAR):
             raise RefusedError(
                 f"its pickle has a tensor of shape {list(shape)}, strides {list(strides)} and type {dtype.name} at element "
                 f"{offset}, which does not lie in its storage of {storage.size} bytes"

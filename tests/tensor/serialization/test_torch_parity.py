@@ -132,22 +132,26 @@ def test_containers_and_numbers(zipped: bool) -> None:
 
 @FORMATS
 def test_modules_and_optimizers_that_pytorch_wrote(zipped: bool) -> None:
-    def trained(modules: Any, optimizers: Any, ones: Any) -> Any:
+    def trained(modules: Any, optimizers: Any, library: Any) -> Any:
         model = modules.Sequential(
-            modules.Conv2d(1, 2, 3), modules.BatchNorm2d(2), modules.Flatten(), modules.Linear(8, 2)
+            modules.BatchNorm2d(1), modules.Conv2d(1, 2, 3), modules.Flatten(), modules.Linear(8, 2)
         )
-        return model, optimizers.AdamW(model.parameters(), lr=0.1), ones(2, 1, 4, 4)
+        return (
+            model,
+            optimizers.AdamW(model.parameters(), lr=0.1),
+            library.arange(32.0).sin().reshape(2, 1, 4, 4),
+        )
 
-    model, optimizer, input = trained(torch.nn, torch.optim, torch.ones)
-    model(input).square().sum().backward()
+    model, optimizer, inputs = trained(torch.nn, torch.optim, torch)
+    model(inputs).square().sum().backward()
     optimizer.step()
     result = read_by_us({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, zipped=zipped)
-    ours, our_optimizer, our_input = trained(nn, nn.optim, tensor.ones)
+    ours, our_optimizer, our_input = trained(nn, nn.optim, tensor)
     ours.load_state_dict(result["model"])
     our_optimizer.load_state_dict(result["optimizer"])
     assert result["model"]._metadata == model.state_dict()._metadata
     for _ in range(2):
-        for each, one, with_input in ((model, optimizer, input), (ours, our_optimizer, our_input)):
+        for each, one, with_input in ((model, optimizer, inputs), (ours, our_optimizer, our_input)):
             one.zero_grad()
             each(with_input).square().sum().backward()
             one.step()
