@@ -126,8 +126,6 @@ short, long = int16, int64
 float, int = float32, int32
 newaxis = None
 _bind("tensor", globals())
-
-
 __all__ = [
     "jit",
     "compiler",
@@ -252,6 +250,7 @@ __all__ = [
 # What stands in higher layers, found when it is used, as layers import downward only.
 _LAZY = {
     "distributed": "parallel",
+    "distributions": "tensor.distributions",
     "multiprocessing": "parallel.multiprocessing",
     "nn": "nn",
     "optim": "nn.optim",

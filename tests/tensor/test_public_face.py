@@ -6,6 +6,8 @@ import subprocess
 import sys
 from types import ModuleType
 
+import pytest
+
 import tensor
 
 #: Public namespaces. A star import does not bring those of the second line, as with PyTorch.
@@ -49,6 +51,14 @@ def test_every_visible_name_is_public_or_a_known_folder() -> None:
 def test_every_public_name_is_there() -> None:
     assert set(tensor.__all__) | NAMESPACES | NAMESPACES_BY_NAME_ONLY | FOUND_WHEN_USED <= visible_names()
     assert len(set(tensor.__all__)) == len(tensor.__all__)
+
+
+def test_namespaces_that_are_imported_at_their_first_use() -> None:
+    code = "import sys, tensor; n = 'tensor.distributions'; print(n in sys.modules); tensor.distributions.Normal(0, 1)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+    with pytest.raises(AttributeError, match="no attribute 'nothing_of_the_name'"):
+        tensor.nothing_of_the_name  # noqa: B018 - the access is what raises
 
 
 def test_modules_in_the_star_import_are_namespaces() -> None:

@@ -1,0 +1,1029 @@
+"""Distributions made of others: transformed, with more event dimensions, mixed; and named transformed ones."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tensor.core.base import TensorBase
+from tensor.core.dtypes.limits import finfo
+from tensor.core.modes.grad_mode import no_grad
+from tensor.operations.creation.like import full_like, ones_like, zeros_like
+from tensor.operations.pointwise.selection import where
+from tensor.operations.special.logistic import logaddexp
+
+from . import constraints, transforms
+from .continuous import Cauchy, Exponential, Normal, Uniform, uniforms
+from .discrete import Categorical, _Binary
+from .distribution import Distribution, broadcast_all, clamp_probs, logits_of, sum_rightmost
+from .gammas import Gamma
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.core.size import Size
+    from tensor.methods.tensor import Tensor
+
+_EULER = 0.57721566490153286060
+
+
+class Independent(Distribution):
+    """A distribution of which trailing batch dimensions count as dimensions of the event.
+
+    >>> Independent(Normal(tensor.zeros(3), tensor.ones(3)), 1).event_shape
+    tensor.Size([3])
+
+    Parameters
+    ----------
+    base_distribution : Distribution
+        The distribution.
+    reinterpreted_batch_ndims : int
+        How many dimensions.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+
+    Raises
+    ------
+    ValueError
+        If the batch has fewer dimensions.
+    """
+
+    arg_constraints: ClassVar[Any] = {}
+
+    def __init__(
+        self,
+        base_distribution: Distribution,
+        reinterpreted_batch_ndims: int,
+        validate_args: bool | None = None,
+    ) -> None:
+        batch = base_distribution.batch_shape
+        if reinterpreted_batch_ndims > len(batch):
+            raise ValueError(
+                f"reinterpreted_batch_ndims must be at most {len(batch)}, the dimensions of the batch, got "
+                f"{reinterpreted_batch_ndims}"
+            )
+        shape = batch + base_distribution.event_shape
+        events = reinterpreted_batch_ndims + len(base_distribution.event_shape)
+        self.base_dist = base_distribution
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+        super().__init__(
+            shape[: len(shape) - events], shape[len(shape) - events :], validate_args=validate_args
+        )
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        new = super().expand(batch_shape, _instance)
+        more = self.event_shape[: self.reinterpreted_batch_ndims]
+        new.base_dist = self.base_dist.expand((*batch_shape, *more))
+        new.reinterpreted_batch_ndims = self.reinterpreted_batch_ndims
+        return new
+
+    @property
+    def has_rsample(self) -> bool:  # type: ignore[override]
+        """As of the base."""
+        return self.base_dist.has_rsample
+
+    @property
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+        """False with reinterpreted dimensions: there would be exponentially many events."""
+        return self.base_dist.has_enumerate_support and self.reinterpreted_batch_ndims == 0
+
+    @constraints.dependent_property
+    def support(self) -> Any:
+        """That of the base, with more event dimensions."""
+        base = self.base_dist.support
+        more = self.reinterpreted_batch_ndims
+        return constraints.independent(base, more) if more else base
+
+    @property
+    def mean(self) -> Tensor:
+        return self.base_dist.mean
+
+    @property
+    def mode(self) -> Tensor:
+        return self.base_dist.mode
+
+    @property
+    def variance(self) -> Tensor:
+        return self.base_dist.variance
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.base_dist.sample(sample_shape)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.base_dist.rsample(sample_shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        result: Tensor = sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
+        return result
+
+    def entropy(self) -> Tensor:
+        result: Tensor = sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
+        return result
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        if self.reinterpreted_batch_ndims > 0:
+            raise NotImplementedError("the support of a product of distributions is not enumerated")
+        return self.base_dist.enumerate_support(expand)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_dist}, {self.reinterpreted_batch_ndims})"
+
+
+class TransformedDistribution(Distribution):
+    """The distribution of what transforms make of samples of another one.
+
+    Parameters
+    ----------
+    base_distribution : Distribution
+        Of what is transformed.
+    transforms : Transform or list of Transform
+        Applied in this order.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+
+    Raises
+    ------
+    ValueError
+        If ``transforms`` are none, or the base has fewer dimensions than they need.
+    """
+
+    arg_constraints: ClassVar[Any] = {}
+
+    def __init__(
+        self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None
+    ) -> None:
+        self.transforms = _listed(transforms)
+        composed = _composed(self.transforms)
+        shape = base_distribution.batch_shape + base_distribution.event_shape
+        if len(shape) < composed.domain.event_dim:
+            raise ValueError(
+                f"the base distribution must have at least {composed.domain.event_dim} dimensions, got shape {shape}"
+            )
+        forward = composed.forward_shape(shape)
+        base = base_distribution.expand(
+            composed.inverse_shape(forward)[
+                : len(composed.inverse_shape(forward)) - len(base_distribution.event_shape)
+            ]
+        )
+        more = composed.domain.event_dim - len(base.event_shape)
+        self.base_dist = Independent(base, more) if more > 0 else base
+        change = composed.codomain.event_dim - composed.domain.event_dim
+        events = max(composed.codomain.event_dim, len(base.event_shape) + change)
+        cut = len(forward) - events
+        super().__init__(forward[:cut], forward[cut:], validate_args=validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        new = super().expand(batch_shape, _instance)
+        new.transforms = self.transforms
+        composed = _composed(self.transforms)
+        shape = composed.inverse_shape((*batch_shape, *self.event_shape))
+        new.base_dist = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
+        return new
+
+    @property
+    def has_rsample(self) -> bool:  # type: ignore[override]
+        """As of the base."""
+        return self.base_dist.has_rsample
+
+    @constraints.dependent_property(is_discrete=False)
+    def support(self) -> Any:
+        """The codomain of the last transform."""
+        if not self.transforms:
+            return self.base_dist.support
+        codomain = self.transforms[-1].codomain
+        more = len(self.event_shape) - codomain.event_dim
+        return constraints.independent(codomain, more) if more > 0 else codomain
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        with no_grad():
+            return _composed(self.transforms)(self.base_dist.sample(sample_shape))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return _composed(self.transforms)(self.base_dist.rsample(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        events, total, y = len(self.event_shape), 0, value
+        for transform in reversed(self.transforms):
+            x = transform.inv(y)
+            events += transform.domain.event_dim - transform.codomain.event_dim
+            change = transform.log_abs_det_jacobian(x, y)
+            total = total - sum_rightmost(change, events - transform.domain.event_dim)
+            y = x
+        result: Tensor = total + sum_rightmost(
+            self.base_dist.log_prob(y), events - len(self.base_dist.event_shape)
+        )
+        return result
+
+    def _monotone(self, value: Tensor) -> Tensor:
+        """A probability of at most, turned around where the transforms decrease."""
+        sign: Any = _composed(self.transforms).sign
+        if not isinstance(sign, TensorBase) and sign == 1:
+            return value
+        result: Tensor = sign * (value - 0.5) + 0.5
+        return result
+
+    def cdf(self, value: Tensor) -> Tensor:
+        y = _composed(self.transforms).inv(value)
+        if self._validate_args:
+            self.base_dist._validate_sample(y)
+        return self._monotone(self.base_dist.cdf(y))
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return _composed(self.transforms)(self.base_dist.icdf(self._monotone(value)))
+
+
+def _listed(given: Any) -> list[transforms.Transform]:
+    """One transform or several as a list.
+
+    Raises
+    ------
+    ValueError
+        If they are none.
+    """
+    listed = [given] if isinstance(given, transforms.Transform) else given
+    if not isinstance(listed, list) or not all(isinstance(each, transforms.Transform) for each in listed):
+        raise ValueError(f"expected a Transform or a list of them, got {given!r}")
+    return listed
+
+
+def _composed(parts: list[transforms.Transform]) -> transforms.ComposeTransform:
+    return transforms.ComposeTransform(parts)
+
+
+class LogNormal(TransformedDistribution):
+    """Log-normal distribution: the exponential of a normal variable.
+
+    Parameters
+    ----------
+    loc, scale : Tensor or float
+        Mean and standard deviation of the logarithm.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+    """
+
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.positive
+    base_dist: Normal
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        base = Normal(loc, scale, validate_args=validate_args)
+        super().__init__(base, transforms.ExpTransform(), validate_args=validate_args)
+
+    @property
+    def loc(self) -> Tensor:
+        """Mean of the logarithm."""
+        return self.base_dist.loc
+
+    @property
+    def scale(self) -> Tensor:
+        """Standard deviation of the logarithm."""
+        return self.base_dist.scale
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.loc + self.scale.square() / 2).exp()
+
+    @property
+    def mode(self) -> Tensor:
+        return (self.loc - self.scale.square()).exp()
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale.square().expm1() * (2 * self.loc + self.scale.square()).exp()
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() + self.loc
+
+
+class LogisticNormal(TransformedDistribution):
+    """Probabilities whose stick-breaking coordinates are normal variables.
+
+    Parameters
+    ----------
+    loc, scale : Tensor
+        Means and standard deviations of the coordinates, of shape ``(..., K - 1)``.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+    """
+
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.simplex
+    base_dist: Any
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        base = Normal(loc, scale, validate_args=validate_args)
+        if not base.batch_shape:
+            base = base.expand((1,))
+        super().__init__(base, transforms.StickBreakingTransform(), validate_args=validate_args)
+
+    @property
+    def loc(self) -> Tensor:
+        """Means of the coordinates."""
+        result: Tensor = self.base_dist.base_dist.loc
+        return result
+
+    @property
+    def scale(self) -> Tensor:
+        """Standard deviations of the coordinates."""
+        result: Tensor = self.base_dist.base_dist.scale
+        return result
+
+
+class HalfNormal(TransformedDistribution):
+    """Half-normal distribution: the absolute value of a normal variable of mean 0.
+
+    Parameters
+    ----------
+    scale : Tensor or float
+        Standard deviation of the normal variable.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+
+    Raises
+    ------
+    ValueError
+        If ``scale`` is not positive.
+    """
+
+    arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
+    support = constraints.nonnegative
+    base_dist: Normal
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        base = Normal(0, scale, validate_args=False)
+        super().__init__(base, transforms.AbsTransform(), validate_args=False)
+        _check_scale(self, scale, validate_args)
+
+    @property
+    def scale(self) -> Tensor:
+        """Standard deviation of the normal variable."""
+        return self.base_dist.scale
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def mode(self) -> Tensor:
+        return zeros_like(self.scale)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale.square() * (1 - 2 / math.pi)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() - math.log(2)
+
+
+class HalfCauchy(TransformedDistribution):
+    """Half-Cauchy distribution: the absolute value of a Cauchy variable of median 0.
+
+    Parameters
+    ----------
+    scale : Tensor or float
+        Half width at half maximum of the Cauchy variable.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+
+    Raises
+    ------
+    ValueError
+        If ``scale`` is not positive.
+    """
+
+    arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
+    support = constraints.nonnegative
+    base_dist: Cauchy
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        base = Cauchy(0, scale, validate_args=False)
+        super().__init__(base, transforms.AbsTransform(), validate_args=False)
+        _check_scale(self, scale, validate_args)
+
+    @property
+    def scale(self) -> Tensor:
+        """Half width at half maximum of the Cauchy variable."""
+        return self.base_dist.scale
+
+    @property
+    def mean(self) -> Tensor:
+        return full_like(self.scale, math.inf)
+
+    @property
+    def mode(self) -> Tensor:
+        return zeros_like(self.scale)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.base_dist.variance
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() - math.log(2)
+
+
+def _check_scale(distribution: Any, scale: Any, validate_args: bool | None) -> None:
+    """Raise ValueError unless the scale is positive; the base itself is asked at values below 0 and not checked."""
+    checked = Distribution._validate_args if validate_args is None else validate_args
+    distribution._validate_args = checked
+    (values,) = broadcast_all(scale)
+    if checked and not bool((values > 0).all()):
+        raise ValueError(f"parameter scale of {type(distribution).__name__} must be positive; got:\n{values}")
+
+
+class InverseGamma(TransformedDistribution):
+    """Inverse gamma distribution: of the reciprocal of a gamma variable.
+
+    Parameters
+    ----------
+    concentration, rate : Tensor or float
+        Those of the gamma variable.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+    """
+
+    arg_constraints: ClassVar[Any] = {"concentration": constraints.positive, "rate": constraints.positive}
+    support = constraints.positive
+    base_dist: Gamma
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        base = Gamma(concentration, rate, validate_args=validate_args)
+        reciprocal = transforms.PowerTransform(-1.0)
+        super().__init__(base, reciprocal, validate_args=validate_args)
+
+    @property
+    def concentration(self) -> Tensor:
+        """Shape of the gamma variable."""
+        return self.base_dist.concentration
+
+    @property
+    def rate(self) -> Tensor:
+        """Inverse scale of the gamma variable."""
+        return self.base_dist.rate
+
+    @property
+    def mean(self) -> Tensor:
+        return where(self.concentration > 1, self.rate / (self.concentration - 1), math.inf)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.rate / (self.concentration + 1)
+
+    @property
+    def variance(self) -> Tensor:
+        a = self.concentration
+        return where(a > 2, self.rate.square() / ((a - 1).square() * (a - 2)), math.inf)
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a + self.rate.log() + a.lgamma() - (1 + a) * a.digamma()
+
+
+class Gumbel(TransformedDistribution):
+    """Gumbel distribution, of the largest of many variables.
+
+    Parameters
+    ----------
+    loc, scale : Tensor or float
+        Mode and scale.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+    """
+
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        limits = finfo(self.loc.dtype)
+        low, high = full_like(self.loc, limits.tiny), full_like(self.loc, 1 - limits.eps)
+        parts = [
+            transforms.ExpTransform().inv,
+            transforms.AffineTransform(0, -ones_like(self.scale)),
+            transforms.ExpTransform().inv,
+            transforms.AffineTransform(self.loc, -self.scale),
+        ]
+        super().__init__(Uniform(low, high, validate_args=False), parts, validate_args=validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        new = self._blank(_instance)
+        options = {"validate_args": self._validate_args}
+        Gumbel.__init__(new, self.loc.expand(batch_shape), self.scale.expand(batch_shape), **options)
+        return new
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        z = (self.loc - value) / self.scale
+        return z - z.exp() - self.scale.log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return (-((self.loc - value) / self.scale).exp()).exp()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.loc - self.scale * (-value.log()).log()
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc + self.scale * _EULER
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def stddev(self) -> Tensor:
+        return math.pi / math.sqrt(6) * self.scale
+
+    @property
+    def variance(self) -> Tensor:
+        return self.stddev.square()
+
+    def entropy(self) -> Tensor:
+        return self.scale.log() + (1 + _EULER)
+
+
+class Weibull(TransformedDistribution):
+    """Weibull distribution: ``scale`` times a power of an exponential variable.
+
+    Parameters
+    ----------
+    scale, concentration : Tensor or float
+        Scale and shape.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+    """
+
+    arg_constraints: ClassVar[Any] = {"scale": constraints.positive, "concentration": constraints.positive}
+    support = constraints.positive
+
+    def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
+        self.scale, self.concentration = broadcast_all(scale, concentration)
+        parts = [
+            transforms.PowerTransform(self.concentration.reciprocal()),
+            transforms.AffineTransform(0, self.scale),
+        ]
+        base = Exponential(ones_like(self.scale), validate_args=validate_args)
+        super().__init__(base, parts, validate_args=validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        new = self._blank(_instance)
+        options = {"validate_args": self._validate_args}
+        Weibull.__init__(
+            new, self.scale.expand(batch_shape), self.concentration.expand(batch_shape), **options
+        )
+        return new
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * (1 + 1 / self.concentration).lgamma().exp()
+
+    @property
+    def mode(self) -> Tensor:
+        k = self.concentration
+        return self.scale * ((k - 1) / k).pow(1 / k)
+
+    @property
+    def variance(self) -> Tensor:
+        first, second = ((1 + n / self.concentration).lgamma() for n in (1, 2))
+        return self.scale.square() * (second.exp() - (2 * first).exp())
+
+    def entropy(self) -> Tensor:
+        k = self.concentration
+        return _EULER * (1 - 1 / k) + (self.scale / k).log() + 1
+
+
+class Pareto(TransformedDistribution):
+    """Pareto distribution (type 1).
+
+    Parameters
+    ----------
+    scale, alpha : Tensor or float
+        Least value, and shape.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+    """
+
+    arg_constraints: ClassVar[Any] = {"alpha": constraints.positive, "scale": constraints.positive}
+
+    def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
+        self.scale, self.alpha = broadcast_all(scale, alpha)
+        parts = [transforms.ExpTransform(), transforms.AffineTransform(0, self.scale)]
+        super().__init__(Exponential(self.alpha, validate_args=validate_args), parts, validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        new = self._blank(_instance)
+        options = {"validate_args": self._validate_args}
+        Pareto.__init__(new, self.scale.expand(batch_shape), self.alpha.expand(batch_shape), **options)
+        return new
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Any:
+        """From the least value."""
+        return constraints.greater_than_eq(self.scale)
+
+    @property
+    def mean(self) -> Tensor:
+        return where(self.alpha > 1, self.alpha * self.scale / (self.alpha - 1), math.inf)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.scale
+
+    @property
+    def variance(self) -> Tensor:
+        a = self.alpha
+        finite = self.scale.square() * a / ((a - 1).square() * (a - 2))
+        return where(a > 2, finite, math.inf)
+
+    def entropy(self) -> Tensor:
+        return (self.scale / self.alpha).log() + (1 + self.alpha.reciprocal())
+
+
+class Kumaraswamy(TransformedDistribution):
+    """Kumaraswamy distribution on [0, 1], like the beta distribution with a simple inverse.
+
+    Parameters
+    ----------
+    concentration1, concentration0 : Tensor or float
+        Concentrations at 1 and at 0.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+    """
+
+    arg_constraints: ClassVar[Any] = {
+        "concentration1": constraints.positive,
+        "concentration0": constraints.positive,
+    }
+    support = constraints.unit_interval
+
+    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
+        parts = [
+            transforms.PowerTransform(self.concentration0.reciprocal()),
+            transforms.AffineTransform(1.0, -1.0),
+            transforms.PowerTransform(self.concentration1.reciprocal()),
+        ]
+        unit = Uniform(zeros_like(self.concentration0), ones_like(self.concentration0), validate_args=False)
+        super().__init__(unit, parts, validate_args=validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        new = self._blank(_instance)
+        first, second = (each.expand(batch_shape) for each in (self.concentration1, self.concentration0))
+        Kumaraswamy.__init__(new, first, second, validate_args=self._validate_args)
+        return new
+
+    def _moment(self, n: int) -> Tensor:
+        b, order = self.concentration0, 1 + n / self.concentration1
+        return (b.log() + order.lgamma() + b.lgamma() - (order + b).lgamma()).exp()
+
+    @property
+    def mean(self) -> Tensor:
+        return self._moment(1)
+
+    @property
+    def mode(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        mode = ((a - 1) / (a * b - 1)).pow(1 / a)
+        return where((a < 1) | (b < 1), math.nan, mode)
+
+    @property
+    def variance(self) -> Tensor:
+        return self._moment(2) - self._moment(1).square()
+
+    def entropy(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        harmonic = (b + 1).digamma() + _EULER
+        return (1 - 1 / b) + (1 - 1 / a) * harmonic - a.log() - b.log()
+
+
+class MixtureSameFamily(Distribution):
+    """A mixture of the distributions in the last batch dimension of another.
+
+    Parameters
+    ----------
+    mixture_distribution : Categorical
+        Weights of the components, of their batch shape without the last dimension.
+    component_distribution : Distribution
+        Components in the last batch dimension.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+
+    Raises
+    ------
+    ValueError
+        If the arguments are no such distributions, or their shapes do not fit.
+    """
+
+    arg_constraints: ClassVar[Any] = {}
+
+    def __init__(
+        self,
+        mixture_distribution: Categorical,
+        component_distribution: Distribution,
+        validate_args: bool | None = None,
+    ) -> None:
+        if not isinstance(mixture_distribution, Categorical):
+            raise ValueError(f"mixture_distribution must be a Categorical, got {mixture_distribution!r}")
+        if not isinstance(component_distribution, Distribution):
+            raise ValueError(f"component_distribution must be a Distribution, got {component_distribution!r}")
+        weights, batch = mixture_distribution.batch_shape, component_distribution.batch_shape
+        count = mixture_distribution.param_shape[-1]
+        sizes = zip(reversed(weights), reversed(batch[:-1]), strict=False)
+        if not batch or any(1 != first != second != 1 for first, second in sizes) or batch[-1] != count:
+            raise ValueError(
+                f"weights of shape {tuple(mixture_distribution.param_shape)} do not fit components of batch_shape "
+                f"{tuple(batch)}"
+            )
+        self._mixture_distribution = mixture_distribution
+        self._component_distribution = component_distribution
+        super().__init__(batch[:-1], component_distribution.event_shape, validate_args=validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        new = super().expand(batch_shape, _instance)
+        count = self._mixture_distribution.param_shape[-1]
+        new._component_distribution = self._component_distribution.expand((*batch_shape, count))
+        new._mixture_distribution = self._mixture_distribution.expand(batch_shape)
+        return new
+
+    @constraints.dependent_property
+    def support(self) -> Any:
+        """That of the components."""
+        return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)
+
+    @property
+    def mixture_distribution(self) -> Categorical:
+        """Weights of the components."""
+        return self._mixture_distribution
+
+    @property
+    def component_distribution(self) -> Distribution:
+        """The components."""
+        return self._component_distribution
+
+    def _weights(self) -> Tensor:
+        probs = self._mixture_distribution.probs
+        return probs.reshape((*probs.shape, *(1,) * len(self._event_shape)))
+
+    def _mixed(self, values: Tensor) -> Tensor:
+        return (self._weights() * values).sum(-1 - len(self._event_shape))
+
+    @property
+    def mean(self) -> Tensor:
+        return self._mixed(self._component_distribution.mean)
+
+    @property
+    def variance(self) -> Tensor:
+        components = self._component_distribution
+        between = components.mean - self.mean.unsqueeze(-1 - len(self._event_shape))
+        return self._mixed(components.variance) + self._mixed(between.square())
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        with no_grad():
+            events = len(self._event_shape)
+            # The weights may have fewer batch dimensions than the components.
+            index = self._mixture_distribution.expand(self._batch_shape).sample(sample_shape)
+            values = self._component_distribution.sample(sample_shape)
+            dim = values.dim() - events - 1
+            index = index.reshape((*index.shape, *(1,) * (events + 1)))
+            shape = (*values.shape[:dim], 1, *self._event_shape)
+            return values.gather(dim, index.expand(shape)).squeeze(dim)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        of_components = self._component_distribution.log_prob(value.unsqueeze(-1 - len(self._event_shape)))
+        return (of_components + self._mixture_distribution.logits.log_softmax(-1)).logsumexp(-1)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        of_components = self._component_distribution.cdf(value.unsqueeze(-1))
+        return (of_components * self._mixture_distribution.probs).sum(-1)
+
+    def __repr__(self) -> str:
+        return f"MixtureSameFamily(\n  {self._mixture_distribution},\n  {self._component_distribution})"
+
+
+class LogitRelaxedBernoulli(_Binary):
+    """Log odds of a :class:`RelaxedBernoulli` variable: a logistic variable, scaled.
+
+    Maddison, Mnih and Teh, "The Concrete Distribution" (2017).
+
+    Parameters
+    ----------
+    temperature : Tensor
+        Near 0 samples are near 0 or 1 in probability.
+    probs, logits : Tensor or float
+        Probability of 1, or its log odds; one of the two.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+
+    Raises
+    ------
+    ValueError
+        If both or neither of ``probs`` and ``logits`` are given.
+    """
+
+    arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(
+        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        self.temperature = temperature
+        (given,) = self._take(probs, logits)
+        super().__init__(given.shape, validate_args=validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        new = super().expand(batch_shape, _instance)
+        new.temperature = self.temperature
+        return new
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        probs = clamp_probs(self.probs.expand(shape))
+        noise = clamp_probs(uniforms(shape, probs))
+        result: Tensor = (
+            noise.log() - (-noise).log1p() + logits_of(probs, is_binary=True)
+        ) / self.temperature
+        return result
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        difference = self.logits - value * self.temperature
+        log_temperature = (
+            self.temperature.log() if isinstance(self.temperature, TensorBase) else math.log(self.temperature)
+        )
+        result: Tensor = log_temperature + difference - 2 * logaddexp(difference, zeros_like(difference))
+        return result
+
+
+class RelaxedBernoulli(TransformedDistribution):
+    """Concrete distribution of two categories: a Bernoulli variable with derivatives, in (0, 1).
+
+    Parameters
+    ----------
+    temperature : Tensor
+        Near 0 samples are near 0 or 1.
+    probs, logits : Tensor or float
+        Probability of 1, or its log odds; one of the two.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+    """
+
+    arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.unit_interval
+    base_dist: LogitRelaxedBernoulli
+
+    def __init__(
+        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        base = LogitRelaxedBernoulli(temperature, probs, logits)
+        super().__init__(base, transforms.SigmoidTransform(), validate_args=validate_args)
+
+    @property
+    def temperature(self) -> Any:
+        """The temperature."""
+        return self.base_dist.temperature
+
+    @property
+    def probs(self) -> Tensor:
+        """Probability of 1."""
+        return self.base_dist.probs
+
+    @property
+    def logits(self) -> Tensor:
+        """Log odds of 1."""
+        return self.base_dist.logits
+
+
+class ExpRelaxedCategorical(Distribution):
+    """Logarithm of a :class:`RelaxedOneHotCategorical` variable.
+
+    Parameters
+    ----------
+    temperature : Tensor
+        The temperature.
+    probs, logits : Tensor
+        As of :class:`Categorical`.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+    """
+
+    arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(
+        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        self._categorical = Categorical(probs, logits, validate_args)
+        self.temperature = temperature
+        shape = self._categorical.param_shape
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        new = super().expand(batch_shape, _instance)
+        new.temperature = self.temperature
+        new._categorical = self._categorical.expand(batch_shape)
+        return new
+
+    @property
+    def param_shape(self) -> Size:
+        """Shape of the parameter that was given."""
+        return self._categorical.param_shape
+
+    @property
+    def logits(self) -> Tensor:
+        """Logarithms of the probabilities."""
+        return self._categorical.logits
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities."""
+        return self._categorical.probs
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        noise = clamp_probs(uniforms(self._extended_shape(sample_shape), self.logits))
+        scores = (self.logits - (-noise.log()).log()) / self.temperature
+        result: Tensor = scores - scores.logsumexp(-1, keepdim=True)
+        return result
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        count, t = self._event_shape[0], self.temperature
+        log_t = t.log() if isinstance(t, TensorBase) else math.log(t)
+        scores = self.logits - value * t
+        scores = (scores - scores.logsumexp(-1, keepdim=True)).sum(-1)
+        result: Tensor = scores + (math.lgamma(count) + (count - 1) * log_t)
+        return result
+
+
+class RelaxedOneHotCategorical(TransformedDistribution):
+    """Concrete (Gumbel-softmax) distribution: one-hot vectors with derivatives, in the simplex.
+
+    Jang, Gu and Poole (2017); Maddison, Mnih and Teh (2017).
+
+    Parameters
+    ----------
+    temperature : Tensor
+        Near 0 samples are near one-hot vectors.
+    probs, logits : Tensor
+        As of :class:`Categorical`.
+    validate_args : bool, optional
+        As of :class:`Distribution`.
+    """
+
+    arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.simplex
+    base_dist: ExpRelaxedCategorical
+
+    def __init__(
+        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
+        super().__init__(base, transforms.ExpTransform(), validate_args=validate_args)
+
+    @property
+    def temperature(self) -> Any:
+        """The temperature."""
+        return self.base_dist.temperature
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities."""
+        return self.base_dist.probs
+
+    @property
+    def logits(self) -> Tensor:
+        """Logarithms of the probabilities."""
+        return self.base_dist.logits
