@@ -56,6 +56,7 @@ from .multivariate import (
     MultivariateNormal,
     Wishart,
 )
+from .relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
 from .transformed import (
     Gumbel,
     HalfCauchy,
@@ -67,8 +68,6 @@ from .transformed import (
     LogNormal,
     MixtureSameFamily,
     Pareto,
-    RelaxedBernoulli,
-    RelaxedOneHotCategorical,
     TransformedDistribution,
     Weibull,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Self
 
@@ -199,6 +200,11 @@ class Distribution:
         """
         with no_grad():
             return self.rsample(sample_shape)
+
+    def sample_n(self, n: int) -> Tensor:
+        """``sample((n,))``, which PyTorch asks to be used instead: it warns with UserWarning."""
+        warnings.warn("sample_n() is deprecated: use sample((n,))", UserWarning, stacklevel=2)
+        return self.sample((n,))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Samples with derivatives by the parameters (reparameterization).

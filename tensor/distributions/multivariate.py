@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tensor.core.modes.grad_mode import no_grad
@@ -90,55 +91,37 @@ class MultivariateNormal(Distribution):
         )
         batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
         self.loc = loc.expand((*batch, -1))
-        given = matrix.expand((*batch, -1, -1))
-        if name != "scale_tril":
-            setattr(self, f"_{name}", given)
+        setattr(self, name, matrix.expand((*batch, -1, -1)))
         # The checks come before the factorization, whose errors say less.
-        checked = self._validate_args if validate_args is None else validate_args
-        if checked and not bool(self.arg_constraints[name].check(matrix).all()):
-            raise ValueError(
-                f"parameter {name} (Tensor of shape {tuple(matrix.shape)}) of {type(self).__name__} must satisfy the "
-                f"constraint {self.arg_constraints[name]}; got:\n{matrix}"
-            )
+        super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
         if name == "scale_tril":
             factor = matrix
         else:
             factor = cholesky(matrix) if name == "covariance_matrix" else factor_of_inverse(matrix)
         self._unbroadcasted_scale_tril = factor
-        super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = super().expand(batch_shape, _instance)
         new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
-        for name in ("_covariance_matrix", "_precision_matrix"):
-            if name in vars(self):
-                matrix = vars(self)[name]
-                setattr(new, name, matrix.expand((*batch_shape, *matrix.shape[-2:])))
         return new
 
     def _matrix(self) -> Size:
         return self._batch_shape + self._event_shape + self._event_shape
 
-    @property
+    @cached_property
     def scale_tril(self) -> Tensor:
         """Lower Cholesky factor of the covariance."""
         return self._unbroadcasted_scale_tril.expand(self._matrix())
 
-    @property
+    @cached_property
     def covariance_matrix(self) -> Tensor:
         """Covariance."""
-        if "_covariance_matrix" in vars(self):
-            given: Tensor = vars(self)["_covariance_matrix"]
-            return given
         factor = self._unbroadcasted_scale_tril
         return (factor @ factor.mT).expand(self._matrix())
 
-    @property
+    @cached_property
     def precision_matrix(self) -> Tensor:
         """Inverse of the covariance."""
-        if "_precision_matrix" in vars(self):
-            given: Tensor = vars(self)["_precision_matrix"]
-            return given
         inverse = _inverse_factor(self._unbroadcasted_scale_tril)
         return (inverse.mT @ inverse).expand(self._matrix())
 

@@ -227,3 +227,18 @@ def test_values_outside_of_the_support_are_refused(name: str) -> None:
     if theirs.batch_shape[-1:] == (3,):
         with pytest.raises(ValueError, match="broadcast|event_shape"):
             ours.log_prob(ours.sample()[..., :2])
+
+
+def test_texts() -> None:
+    torch = pytest.importorskip("torch")
+    for name in ("Normal", "MultivariateNormal", "Gamma", "Binomial", "StudentT", "Uniform"):
+        ours, theirs, _, _ = _both(name)
+        assert repr(ours) == repr(theirs).replace("torch.", "tensor.")
+    for compute in (
+        lambda d: d.constraints.interval(0, 1),
+        lambda d: d.constraints.positive,
+        lambda d: d.Independent(d.Normal(0.0, 1.0).expand((2,)), 1),
+    ):
+        assert repr(compute(tensor.distributions)) == repr(compute(torch.distributions)).replace(
+            "torch.", "tensor."
+        )

@@ -148,3 +148,20 @@ def test_mode_of_kumaraswamy_has_the_largest_density() -> None:
         grid = tensor.linspace(0.001, 0.999, 999, dtype=tensor.float64).unsqueeze(-1)
         densities = distribution.log_prob(grid)
         assert (grid[densities.argmax(0), 0] - distribution.mode).abs().max().item() < 1e-3
+
+
+def test_expanded_distributions_of_subclasses() -> None:
+    class Plain(D.Normal):
+        """Without a constructor."""
+
+    class Own(D.Normal):
+        """With a constructor, of which expand() knows nothing."""
+
+        def __init__(self, loc: float) -> None:
+            super().__init__(loc, 1.0)
+
+    assert isinstance(Plain(0.0, 1.0).expand((2,)), Plain)
+    with pytest.raises(NotImplementedError, match="must define expand"):
+        Own(0.0).expand((2,))
+    with pytest.warns(UserWarning, match=r"use sample\(\(n,\)\)"):
+        assert tuple(Plain(0.0, 1.0).sample_n(3).shape) == (3,)
