@@ -240,6 +240,9 @@ def check_key(key: Any) -> None:
     RefusedError
         For anything else, of which Python may be long in computing a hash.
     """
+    kind = type(key)
+    if kind is str or (kind is int and -_KEY_INTEGERS < key < _KEY_INTEGERS):
+        return
     pending = [(key, 0)]
     for count, (value, depth) in enumerate(pending):
         if isinstance(value, tuple) and depth < _KEY_DEPTH and len(pending) + len(value) <= _KEY_VALUES:
