@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 #: Names of PyTorch that are missing on purpose or so far, by the module that would have them: what to say of each.
 _WORDS = {
     "tensor": {
-        "distributions": "planned; until then write the density, as `-(x - mean)**2 / (2 * var)`, or use nn's losses",
         "export": "left out: there is no graph to export; save a state dict with tensor.save",
         "from_file": "planned; until then use tensor.from_numpy(numpy.memmap(...))",
         "func": "planned; until then use autograd.grad and autograd.functional",
@@ -96,10 +95,9 @@ _WORDS = {
         "quantizable": "left out: there are no quantized dtypes",
         "quantized": "left out: there are no quantized dtypes",
     },
-    "nn.optim": dict.fromkeys(
-        ("ASGD", "Adafactor", "Muon", "Rprop", "SparseAdam", "swa_utils"),
-        "planned; until then use AdamW or SGD",
-    ),
+    "nn.optim": {
+        "SparseAdam": "planned with sparse tensors; until then use AdamW or SGD",
+    },
 }
 
 

@@ -61,8 +61,10 @@ class Locations:
 
 def _copied(input: Tensor, strides: tuple[int, ...], device_state: DeviceState) -> Tensor:
     """``input`` itself where it lies as wanted, else a copy."""
-    layout = layouts.strided[input._layout.shape, strides, input._layout.dtype, device_state]
-    return input if input._layout is layout else copy_into_new(input, layout)
+    layout = input._layout
+    if layout.strides == strides and layout.device_state is device_state:
+        return input
+    return copy_into_new(input, layouts.strided[layout.shape, strides, layout.dtype, device_state])
 
 
 def _place(name: Any) -> DeviceState:

@@ -85,7 +85,7 @@ def test_functions_of_the_top_level_are_pytorchs() -> None:
         (tensor.utils, "cpp_extension", "cuda.RawKernel"),
         (tensor.autograd, "forward_ad", "functional.jvp"),
         (tensor.backends, "quantized", "left out"),
-        (nn.optim, "Adafactor", "planned"),
+        (nn.optim, "SparseAdam", "planned"),
         (parallel, "allreduce", "did you mean 'all_reduce'?"),
         (nn.functional, "crossentropy", "did you mean 'cross_entropy'?"),
         (nn.optim, "adamW", "did you mean 'AdamW'?"),

@@ -6,6 +6,7 @@ runtime, so that :func:`drv.reset` drops them with it.
 
 from __future__ import annotations
 
+import atexit
 import threading
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakSet
@@ -124,6 +125,19 @@ def make_streams_with(factory: Callable[[CudaState, drv.Stream], Stream]) -> Non
 
 #: Every place of a device that is in use.
 _cuda_states: WeakSet[CudaState] = WeakSet()
+
+
+def _keep(block: Any) -> None:
+    """Leave memory to the operating system."""
+
+
+def _at_exit() -> None:
+    """Have what the interpreter destroys after its modules' names give nothing back: that takes these names."""
+    for each in list(_cuda_states):
+        each.free = _keep
+
+
+atexit.register(_at_exit)
 
 #: The host.
 cpu = HostState(devices.device("cpu"))

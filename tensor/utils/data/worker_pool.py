@@ -103,7 +103,8 @@ class WorkerPool:
         self.iterable = setup.iterable
         self.prefetch = prefetch
         self.epoch_number = 0
-        self.token = f"graphroot-{secrets.token_hex(4)}"
+        # With the process, so that who finds one that a killed process left knows whose it was.
+        self.token = f"graphroot-{os.getpid()}-{secrets.token_hex(4)}"
         self.workers = _Processes()
         self.close = weakref.finalize(self, self.workers.close)
         try:

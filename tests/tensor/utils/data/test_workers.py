@@ -31,7 +31,7 @@ def _nothing_left() -> Iterator[None]:
         time.sleep(0.01)
     assert not multiprocessing.active_children()
     if SHARED.is_dir():
-        assert not list(SHARED.glob("graphroot-*"))
+        assert not list(SHARED.glob(f"graphroot-{os.getpid()}-*"))
 
 
 class Rows(data.Dataset[Any]):
