@@ -72,7 +72,11 @@ def to(
     if tensor is not None:
         args = (tensor, *args)
     if args:
-        device, dtype, non_blocking, copy = _positional(args, device, dtype, non_blocking, copy)
+        # The commonest call is spared the rest.
+        if dtype is None and device is None and len(args) == 1 and isinstance(args[0], dtypes.dtype):
+            dtype = args[0]
+        else:
+            device, dtype, non_blocking, copy = _positional(args, device, dtype, non_blocking, copy)
     layout = input._layout
     if dtype is not None and dtype is not layout.dtype:
         layout = layout.with_dtype(dtype_of_argument(dtype, "to"))
@@ -104,12 +108,12 @@ def _positional(
             if dtype is not None:
                 raise _wrong(args)
             dtype, rest = rest[0], rest[1:]
-    if len(rest) > 2 or not all(isinstance(each, bool) for each in rest):
-        raise _wrong(args)
     if rest:
+        if len(rest) > 2 or not all(isinstance(each, bool) for each in rest):
+            raise _wrong(args)
         non_blocking = rest[0]
-    if len(rest) > 1:
-        copy = rest[1]
+        if len(rest) > 1:
+            copy = rest[1]
     return device, dtype, bool(non_blocking), bool(copy)
 
 
@@ -123,7 +127,7 @@ def _wrong(args: tuple[Any, ...]) -> TypeError:
 def _converted(
     input: Tensor, layout: Any, non_blocking: bool, copy: bool, memory_format: MemoryFormat
 ) -> Tensor:
-    if format_of(memory_format, "to") is preserve_format:
+    if memory_format is preserve_format or format_of(memory_format, "to") is preserve_format:
         if layout is input._layout and not copy:
             return input
         layout = layout.as_dense()
