@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,12 @@ def image_bytes(image: Any) -> bytes:
     return data
 
 
+#: PTX that modules parsed last, which no driver has loaded now: programs and tests that start a driver anew load the same.
+_idle: dict[bytes, Module] = {}
+#: Characters of PTX that are kept so, at most; parsed and translated it takes some fifty times as much memory.
+_IDLE_LIMIT = 4 << 20
+
+
 @dataclass(slots=True)
 class _Parsed:
     module: Module
@@ -50,16 +57,23 @@ class _Parsed:
 
 
 class ImageCache:
-    """Parsed PTX, kept as long as a loaded module uses it."""
+    """Parsed PTX of one driver, shared by the modules that are loaded from the same image.
+
+    Another driver has what this one no longer uses, and never what it uses: a parsed module holds what its kernels have
+    been translated to, and these know the memory they ran on.
+    """
 
     def __init__(self) -> None:
         self._parsed: dict[bytes, _Parsed] = {}
+        # At the end of the interpreter there is nothing to keep them for.
+        weakref.finalize(self, _put_by_all, self._parsed).atexit = False
 
     def acquire(self, image: bytes) -> Module:
         """Parse ``image``, or find it parsed. Raises :class:`ImageError`."""
         parsed = self._parsed.get(image)
         if parsed is None:
-            parsed = self._parsed[image] = _Parsed(_parse(image))
+            module = _idle.pop(image, None)
+            parsed = self._parsed[image] = _Parsed(_parse(image) if module is None else module)
         parsed.users += 1
         return parsed.module
 
@@ -69,6 +83,28 @@ class ImageCache:
         parsed.users -= 1
         if parsed.users == 0:
             del self._parsed[image]
+            _put_by(image, parsed.module)
+
+
+def _put_by(image: bytes, module: Module) -> None:
+    """Keep a parsed module that no driver uses, and forget those that have been kept for longest beyond the limit."""
+    for function in module.functions.values():
+        if function.plan is not None:
+            function.plan.leave()
+    _idle[image] = module
+    size = sum(map(len, list(_idle)))
+    # A finalizer may do the same in between.
+    for oldest in list(_idle):
+        if size <= _IDLE_LIMIT:
+            break
+        if _idle.pop(oldest, None) is not None:
+            size -= len(oldest)
+
+
+def _put_by_all(parsed: dict[bytes, _Parsed]) -> None:
+    """Keep what a driver that has gone used."""
+    for image, each in list(parsed.items()):
+        _put_by(image, each.module)
 
 
 def _parse(image: bytes) -> Module:

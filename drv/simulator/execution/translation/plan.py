@@ -50,6 +50,13 @@ class KernelPlan:
             for site in self.sites:
                 site.allocation = None
 
+    def leave(self) -> None:
+        """Forget what it ran on, which nobody else may need any more."""
+        self._memory = None
+        for site in self.sites:
+            site.allocation = None
+        self.geometry.clear()
+
     def function(self, name: str) -> FunctionPlan:
         """Translated function ``name``."""
         plan = self._functions.get(name)

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import weakref
+from typing import Any
 
 import numpy as np
 import pytest
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
+import drv.simulator.ptx as ptx_texts
+from drv.simulator.api.modules import module_image
+from drv.simulator.execution.translation import plan
+from drv.simulator.execution.translation.blocks import translate
+from drv.simulator.ptx import parse
 from tests.drv.simulator.compiled import KERNELS, ptx
 from tests.drv.simulator.machine import Machine
 
@@ -206,6 +214,47 @@ def test_a_module_from_a_file(machine: Machine, image: bytes, tmp_path: object) 
     module = machine.cuModuleLoad(str(path).encode())
     machine.cuModuleGetFunction(module, b"axpy")
     assert int(machine.cuModuleGetLoadingMode()) == 2
+
+
+def _count(image: bytes) -> tuple[Machine, weakref.ref[Any]]:
+    """A machine that has run the kernel ``count``, and the memory that it wrote to."""
+    machine = Machine()
+    module = machine.cuModuleLoadData(image)
+    out = machine.device_memory(4)
+    kernel = machine.cuModuleGetFunction(module, b"count")
+    machine.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, ((out,), (ctypes.c_void_p,)), 0)
+    machine.cuCtxSynchronize()
+    assert machine.peek(out, 4).view(np.int32)[0] == 41 + 42000
+    return machine, weakref.ref(machine.driver.memory.find(out).data)
+
+
+def test_drivers_one_after_the_other_parse_and_translate_once(
+    monkeypatch: pytest.MonkeyPatch, image: bytes
+) -> None:
+    image += b"// for this test alone"
+    parsed: list[str] = []
+    monkeypatch.setattr(ptx_texts, "parse", lambda text: (parsed.append(text), parse(text))[1])
+    monkeypatch.setattr(plan, "translate", lambda *which: (parsed.append("block"), translate(*which))[1])
+    machine, memory = _count(image)
+    steps = len(parsed)
+    assert steps > 1
+    # Two at once share nothing.
+    other, _ = _count(image)
+    assert len(parsed) == 2 * steps
+    del machine, other
+    gc.collect()
+    assert memory() is None
+    _count(image)
+    assert len(parsed) == 2 * steps
+
+
+def test_parsed_text_that_nobody_uses_is_bounded(monkeypatch: pytest.MonkeyPatch, image: bytes) -> None:
+    monkeypatch.setattr(module_image, "_idle", {})
+    monkeypatch.setattr(module_image, "_IDLE_LIMIT", 3 * len(image))
+    machine = Machine()
+    for number in range(5):
+        machine.cuModuleUnload(machine.cuModuleLoadData(image + b" " * number))
+    assert [len(each) - len(image) for each in module_image._idle] == [3, 4]
 
 
 def test_parsed_text_goes_with_the_last_module(machine: Machine, image: bytes) -> None:
