@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from drv import CompiledProgram, Module, compile_program
 from drv.compiler import architecture_of, compiler_version
+from drv.disk_cache import DiskCache
 from drv.environment import cache_directory
-
-from .disk_cache import DiskCache
 
 if TYPE_CHECKING:
     from drv import Device, Function, Runtime

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import drv
+from drv.disk_cache import DiskCache
 from nvrtc_kernels import KernelCache, Program, kernel_cache
-from nvrtc_kernels.disk_cache import DiskCache
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Program(

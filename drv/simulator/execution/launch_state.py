@@ -39,7 +39,8 @@ class LaunchState:
     def __init__(self, launch: Any, memory: AddressSpace) -> None:
         entry = launch.kernel
         if entry.plan is None:
-            entry.plan = KernelPlan(launch.module, entry)
+            kept = launch.module.kept
+            entry.plan = KernelPlan(launch.module, entry) if kept is None else kept.plan(launch.module, entry)
         self.plan: KernelPlan = entry.plan
         self.plan.enter(memory)
         self.memory = memory

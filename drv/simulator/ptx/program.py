@@ -175,6 +175,9 @@ class Function:
     #: What the executor keeps with the function once it has been translated.
     plan: Any = None
 
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        return None, {name: getattr(self, name) for name in self.__slots__} | {"plan": None}
+
     @property
     def parameters(self) -> list[tuple[str, int, int, int]]:
         """``(name, offset, size, alignment)`` of each parameter, in bytes."""
@@ -209,6 +212,11 @@ class Module:
     #: Module-scope variables of shared space.
     shared: dict[str, Variable] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
+    #: What the executor keeps of it on disk, if it does.
+    kept: Any = None
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        return None, {name: getattr(self, name) for name in self.__slots__} | {"kept": None}
 
     @property
     def code_addresses(self) -> dict[str, int]:

@@ -12,6 +12,8 @@ from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
 from drv.simulator.driver_call import CallError, host_address, integer, invalid_value
+from drv.simulator.execution.translation.kept import Kept
+from drv.simulator.ptx import PTXSyntaxError, parse
 
 if TYPE_CHECKING:
     from drv.simulator.ptx import Module
@@ -116,12 +118,17 @@ def _parse(image: bytes) -> Module:
     text = image.split(b"\0", 1)[0].decode("utf-8", errors="replace")
     if not re.search(r"^\s*\.version\b", text, re.MULTILINE):
         raise ImageError(CUresult.CUDA_ERROR_INVALID_IMAGE, "the image is neither PTX nor a binary")
-    from drv.simulator.ptx import PTXSyntaxError, parse
-
-    try:
-        return parse(text)
-    except PTXSyntaxError as error:
-        raise ImageError(CUresult.CUDA_ERROR_INVALID_PTX, f"ptxas application ptx input: {error}") from error
+    kept = Kept.of(image)
+    module = None if kept is None else kept.module()
+    if module is None:
+        try:
+            module = parse(text)
+        except PTXSyntaxError as error:
+            raise ImageError(
+                CUresult.CUDA_ERROR_INVALID_PTX, f"ptxas application ptx input: {error}"
+            ) from error
+    module.kept = kept
+    return module
 
 
 def check_target(target: str, capability: tuple[int, int]) -> None:

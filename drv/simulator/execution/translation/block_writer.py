@@ -31,6 +31,8 @@ class BlockWriter:
         self.block = block
         self.lines: list[str] = []
         self.names: dict[str, Any] = {"np": np}
+        #: See :attr:`.code.Code.operations`.
+        self.operations: dict[str, tuple[str, int, int]] = {}
         self.inputs: dict[str, str] = {}
         #: Values of registers by NumPy type: register -> {dtype name: Python name}.
         self.values: dict[str, dict[str, str]] = {}

@@ -89,13 +89,13 @@ class _Writer(MemoryInstructions, WarpInstructions):
         source = "\n".join([*body, *whole])
         code = Code(
             self.block,
-            source,
             tuple(numbers[name] for name in self.inputs),
             tuple(numbers[name] for name in outputs),
         )
         exec(compile(source, f"<{self.plan.function.name}, block {self.block.index}>", "exec"), self.names)
         code.body, code.whole = self.names["body"], self.names["whole"]
         code.lines, code.call, code.reduction = tuple(lines), call, reduction
+        code.operations = self.operations
         if last is not None:
             code.site = Site(last, self.plan.function.name)
             code.arrives = self.block.end is End.BARRIER and "arrive" in last.parts
@@ -223,7 +223,9 @@ class _Writer(MemoryInstructions, WarpInstructions):
         if operation.expression is not None:
             expression = operation.expression.format(*arguments)
         else:
-            expression = f"{self.bind(operation.function, 'F')}({', '.join(arguments)})"
+            function = self.bind(operation.function, "F")
+            self.operations[function] = instruction.opcode, len(sources), len(targets)
+            expression = f"{function}({', '.join(arguments)})"
         if "cc" in operation.results:
             targets.append(Register(CARRY))
         if len(operation.results) == 1:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import marshal
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drv.simulator.arithmetic import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FunctionType
 
     from drv.simulator.ptx.control_flow import Block
     from drv.simulator.ptx.program import Instruction
@@ -36,17 +41,16 @@ class Code:
         "inputs",
         "lines",
         "mask",
+        "operations",
         "outputs",
         "polls",
         "reduction",
         "site",
-        "source",
         "whole",
     )
 
-    def __init__(self, block: Block, source: str, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
+    def __init__(self, block: Block, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
         self.block = block
-        self.source = source
         self.inputs = inputs
         self.outputs = outputs
         self.body: FunctionType
@@ -62,8 +66,43 @@ class Code:
         self.arrives = False
         #: Register and operation of a barrier that reduces.
         self.reduction: tuple[int, str] = (0, "")
+        #: Names in ``body`` of the functions that compute instructions, with what finds them: arguments of ``resolve``.
+        self.operations: dict[str, tuple[str, int, int]] = {}
         #: Whether the block reads memory as a loop does that waits for another thread.
         self.polls = any(map(_polls, block.instructions))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {**self.body.__globals__}
+        for name in ("np", "body", "whole", "__builtins__", *self.operations):
+            del values[name]
+        # Read in large numbers: a constant is its bytes, which are quicker to read than arrays.
+        constants = {
+            name: (value.dtype.str, value.tobytes())
+            for name, value in values.items()
+            if isinstance(value, np.ndarray)
+        }
+        sites = {name: value for name, value in values.items() if name not in constants}
+        others = [name for name in self.__slots__ if name not in ("body", "whole") and hasattr(self, name)]
+        state = {name: getattr(self, name) for name in others}
+        functions = marshal.dumps((self.body.__code__, self.whole.__code__))
+        return _restored, (functions, constants, sites, state)
+
+
+def _restored(
+    functions: bytes, constants: dict[str, tuple[str, bytes]], sites: dict[str, Site], state: dict[str, Any]
+) -> Code:
+    code = Code.__new__(Code)
+    for name, value in state.items():
+        setattr(code, name, value)
+    names: dict[str, Any] = {"np": np, **sites}
+    for name, (dtype, data) in constants.items():
+        names[name] = np.frombuffer(data, dtype)
+    for name, which in code.operations.items():
+        names[name] = resolve(*which).function
+    body, whole = marshal.loads(functions)
+    names["body"] = code.body = FunctionType(body, names)
+    code.whole = FunctionType(whole, names)
+    return code
 
 
 class Call:

@@ -50,6 +50,29 @@ class KernelPlan:
             for site in self.sites:
                 site.allocation = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_memory": None, "geometry": {}}
+
+    def translate(self) -> bool:
+        """Translate all that the kernel may reach by its calls; whether that was possible.
+
+        Functions that are called by address are translated when they are reached.
+        """
+        pending = [self.entry.name]
+        for name in pending:
+            plan = self.function(name)
+            for index in range(len(plan.blocks)):
+                try:
+                    call = plan.code(index).call
+                except Exception:
+                    # If it is ever reached, the launch raises it.
+                    return False
+                if call is not None and call.target not in pending:
+                    function = self.module.functions.get(call.target)
+                    if function is not None and function.defined:
+                        pending.append(call.target)
+        return True
+
     def leave(self) -> None:
         """Forget what it ran on, which nobody else may need any more."""
         self._memory = None

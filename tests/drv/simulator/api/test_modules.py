@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import pickle
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,11 @@ import pytest
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-import drv.simulator.ptx as ptx_texts
+from drv.disk_cache import DiskCache
 from drv.simulator.api.modules import module_image
-from drv.simulator.execution.translation import plan
+from drv.simulator.execution.translation import kept, plan
 from drv.simulator.execution.translation.blocks import translate
+from drv.simulator.execution.translation.kept import Kept
 from drv.simulator.ptx import parse
 from tests.drv.simulator.compiled import KERNELS, ptx
 from tests.drv.simulator.machine import Machine
@@ -228,24 +231,66 @@ def _count(image: bytes) -> tuple[Machine, weakref.ref[Any]]:
     return machine, weakref.ref(machine.driver.memory.find(out).data)
 
 
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Texts that are parsed and blocks that are translated from now on."""
+    done: list[str] = []
+    monkeypatch.setattr(module_image, "parse", lambda text: (done.append("text"), parse(text))[1])
+    monkeypatch.setattr(plan, "translate", lambda *which: (done.append("block"), translate(*which))[1])
+    return done
+
+
 def test_drivers_one_after_the_other_parse_and_translate_once(
     monkeypatch: pytest.MonkeyPatch, image: bytes
 ) -> None:
+    monkeypatch.setattr(Kept, "of", lambda image: None)
+    done = _counted(monkeypatch)
     image += b"// for this test alone"
-    parsed: list[str] = []
-    monkeypatch.setattr(ptx_texts, "parse", lambda text: (parsed.append(text), parse(text))[1])
-    monkeypatch.setattr(plan, "translate", lambda *which: (parsed.append("block"), translate(*which))[1])
     machine, memory = _count(image)
-    steps = len(parsed)
+    steps = len(done)
     assert steps > 1
     # Two at once share nothing.
     other, _ = _count(image)
-    assert len(parsed) == 2 * steps
+    assert len(done) == 2 * steps
     del machine, other
     gc.collect()
     assert memory() is None
     _count(image)
-    assert len(parsed) == 2 * steps
+    assert len(done) == 2 * steps
+
+
+def test_processes_one_after_the_other_parse_and_translate_once(
+    monkeypatch: pytest.MonkeyPatch, image: bytes, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GRAPHROOT_CACHE_DIR", str(tmp_path))
+    done = _counted(monkeypatch)
+
+    def fresh() -> list[str]:
+        """What a process that begins now parses and translates."""
+        monkeypatch.setattr(module_image, "_idle", {})
+        done.clear()
+        _count(image)
+        return list(done)
+
+    assert fresh()[0] == "text"
+    assert fresh() == []
+    files = sorted((tmp_path / "simulator").iterdir())
+    assert len(files) == 2
+    # What cannot be read, or is not what was expected, is made again.
+    for file in files:
+        file.write_bytes(file.read_bytes()[:-1])
+    assert fresh()[0] == "text"
+    assert fresh() == []
+    for payload in (b"", pickle.dumps(3), pickle.dumps({"module": 1}), b"cno_such_module\nname\n."):
+        for file in files:
+            DiskCache(file.parent).store(file.stem, payload)
+        assert fresh()[0] == "text"
+        assert fresh() == []
+    # Another version of the simulator has entries of its own.
+    monkeypatch.setattr(kept, "_version", lambda: b"another")
+    assert fresh()[0] == "text"
+    monkeypatch.setattr(kept, "_version", lambda: b"")
+    assert fresh()[0] == "text"
+    assert fresh()[0] == "text"
 
 
 def test_parsed_text_that_nobody_uses_is_bounded(monkeypatch: pytest.MonkeyPatch, image: bytes) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nvrtc_kernels.disk_cache import DiskCache
+from drv.disk_cache import DiskCache
 
 KEY = "0" * 64
 

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk, shared by processes that know nothing of each other.
+"""Compiled kernels, and the simulator's translations of them, on disk: shared by processes that know nothing of each other.
 
 One file per entry. A file is written beside its place and renamed into it, so that a reader sees all of
 it or none; what a file holds is checked before it is used, so that a damaged one is only a miss. What is loaded is run

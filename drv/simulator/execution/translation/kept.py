@@ -1,0 +1,131 @@
+"""Parsed PTX and translated kernels kept on disk, so that a process that runs known kernels parses and translates nothing.
+
+There is an entry for what an image was parsed to, and one for each of its kernels that has run. Their keys say what they
+were made from: the image, the simulator's own source files, and the versions of Python and NumPy.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import pickle
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drv.disk_cache import DiskCache
+from drv.environment import cache_directory
+from drv.simulator import arithmetic, ptx
+from drv.simulator.ptx import Module
+
+from .plan import KernelPlan
+
+if TYPE_CHECKING:
+    from drv.simulator.ptx import Function
+
+#: Images below this size are parsed as quickly as read.
+_WORTH_KEEPING = 1024
+#: Bytes that all entries may take together.
+_LIMIT = 256 << 20
+
+
+class Kept:
+    """What is kept of one image.
+
+    Parameters
+    ----------
+    image : bytes
+        The PTX.
+    """
+
+    def __init__(self, image: bytes) -> None:
+        self._disk = DiskCache(cache_directory() / "simulator", _LIMIT)
+        self._key = hashlib.sha256(_version() + image).hexdigest()
+        self._has_module = False
+
+    @classmethod
+    def of(cls, image: bytes) -> Kept | None:
+        """What is kept of ``image``, or will be; ``None`` where that is not worth it, or the simulator's sources are not files."""
+        return cls(image) if len(image) >= _WORTH_KEEPING and _version() else None
+
+    def module(self) -> Module | None:
+        """What the image was parsed to, if that is kept."""
+        payload = self._disk.load(self._key)
+        result = None if payload is None else _read(payload, None)
+        self._has_module = isinstance(result, Module)
+        return result if isinstance(result, Module) else None
+
+    def plan(self, module: Module, entry: Function) -> KernelPlan:
+        """The plan of a kernel of the image: what is kept, or a new one, which is translated and kept."""
+        key = hashlib.sha256(f"{self._key} {entry.name}".encode()).hexdigest()
+        if self._has_module:
+            payload = self._disk.load(key)
+            plan = None if payload is None else _read(payload, module)
+            if isinstance(plan, KernelPlan):
+                return plan
+        plan = KernelPlan(module, entry)
+        if plan.translate():
+            if not self._has_module:
+                self._disk.store(self._key, _written(module, None))
+                self._has_module = True
+            self._disk.store(key, _written(plan, module))
+        return plan
+
+
+@functools.cache
+def _version() -> bytes:
+    """What a parsed and translated text depends on beside it; empty where that cannot be told."""
+    result = hashlib.sha256(f"{sys.version} {sys.byteorder} {np.__version__}".encode())
+    try:
+        for package in (ptx, arithmetic, sys.modules[__package__]):
+            folder = Path(str(package.__file__)).parent
+            for file in sorted(folder.rglob("*.py")):
+                result.update(file.read_bytes())
+    except OSError:
+        return b""
+    return result.digest()
+
+
+def _parts(module: Module) -> dict[tuple[Any, ...], Any]:
+    """Parts of a parsed module that plans refer to, by what stands for them."""
+    result: dict[tuple[Any, ...], Any] = {("module",): module}
+    for name, function in module.functions.items():
+        result[name,] = function
+        result |= {(name, index): each for index, each in enumerate(function.instructions)}
+    return result
+
+
+def _written(value: Any, module: Module | None) -> bytes:
+    file = io.BytesIO()
+    _Pickler(file, {} if module is None else _parts(module)).dump(value)
+    return file.getvalue()
+
+
+def _read(payload: bytes, module: Module | None) -> Any:
+    """What was written; ``None`` where that does not fit together any more."""
+    try:
+        return _Unpickler(io.BytesIO(payload), {} if module is None else _parts(module)).load()
+    except Exception:
+        # Of any class, as the contents decide. It is parsed and translated again, and so replaced.
+        return None
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: Any, parts: dict[tuple[Any, ...], Any]) -> None:
+        super().__init__(file, 5)
+        self._names = {id(value): name for name, value in parts.items()}
+
+    def persistent_id(self, value: Any) -> Any:
+        return self._names.get(id(value))
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: Any, parts: dict[tuple[Any, ...], Any]) -> None:
+        super().__init__(file)
+        self._parts = parts
+
+    def persistent_load(self, name: Any) -> Any:
+        return self._parts[name]
