@@ -7,9 +7,10 @@ import gc
 import sys
 from typing import TYPE_CHECKING
 
+from tools.run.script import CannotRun, Script
+
 from . import report, sanitizer
 from .options import parse
-from .script import CannotRun, Script
 from .watching import Watch
 
 if TYPE_CHECKING:

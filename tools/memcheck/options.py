@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drv.simulator.options import OptionError, parse_options
+from tools.run.arguments import add_simulate, add_target
+from tools.run.arguments import parse as parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,11 +55,7 @@ def parse(arguments: Sequence[str]) -> Options:
         prog="python -m tools.memcheck", usage=_USAGE, description=_DESCRIPTION, allow_abbrev=False
     )
     add = parser.add_argument
-    add(
-        "--simulate",
-        metavar="OPTIONS",
-        help="run on a simulated GPU; OPTIONS as in GRAPHROOT_SIMULATOR, such as devices=2,memory=1GiB",
-    )
+    add_simulate(parser)
     add(
         "--schedule",
         choices=("eager", "lazy", "random"),
@@ -92,20 +89,12 @@ def parse(arguments: Sequence[str]) -> Options:
         action="store_true",
         help="run under NVIDIA's compute-sanitizer, which has to be installed, on a GPU",
     )
-    add("-m", dest="module", nargs=argparse.REMAINDER, help="run a module as `python -m` does")
-    add("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    parsed = parser.parse_args(_with_values(arguments))
-    target = parsed.script if parsed.module is None else parsed.module
-    if not target or (parsed.module is None and target[0].startswith("-")):
-        parser.error(f"expected a script to run: {_USAGE}")
-    try:
-        parse_options(parsed.simulate or "")
-    except OptionError as error:
-        parser.error(f"--simulate: {error}")
+    add_target(parser)
+    parsed, target = parse_target(parser, arguments, _VALUE_OPTIONS)
     if parsed.sanitizer and (parsed.simulate is not None or parsed.schedule is not None):
         parser.error("--sanitizer runs on a GPU: leave out --simulate and --schedule")
     return Options(
-        target=tuple(target),
+        target=target,
         module=parsed.module is not None,
         simulate=parsed.simulate,
         schedule=parsed.schedule,
@@ -117,21 +106,6 @@ def parse(arguments: Sequence[str]) -> Options:
         json=parsed.json,
         sanitizer=parsed.sanitizer,
     )
-
-
-def _with_values(arguments: Sequence[str]) -> list[str]:
-    """Arguments with ``--simulate`` and its optional value joined, so that a script after it is no value."""
-    result = list(arguments)
-    at = 0
-    while at < len(result) and result[at].startswith("-") and result[at] != "-m":
-        if result[at] == "--simulate":
-            value = result[at + 1] if at + 1 < len(result) else ""
-            if re.match(r"\w+=", value) and not Path(value).exists():
-                result[at : at + 2] = [f"--simulate={value}"]
-            else:
-                result[at] = "--simulate="
-        at += 2 if result[at] in _VALUE_OPTIONS else 1
-    return result
 
 
 def _size(text: str) -> int:

@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-def write(out: TextIO, findings: Sequence[Finding], sources: Sources, limit: int) -> None:
-    """Tell the first ``limit`` findings in full."""
+def write(
+    out: TextIO, findings: Sequence[Finding], sources: Sources, limit: int, tool: str = "memcheck"
+) -> None:
+    """Tell the first ``limit`` findings in full, in the name of ``tool``."""
     for number, finding in enumerate(findings[:limit], 1):
-        print(f"memcheck: [{number}] {finding.kind}: {finding.message}", file=out)
+        print(f"{tool}: [{number}] {finding.kind}: {finding.message}", file=out)
         for line in _body(finding, sources):
             print(f"  {line}", file=out)
         print(file=out)
     if len(findings) > limit:
-        print(f"memcheck: {len(findings) - limit} more are not shown (--max-reports)\n", file=out)
+        hint = " (--max-reports)" if tool == "memcheck" else ""
+        print(f"{tool}: {len(findings) - limit} more are not shown{hint}\n", file=out)
 
 
 def _body(finding: Finding, sources: Sources) -> Iterator[str]:

@@ -13,6 +13,8 @@ from drv.errors import CudaError
 from drv.simulator.checks.finding_text import HOST
 from drv.simulator.memory.address_space import MemoryKind
 
+from tools.run.arguments import simulate
+
 from . import conversion
 from .conversion import KERNEL, SOMETHING
 from .findings import Finding, Memory, merged
@@ -71,9 +73,7 @@ class Watch:
         self._blocking = variables.get("CUDA_LAUNCH_BLOCKING")
         variables["CUDA_LAUNCH_BLOCKING"] = "1"
         if options.simulate is not None:
-            variables["GRAPHROOT_DRIVER"] = "simulator"
-            inherited = variables.get("GRAPHROOT_SIMULATOR", "")
-            variables["GRAPHROOT_SIMULATOR"] = ",".join(filter(None, (inherited, options.simulate)))
+            simulate(options.simulate)
 
     def _set_allocators(self) -> None:
         zone, quarantine = self.options.red_zone, self.options.quarantine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import gc
 import importlib.util
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).resolve().parents[2]
 _OWN = str(Path(__file__).resolve().parent) + os.sep
-_PACKAGES = ("drv", "nvrtc_kernels", "tensor", "nn", "parallel", "tools")
+#: Ours; ``torch`` is, where a program runs as PyTorch's.
+_PACKAGES = ("drv", "nvrtc_kernels", "tensor", "nn", "parallel", "tools", "torch")
 
 
 class CannotRun(Exception):  # noqa: N818 - what is wrong is the command line
@@ -170,7 +172,7 @@ class Script:
 
 def _main_module(file: str | None) -> types.ModuleType:
     module = types.ModuleType("__main__")
-    module.__dict__.update(__file__=file, __builtins__=__builtins__, __annotations__={}, __cached__=None)
+    module.__dict__.update(__file__=file, __builtins__=builtins, __annotations__={}, __cached__=None)
     return module
 
 

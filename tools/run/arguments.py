@@ -1,0 +1,71 @@
+"""The part of command lines that names what to run, and on what: shared by the tools that run programs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drv.simulator.options import OptionError, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+
+def add_simulate(parser: argparse.ArgumentParser) -> None:
+    """Give ``parser`` the option ``--simulate``."""
+    parser.add_argument(
+        "--simulate",
+        metavar="OPTIONS",
+        help="run on a simulated GPU; OPTIONS as in GRAPHROOT_SIMULATOR, such as devices=2,memory=1GiB",
+    )
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Give ``parser`` what to run: a script, or ``-m`` and a module, and the arguments of either."""
+    parser.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, help="run a module as `python -m` does"
+    )
+    parser.add_argument("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def parse(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], value_options: Collection[str] = ()
+) -> tuple[argparse.Namespace, tuple[str, ...]]:
+    """Options, and what to run with its arguments; ends the program with status 2 and a message where they are wrong.
+
+    ``value_options`` are those that take the next argument as their value.
+    """
+    parsed = parser.parse_args(_with_values(arguments, value_options))
+    target = parsed.script if parsed.module is None else parsed.module
+    if not target or (parsed.module is None and target[0].startswith("-")):
+        parser.error(f"expected a script to run: {parser.usage}")
+    try:
+        parse_options(parsed.simulate or "")
+    except OptionError as error:
+        parser.error(f"--simulate: {error}")
+    return parsed, tuple(target)
+
+
+def simulate(options: str) -> None:
+    """Let this process and its children run on a simulated GPU, with ``options`` after those of the environment."""
+    inherited = os.environ.get("GRAPHROOT_SIMULATOR", "")
+    os.environ["GRAPHROOT_DRIVER"] = "simulator"
+    os.environ["GRAPHROOT_SIMULATOR"] = ",".join(filter(None, (inherited, options)))
+
+
+def _with_values(arguments: Sequence[str], value_options: Collection[str]) -> list[str]:
+    """Arguments with ``--simulate`` and its optional value joined, so that a script after it is no value."""
+    result = list(arguments)
+    at = 0
+    while at < len(result) and result[at].startswith("-") and result[at] != "-m":
+        if result[at] == "--simulate":
+            value = result[at + 1] if at + 1 < len(result) else ""
+            if re.match(r"\w+=", value) and not Path(value).exists():
+                result[at : at + 2] = [f"--simulate={value}"]
+            else:
+                result[at] = "--simulate="
+        at += 2 if result[at] in value_options else 1
+    return result
