@@ -49,8 +49,13 @@ _CTYPES: dict[str | int, str] = {
     "?": "bool",
 }
 
-#: Arithmetic on half precision is done in single precision.
-_COMPUTE_TYPES = {"__half": "float", "__nv_bfloat16": "float"}
+#: Arithmetic on half precision and float8 is done in single precision.
+_COMPUTE_TYPES = {
+    "__half": "float",
+    "__nv_bfloat16": "float",
+    "Float8E4M3": "float",
+    "Float8E5M2": "float",
+}
 
 #: ``run(stream_handle, output_address, *input_addresses, *scalars)``
 Run = "Callable[..., None]"

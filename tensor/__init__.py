@@ -7,6 +7,8 @@ from nvrtc_kernels.dtypes import (
     complex64,
     complex128,
     dtype,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -15,6 +17,9 @@ from nvrtc_kernels.dtypes import (
     int32,
     int64,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from nvrtc_kernels.dtypes import bool_ as bool
 
@@ -182,6 +187,8 @@ __all__ = [
     "fft",
     "finfo",
     "float",
+    "float8_e4m3fn",
+    "float8_e5m2",
     "float16",
     "float32",
     "float64",
@@ -242,6 +249,9 @@ __all__ = [
     "special",
     "strided",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "use_deterministic_algorithms",
     "utils",
     *_published("tensor"),

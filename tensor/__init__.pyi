@@ -125,10 +125,15 @@ from nvrtc_kernels.dtypes import dtype
 from nvrtc_kernels.dtypes import float16
 from nvrtc_kernels.dtypes import float32
 from nvrtc_kernels.dtypes import float64
+from nvrtc_kernels.dtypes import float8_e4m3fn
+from nvrtc_kernels.dtypes import float8_e5m2
 from nvrtc_kernels.dtypes import int16
 from nvrtc_kernels.dtypes import int32
 from nvrtc_kernels.dtypes import int64
 from nvrtc_kernels.dtypes import int8
+from nvrtc_kernels.dtypes import uint16
+from nvrtc_kernels.dtypes import uint32
+from nvrtc_kernels.dtypes import uint64
 from nvrtc_kernels.dtypes import uint8
 from tensor.autograd.recording.storage_views import as_strided
 from tensor.autograd.recording.storage_views import view_as_real
@@ -875,6 +880,8 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "float8_e4m3fn",
+    "float8_e5m2",
     "float_power",
     "floor",
     "floor_",
@@ -1225,6 +1232,9 @@ __all__ = [
     "trunc",
     "trunc_",
     "typename",
+    "uint16",
+    "uint32",
+    "uint64",
     "uint8",
     "unbind",
     "unflatten",

@@ -3,10 +3,11 @@
 // `to_compute(x)` is the value in a type that C++ arithmetic works on: half precision becomes float, everything
 // else stays. `to_element<T>(x)` converts such a value to the element type T as PyTorch converts it:
 //   - to bool: whether it is not zero (NaN is true);
-//   - from floating point to an integer: towards zero, through long long for types narrower than 32 bits,
-//     so that -1.0 becomes 255 as uint8;
+//   - from floating point to an integer: towards zero, through long long for types narrower than 32 bits and
+//     unsigned ones, so that -1.0 becomes 255 as uint8;
 //   - from complex to real: the real part; from real to complex: the imaginary part is zero.
-// half_elements.cuh adds the half precision types, whose headers take as long to compile as a small kernel.
+// float8_elements.cuh has the float8 types; half_elements.cuh adds those of half precision, whose headers take as long to
+// compile as a small kernel.
 
 #pragma once
 
@@ -46,6 +47,19 @@ struct ToSmallInteger {
 template <> struct ToElement<unsigned char> : ToSmallInteger<unsigned char> {};
 template <> struct ToElement<signed char> : ToSmallInteger<signed char> {};
 template <> struct ToElement<short> : ToSmallInteger<short> {};
+template <> struct ToElement<unsigned short> : ToSmallInteger<unsigned short> {};
+template <> struct ToElement<unsigned int> : ToSmallInteger<unsigned int> {};
+
+template <>
+struct ToElement<unsigned long long> {
+    typedef unsigned long long Word;
+    template <class W>
+    static __device__ Word from(W x) { return static_cast<Word>(x); }
+    static __device__ Word from(double x) { return x < 0 ? static_cast<Word>(static_cast<long long>(x)) : static_cast<Word>(x); }
+    static __device__ Word from(float x) { return x < 0 ? static_cast<Word>(static_cast<long long>(x)) : static_cast<Word>(x); }
+    template <class W>
+    static __device__ Word from(Complex<W> x) { return from(x.re); }
+};
 
 template <class T>
 struct ToElement<Complex<T>> {
@@ -54,6 +68,8 @@ struct ToElement<Complex<T>> {
     template <class W>
     static __device__ Complex<T> from(Complex<W> x) { return {static_cast<T>(x.re), static_cast<T>(x.im)}; }
 };
+
+#include "float8_elements.cuh"
 
 template <class T, class W>
 __device__ inline T to_element(W x) { return ToElement<T>::from(x); }

@@ -53,14 +53,6 @@ _WORDS = {
             ("qint8", "quint8", "qint32", "quantize_per_tensor", "quantize_per_channel"),
             "left out: there are no quantized dtypes; use tensor.int8 or tensor.uint8",
         ),
-        **dict.fromkeys(
-            ("float8_e4m3fn", "float8_e5m2"),
-            "planned as a storage dtype; until then use tensor.float16 or tensor.bfloat16",
-        ),
-        **dict.fromkeys(
-            ("uint16", "uint32", "uint64"),
-            "planned as a storage dtype; until then use a signed dtype of more bits",
-        ),
     },
     "tensor.cuda": {
         "CUDAGraph": "planned; until then operations are launched one by one",

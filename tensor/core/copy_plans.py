@@ -17,9 +17,21 @@ import numpy as np
 
 import drv
 from nvrtc_kernels import pointwise
-from nvrtc_kernels.dtypes import Category, float16
+from nvrtc_kernels.dtypes import (
+    FLOAT8,
+    STORAGE_ONLY,
+    Category,
+    float16,
+    float32,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint64,
+)
 
 from .base import empty, maker
+from .dtypes import float8
 from .memory_format import contiguous_format
 from .plans import planned
 
@@ -63,7 +75,7 @@ def _copy_plan(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], N
     return _staged(to, origin)
 
 
-COPY = planned(_copy_plan)
+COPY = planned(_copy_plan, takes=STORAGE_ONLY)
 
 
 def copied(input: Tensor, layout: Layout, *, non_blocking: bool = False, pin_memory: bool = False) -> Tensor:
@@ -93,7 +105,7 @@ def _copied_plan(layout: Layout, origin: Layout) -> Callable[[Tensor], Tensor]:
     return run
 
 
-COPIED = planned(_copied_plan)
+COPIED = planned(_copied_plan, takes=STORAGE_ONLY)
 
 
 def on_contiguous(run: Callable[..., Any], *layouts: Layout | None) -> Callable[..., Any]:
@@ -184,13 +196,27 @@ def host_conversion(origin: dtype, to: dtype) -> Callable[[NDArray[Any], NDArray
     """What copies NumPy elements of one type into an array of another, as PyTorch converts them.
 
     Floating point becomes an integer towards zero, through 64 bits for narrow integers, so that what does
-    not fit wraps; a complex number gives its real part, and to bool whether it is not zero.
+    not fit wraps; a complex number gives its real part, and to bool whether it is not zero. Float8 is converted from
+    and to float32.
     """
+    if origin is to:
+        return _directly
     if origin.is_complex and not to.is_complex and to.category is not Category.BOOL:
         from_real = host_conversion(origin.to_real(), to)
         return lambda target, source: from_real(target, source.real)
-    if origin.category is Category.FLOATING and to.category is Category.INTEGER and to.itemsize < 4:
-        return _through_int64
+    if to in FLOAT8:
+        widen = (
+            (lambda source: float8.decode(source, origin)) if origin in FLOAT8 else (lambda source: source)
+        )
+        return lambda target, source: float8.encode(target, widen(source), to)
+    if origin in FLOAT8:
+        from_single = host_conversion(float32, to)
+        return lambda target, source: from_single(target, float8.decode(source, origin))
+    if origin.category is Category.FLOATING and to.category is Category.INTEGER:
+        if to is uint64:
+            return _to_uint64
+        if to.itemsize < 4 or not to.is_signed:
+            return _through_int64
     is_exact = origin.category <= Category.INTEGER or to.category is Category.BOOL
     part = to.itemsize // 2 if to.is_complex else to.itemsize
     if not is_exact:
@@ -217,7 +243,18 @@ def _through_int64(target: NDArray[Any], source: NDArray[Any]) -> None:
         np.copyto(target, source.astype(np.int64), casting="unsafe")
 
 
+def _to_uint64(target: NDArray[Any], source: NDArray[Any]) -> None:
+    """Negative numbers wrap; NumPy leaves open what becomes of them."""
+    with np.errstate(all="ignore"):
+        wide = source.astype(np.float64)
+        upper = wide >= float(1 << 63)
+        np.copyto(target, np.where(upper, wide.astype(np.uint64), wide.astype(np.int64).view(np.uint64)))
+
+
 # On one device
+
+#: What elements are moved as on a device, bit for bit, that kernels would convert on the way.
+_CARRIERS = {each: (int8, int16, int32, int64)[each.itemsize.bit_length() - 1] for each in STORAGE_ONLY}
 
 
 def _device_copy(
@@ -241,7 +278,10 @@ def _device_copy(
                 runtime.fail(status, "cuMemcpyDtoDAsync", f"{nbytes} bytes")
 
         return run_bytes
-    launch = pointwise.plan(native, _CAST, to.shape, (to.strides, to.dtype), (origin.strides, origin.dtype))
+    types = to.dtype, origin.dtype
+    if to.dtype is origin.dtype:
+        types = (_CARRIERS.get(to.dtype, to.dtype),) * 2
+    launch = pointwise.plan(native, _CAST, to.shape, (to.strides, types[0]), (origin.strides, types[1]))
 
     def run(destination: Tensor, source: Tensor, _: bool) -> None:
         launch(local.stream.handle, destination._address, source._address)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import pointwise
-from nvrtc_kernels.dtypes import Category
+from nvrtc_kernels.dtypes import STORAGE_ONLY, Category, uint64
 
 from .base import empty, maker, wrap
 from .dtypes.scalars import element
@@ -27,6 +27,7 @@ _EXPRESSIONS = {
     Category.FLOATING: pointwise.Expression("fill", "value", (("value", "d"),)),
     Category.COMPLEX: pointwise.Expression("fill", "(complex128{re, im})", (("re", "d"), ("im", "d"))),
 }
+_UINT64 = pointwise.Expression("fill", "value", (("value", "Q"),))
 
 
 def _fill_plan(layout: Layout) -> Callable[[Tensor, Any], None]:
@@ -43,9 +44,8 @@ def _fill_plan(layout: Layout) -> Callable[[Tensor, Any], None]:
         tuple(1 if step == 0 and size else size for size, step in sizes), layout.strides
     )
     count = layout.numel
-    launch = pointwise.plan(
-        device_state.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
-    )
+    expression = _UINT64 if layout.dtype is uint64 else _EXPRESSIONS[layout.dtype.category]
+    launch = pointwise.plan(device_state.native, expression, layout.shape, (layout.strides, layout.dtype))
     local = device_state.local
     is_complex = layout.dtype.is_complex
     by_memset = layout.dense and count > 0 and not is_complex
@@ -64,7 +64,7 @@ def _fill_plan(layout: Layout) -> Callable[[Tensor, Any], None]:
     return run
 
 
-FILL = planned(_fill_plan)
+FILL = planned(_fill_plan, takes=STORAGE_ONLY)
 
 
 def _zero_plan(layout: Layout) -> Callable[[Tensor], None]:
@@ -78,7 +78,7 @@ def _zero_plan(layout: Layout) -> Callable[[Tensor], None]:
     return lambda target: fill(target, zero)
 
 
-ZERO = planned(_zero_plan)
+ZERO = planned(_zero_plan, takes=STORAGE_ONLY)
 
 
 def _clearing(layout: Layout) -> Callable[[Tensor], None]:
@@ -125,7 +125,7 @@ def _filled_plan(layout: Layout) -> Callable[[Any], Tensor]:
     return run
 
 
-FILLED = planned(_filled_plan)
+FILLED = planned(_filled_plan, takes=STORAGE_ONLY)
 
 
 def _on_host(target: Tensor, value: Any) -> None:

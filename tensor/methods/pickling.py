@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .tensor import Tensor
 
-_NAMES = tuple(each.name for each in dtypes.ALL)
+_NAMES = tuple(each.name for each in dtypes.EVERY)
 
 
 def reduce(input: Tensor, protocol: SupportsIndex) -> tuple[Any, ...]:

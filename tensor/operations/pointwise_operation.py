@@ -15,7 +15,7 @@ import numpy as np
 
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import pointwise as kernels
-from nvrtc_kernels.dtypes import Category, dtype, int64
+from nvrtc_kernels.dtypes import STORAGE_ONLY, Category, dtype, int64, uint64
 from tensor.autograd.recording.inplace import attach_in_place, check_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative, mask_of
 from tensor.core.base import TensorBase, maker
@@ -23,6 +23,7 @@ from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number, wrapped
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans import not_implemented
 
 from .pointwise_node import node_name
 from .results import check_partial_overlap, check_target, result_layout
@@ -83,7 +84,12 @@ class Pointwise:
         numbers. By default it follows from ``name``.
     row_major : bool
         Whether new results are row-major, and do not lie as the operands do.
+    stored : sequence of dtype
+        Dtypes that it computes in of those whose elements are only stored; other ones raise NotImplementedError.
     """
+
+    #: The dtype that is computed in decides, which need not be that of an operand.
+    takes = STORAGE_ONLY
 
     def __init__(
         self,
@@ -103,6 +109,7 @@ class Pointwise:
         options: tuple[str, ...] = (),
         node: str | Callable[..., str] = "",
         row_major: bool = False,
+        stored: Sequence[dtype] = (),
     ) -> None:
         self.name = name
         self.cuda = cuda
@@ -117,6 +124,7 @@ class Pointwise:
         self.include = include
         self.options = options
         self.row_major = row_major
+        self.stored = stored
         #: ``None`` for an operation that has no derivatives.
         self.formula: BackwardFormula | None = (
             BackwardFormula(node or node_name(name), tuple(_LETTERS), derivatives) if derivatives else None
@@ -356,6 +364,8 @@ class Pointwise:
         ------
         RuntimeError
             If the operation makes no sense for the operands' dtypes.
+        NotImplementedError
+            If it is not there for the dtype that they are promoted to.
         """
         common = rules.promoted(tuple(signature[: self.typed]))
         if self.check is not None:
@@ -367,8 +377,13 @@ class Pointwise:
                 f'"{self.name}" not implemented for {argument}: it takes {kinds_text} operands'
             )
         if self.wide_integers and int in signature and common.category is Category.INTEGER:
-            common = int64
-        return self.rule(common)
+            if common.is_storage_only and common not in self.stored:
+                raise not_implemented(self.name, common)
+            common = uint64 if common is uint64 else int64
+        compute, result = self.rule(common)
+        if compute.is_storage_only and compute not in self.stored:
+            raise not_implemented(self.name, compute)
+        return compute, result
 
     def _cuda(
         self,

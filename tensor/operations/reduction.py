@@ -12,13 +12,14 @@ import numpy as np
 
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import reduction as kernels
-from nvrtc_kernels.dtypes import Category, dtype, from_numpy
+from nvrtc_kernels.dtypes import STORAGE_ONLY, Category, dtype, from_numpy
 from nvrtc_kernels.reducers import Reducer
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimensions
 from tensor.core.base import TensorBase, check_outs, check_tensor, empty, maker, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
+from tensor.core.plans import not_implemented
 
 from .creation.factories import deliver
 from .shapes import views
@@ -50,7 +51,12 @@ class Reduction:
         Kinds of input that make sense.
     scalars : int
         Numbers that are given at each call.
+    stored : sequence of dtype
+        Dtypes that it computes in of those whose elements are only stored; other ones raise NotImplementedError.
     """
+
+    #: The dtype that is computed in decides, which need not be the input's.
+    takes = STORAGE_ONLY
 
     def __init__(
         self,
@@ -61,6 +67,7 @@ class Reduction:
         *,
         categories: Sequence[Category] = tuple(Category),
         identity: bool = True,
+        stored: Sequence[dtype] = (),
     ) -> None:
         self.name = name
         self.kernel = kernel
@@ -68,6 +75,7 @@ class Reduction:
         self.rule = rule
         self.categories = frozenset(categories)
         self.identity = identity
+        self.stored = stored
         #: Whether the numbers of a call decide which kernel it is.
         self._chosen_by_numbers = not isinstance(kernel, Reducer)
 
@@ -101,6 +109,8 @@ class Reduction:
                 f"{self.name}(): Expected reduction dim {next(a for a in axes if shape[a] == 0)} to have non-zero size."
             )
         compute, results = self.rule(layout.dtype)
+        if compute.is_storage_only and compute not in self.stored:
+            raise not_implemented(self.name, compute)
         full = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
         short = full if keepdim else tuple(size for axis, size in enumerate(shape) if axis not in axes)
         outs = [layouts.contiguous[short, dtype, layout.device_state] for dtype in results]

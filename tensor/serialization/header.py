@@ -35,6 +35,11 @@ _CODES = {
     "F32": dtypes.float32,
     "F64": dtypes.float64,
     "C64": dtypes.complex64,
+    "U16": dtypes.uint16,
+    "U32": dtypes.uint32,
+    "U64": dtypes.uint64,
+    "F8_E4M3": dtypes.float8_e4m3fn,
+    "F8_E5M2": dtypes.float8_e5m2,
 }
 _FOREIGN = {
     b"\x80\x02": "a pickle, but none of torch.save's",

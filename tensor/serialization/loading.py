@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tensor.methods.tensor import Tensor
 
-_NAMED = {each.name: each for each in dtypes.ALL}
+_NAMED = {each.name: each for each in dtypes.EVERY}
 _VIEW = frozenset(("shape", "strides", "offset", "dtype"))
 _KEYS = _VIEW | {"tensor", "class", "requires_grad", "attributes"}
 

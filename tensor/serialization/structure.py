@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: How deep values may nest. Recursion stays far from Python's own limit, and a file cannot exhaust it.
 DEPTH = 100
 _WIDE = 1 << 63
-_DTYPES = {each.name: each for each in dtypes.ALL}
+_DTYPES = {each.name: each for each in dtypes.EVERY}
 _MAPPINGS: dict[type[Any], str] = {
     dict: "dict",
     OrderedDict: "OrderedDict",

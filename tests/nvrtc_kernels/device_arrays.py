@@ -71,7 +71,11 @@ class DeviceArray:
 
     def _window(self) -> np.ndarray:
         strides = [step * self._host.itemsize for step in self.strides]
-        return np.lib.stride_tricks.as_strided(self._host[self._lead :], self.shape, strides)
+        data = self._host[self._lead :]
+        if data.dtype.str == "<f1":
+            # What ml_dtypes calls float8_e5m2, and NumPy does not know.
+            return np.lib.stride_tricks.as_strided(data.view(np.uint8), self.shape, strides).view(data.dtype)
+        return np.lib.stride_tricks.as_strided(data, self.shape, strides)
 
 
 def run(device: drv.Device, plan: Plan, *arrays: DeviceArray | int) -> None:

@@ -53,7 +53,7 @@ def advanced(
     return read(device, "index", selection, source, *tensors, **(out or {}))
 
 
-@pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda each: each.name)
+@pytest.mark.parametrize("dtype", dtypes.EVERY, ids=lambda each: each.name)
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_rows_of_every_type(device: drv.Device, dtype: dtypes.dtype, index: Any) -> None:
     array = numbers((7, 12), dtype.numpy)

@@ -22,10 +22,11 @@ def array_of(given: Any) -> Any:
     if isinstance(given, tensor.Tensor):
         return given.detach().cpu().contiguous().numpy()
     given = given.detach().resolve_conj().resolve_neg().contiguous()
-    if str(given.dtype) == "torch.bfloat16":
+    kind = dtypes.dtype_named(str(given.dtype).removeprefix("torch."))
+    if kind is dtypes.bfloat16 or kind in dtypes.FLOAT8:
         import torch
 
-        return given.view(torch.int16).numpy().view(dtypes.bfloat16.numpy)
+        return given.view({1: torch.uint8, 2: torch.int16}[kind.itemsize]).numpy().view(kind.numpy)
     return given.numpy()
 
 
@@ -58,7 +59,7 @@ def assert_same_elements(found: Any, expected: Any) -> None:
         found, expected = found.reshape(-1), expected.reshape(-1)
     bits = _BITS[found.dtype.itemsize]
     equal = np.ascontiguousarray(found).view(bits) == np.ascontiguousarray(expected).view(bits)
-    if found.dtype.kind in "fV" or found.dtype.name == "bfloat16":
+    if found.dtype.kind in "fV":
         equal |= (found != found) & (expected != expected)
     assert equal.all(), f"{found[~equal][:8]} instead of {expected[~equal][:8]}"
 

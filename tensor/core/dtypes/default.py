@@ -27,7 +27,7 @@ def set_default_dtype(d: dtype) -> None:
         If it is not a floating point dtype.
     """
     global _default_dtype
-    if not isinstance(d, dtype) or not d.is_floating_point:
+    if not isinstance(d, dtype) or not d.is_floating_point or d.is_storage_only:
         raise TypeError(f"only floating-point types are supported as the default type, got {d!r}")
     if d is not _default_dtype:
         _default_dtype = d

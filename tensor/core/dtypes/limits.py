@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -56,7 +57,7 @@ class finfo:  # noqa: N801 - PyTorch's name
             )
         real = type.to_real()
         limits = ml_dtypes.finfo(real.numpy)
-        resolution = float(f"{float(limits.resolution):.0e}")
+        resolution = float(f"1e-{math.floor(-math.log10(limits.eps))}")
         values = {
             "bits": int(limits.bits),
             "eps": float(limits.eps),

@@ -83,15 +83,17 @@ def floating_to_real(dtype: dtype) -> tuple[dtype, dtype]:
 
 
 def computes_in(dtype: dtype) -> dtype:
-    """Type that arithmetic on ``dtype`` is done in: half precision in single."""
-    return dtypes.float32 if dtype.name in ("float16", "bfloat16") else dtype
+    """Type that arithmetic on ``dtype`` is done in: half precision and float8 in single."""
+    return dtypes.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
 
 
 def number_code(dtype: dtype) -> str | int:
     """How a kernel that computes in ``dtype`` takes a number: a code of :mod:`struct`, or 16 for a complex one."""
     if dtype.is_complex:
         return 16
-    return "d" if dtype.is_floating_point else "q"
+    if dtype.is_floating_point:
+        return "d"
+    return "Q" if dtype is dtypes.uint64 else "q"
 
 
 def is_bool(operand: Layout | type) -> bool:

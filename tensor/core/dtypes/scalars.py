@@ -12,19 +12,21 @@ import numpy as np
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category, dtype
 
+from .float8 import rounded
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _INTEGER_RANGE = {
     dtype: (int(np.iinfo(dtype.numpy).min), int(np.iinfo(dtype.numpy).max))
-    for dtype in dtypes.ALL
+    for dtype in dtypes.EVERY
     if dtype.category is Category.INTEGER
 }
 _WORD = 1 << 63
 #: The largest number that a floating point type holds; what is infinite already is not too large.
 _LARGEST = {
     dtype: float(ml_dtypes.finfo(dtype.to_real().numpy).max)
-    for dtype in dtypes.ALL
+    for dtype in dtypes.EVERY
     if dtype.is_floating_point or dtype.is_complex
 }
 
@@ -33,7 +35,8 @@ def element(value: Any, dtype: dtype) -> Any:
     """``value`` as a Python number that ``dtype`` holds: a bool, int, float or complex.
 
     A float becomes an integer by cutting off its fraction, and has to lie in the integer type's range before that.
-    A negative integer that an unsigned type cannot hold counts from the end of its range, as in PyTorch.
+    A negative integer that an unsigned type cannot hold counts from the end of its range, as in PyTorch. A float8 type
+    rounds, and what is too large becomes what ``.to(dtype)`` makes of it.
 
     Raises
     ------
@@ -48,6 +51,8 @@ def element(value: Any, dtype: dtype) -> Any:
             number: Any = float(value)
         else:
             number = float(_real(value, dtype))
+        if dtype in dtypes.FLOAT8:
+            return rounded(number, dtype)
         if math.isfinite(number) and abs(number) > _LARGEST[dtype]:
             raise _overflow(value, dtype)
         return number
@@ -96,7 +101,7 @@ def wrapped(value: Any, dtype: dtype) -> Any:
         return bool(value)
     if not isinstance(value, int):
         value = element(value, dtypes.int64)
-    if not -_WORD <= value < _WORD:
+    if not -_WORD <= value < (2 * _WORD if dtype is dtypes.uint64 else _WORD):
         raise _overflow(value, dtype)
     low, high = _INTEGER_RANGE[dtype]
     if low <= value <= high:
@@ -113,7 +118,16 @@ def packed_number(dtype: dtype) -> Callable[[Any], Any]:
     return lambda value: wrapped(value, dtype)
 
 
-_NUMBERS = (int, float, complex, np.number, np.bool_, ml_dtypes.bfloat16)
+_NUMBERS = (
+    int,
+    float,
+    complex,
+    np.number,
+    np.bool_,
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e5m2,
+)
 
 
 def is_number(value: Any) -> bool:

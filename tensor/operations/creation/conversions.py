@@ -225,11 +225,7 @@ def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 
 #: Names of dtypes in the names of typed tensor classes.
-TYPE_NAMES = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
-    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
+TYPE_NAMES = {each.name: each.scalar_type for each in dtypes.EVERY}
 
 
 @operation(namespace="")
@@ -316,7 +312,8 @@ def item(input: Tensor) -> Any:
     if layout.device_state.is_cuda:
         input = copy_into_new(input, layout.on(cpu).as_contiguous())
     result = input._host.item()
-    return result if layout.dtype is not dtypes.bfloat16 else float(result)
+    # Of numbers that NumPy does not know it gives their own objects.
+    return float(result) if layout.dtype.is_floating_point else result
 
 
 @operation(namespace="")
@@ -329,15 +326,16 @@ def tolist(input: Tensor) -> Any:
     [[1, 2], [3, 4]]
     """
     array = cpu_(input)._host
-    if input._layout.dtype is dtypes.bfloat16:
+    if input._layout.dtype.is_floating_point and input._layout.dtype.itemsize < 4:
         array = array.astype(np.float32)
     return array.tolist()
 
 
 def host_copy_for_display(input: Tensor) -> NDArray[Any]:
-    """Elements as NumPy prints them: on the host, half precision widened."""
+    """Elements as NumPy prints them: on the host, half precision and float8 widened."""
     array = cpu_(input)._host
-    return array.astype(np.float32) if input._layout.dtype.name in ("float16", "bfloat16") else array
+    dtype = input._layout.dtype
+    return array.astype(np.float32) if dtype.is_floating_point and dtype.itemsize < 4 else array
 
 
 def as_bool(input: Tensor) -> bool:

@@ -87,6 +87,8 @@ def _fits(array: NDArray[Any], dtype: dtype) -> bool:
         return True
     limits = iinfo(dtype)
     smallest, largest = array.min(), array.max()
+    if dtype is dtypes.uint64 and (array.dtype.kind == "f" or smallest < 0):
+        return False
     if array.dtype.kind == "f":
         # Among floats an integer of more than 53 bits has lost its last ones; a negative float wraps nowhere.
         return bool(smallest >= max(limits.min, -_EXACT) and largest <= min(limits.max, _EXACT))
@@ -164,6 +166,12 @@ def as_element(value: Any, dtype: dtype) -> Any:
         raise TypeError(f"must be {expected}, not {type(value).__name__}: {value}")
     if dtype.is_floating_point:
         return float(value)  # type: ignore[arg-type]
+    if dtype is dtypes.uint64:
+        if not isinstance(value, (int, np.integer)):
+            raise TypeError(f"an integer is required for {dtype!r}, got {type(value).__name__}: {value}")
+        if value < 0:
+            raise OverflowError(f"can't convert negative int to unsigned: {value}")
+        return element(int(value), dtype)
     if dtype.category is Category.INTEGER and isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"Overflow when unpacking long long: {value} needs more than 64 bits")
     return element(value, dtype)

@@ -15,7 +15,7 @@ from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
 from tensor.core.dtypes.scalars import element, is_number
 from tensor.core.modes.grad_mode import no_grad
-from tensor.core.plans import planned
+from tensor.core.plans import not_implemented, planned
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import polar
 from tensor.operations.shapes import slices, views
@@ -223,6 +223,8 @@ def _real_dtype(argument: Any, default: dtype, function: str) -> dtype:
 
 def _dtype(argument: Any, default: dtype, function: str) -> dtype:
     dtype = default if argument is None else dtype_of_argument(argument, function)
+    if dtype.is_storage_only:
+        raise not_implemented(function, dtype)
     if dtype is dtypes.bool_:
         raise RuntimeError(f"{function}(): not implemented for {dtype!r}; use an integer dtype")
     return dtype
@@ -461,6 +463,9 @@ def eye(
     if rows < 0 or columns < 0:
         which, wrong = ("n", rows) if rows < 0 else ("m", columns)
         raise RuntimeError(f"eye(): {which} must be greater or equal to 0, got {wrong}")
+    element_dtype = dtype if out is None else out._layout.dtype
+    if element_dtype in dtypes.UNSIGNED:
+        raise not_implemented("eye", element_dtype)
     result = zeros((rows, columns), out=out, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
     with no_grad():
         slices.diagonal(result).fill_(1)

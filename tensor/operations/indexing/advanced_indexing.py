@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import accumulation, gathering, indexing, scattering
+from nvrtc_kernels.dtypes import STORAGE_ONLY
 from tensor.core.base import empty
 from tensor.core.layout import contiguous
 from tensor.core.plans import planned
@@ -101,7 +102,7 @@ def _shape_plan(layout: Layout, name: str, kind: str, dim: int, *indices: Layout
     return () if one else result.shape
 
 
-_SHAPE = planned(_shape_plan)
+_SHAPE = planned(_shape_plan, takes=STORAGE_ONLY)
 
 
 def shape_of(layout: Layout, indexing: Indexing) -> tuple[int, ...]:
@@ -309,11 +310,11 @@ def _host_reduce(ufunc: np.ufunc) -> Callable[[Array, Array, Array], None]:
     return reduce
 
 
-READ = planned(_read_plan)
-WRITE = planned(_change_plan, _device_write, _assign)
+READ = planned(_read_plan, takes=STORAGE_ONLY)
+WRITE = planned(_change_plan, _device_write, _assign, takes=STORAGE_ONLY)
 _UFUNCS = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
 #: As WRITE, and of several values for an element it is the last one that stays.
-WRITE_LAST = planned(_change_plan, _device_reduce("last", deterministic=True), _assign)
+WRITE_LAST = planned(_change_plan, _device_reduce("last", deterministic=True), _assign, takes=STORAGE_ONLY)
 #: By (reducer, whether the result must be the same in every run).
 REDUCE = {
     (name, deterministic): planned(

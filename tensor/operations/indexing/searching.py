@@ -18,6 +18,7 @@ from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase, empty, wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.modes.determinism import determinism
+from tensor.core.plans import not_implemented
 from tensor.operations import scratch as planned
 from tensor.operations.creation.result_types import result_type
 from tensor.operations.definition import operation
@@ -100,6 +101,8 @@ def searchsorted(
     scalar = not isinstance(input, TensorBase)
     values = sorted_sequence.new_tensor(input) if scalar else input
     sequence, dtype = sorted_sequence._layout, sorted_sequence._layout.dtype
+    if dtype.is_storage_only:
+        raise not_implemented("searchsorted", dtype)
     if values._layout.device_state is not sequence.device_state:
         raise RuntimeError(
             f"searchsorted(): boundaries and input value tensors should have same device type, but got {sequence.device} "

@@ -70,6 +70,7 @@ class _Rows:
         width: Callable[..., int],
     ) -> None:
         self.name = name
+        self.takes = dtypes.UNSIGNED if name == "sort" else ()
         self.numpy = numpy
         self.kernel = kernel
         self.width = width

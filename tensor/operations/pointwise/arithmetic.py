@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nvrtc_kernels.dtypes import Category
+from nvrtc_kernels.dtypes import FLOAT8, STORAGE_ONLY, Category
 from tensor.core.base import TensorBase, check_tensor
 from tensor.core.dtypes import promotion as rules
 from tensor.operations.autocast import FLOAT32, Autocast
@@ -237,6 +237,7 @@ MUL: Pointwise = Pointwise(
         lambda grad, b: MUL.binary(grad, conjugate(b)),
         lambda grad, a: MUL.binary(grad, conjugate(a)),
     ),
+    stored=STORAGE_ONLY,
 )
 DIV: Pointwise = Pointwise(
     "div",
@@ -588,6 +589,7 @@ ABS = Pointwise(
     rule=rules.to_real,
     categories=NUMERIC,
     derivatives=(lambda grad, a: MUL.binary(grad, SGN.unary(a)),),
+    stored=FLOAT8,
 )
 SIGN = Pointwise(
     "sign",

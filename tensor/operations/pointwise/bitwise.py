@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nvrtc_kernels.dtypes import Category
+from nvrtc_kernels.dtypes import UNSIGNED, Category
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise, by_category
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _BITS = (Category.BOOL, Category.INTEGER)
 
-AND = Pointwise("bitwise_and", "a & b", np.bitwise_and, categories=_BITS)
-OR = Pointwise("bitwise_or", "a | b", np.bitwise_or, categories=_BITS)
-XOR = Pointwise("bitwise_xor", "a ^ b", np.bitwise_xor, categories=_BITS)
+AND = Pointwise("bitwise_and", "a & b", np.bitwise_and, categories=_BITS, stored=UNSIGNED)
+OR = Pointwise("bitwise_or", "a | b", np.bitwise_or, categories=_BITS, stored=UNSIGNED)
+XOR = Pointwise("bitwise_xor", "a ^ b", np.bitwise_xor, categories=_BITS, stored=UNSIGNED)
 NOT = Pointwise("bitwise_not", by_category("~a", boolean="!a"), np.bitwise_not, categories=_BITS)
 
 

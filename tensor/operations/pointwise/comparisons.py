@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nvrtc_kernels.dtypes import Category, float64
+from nvrtc_kernels.dtypes import STORAGE_ONLY, UNSIGNED, Category, float8_e5m2, float64
 from tensor.core.base import check_tensor
 from tensor.core.dtypes import promotion as rules
 from tensor.operations.definition import operation
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _ORDERED = (Category.BOOL, Category.INTEGER, Category.FLOATING)
 
 
+#: Dtypes that have an infinity, or are integers, of those whose elements are only stored.
+_WITH_INFINITY = (*UNSIGNED, float8_e5m2)
+
+
 def _comparison(name: str, sign: str, function: Callable[..., Any], *, ordered: bool = True) -> Pointwise:
     # Written into a floating point tensor (`eq_`), the result still has a gradient: nothing.
     return Pointwise(
@@ -35,6 +39,7 @@ def _comparison(name: str, sign: str, function: Callable[..., Any], *, ordered: 
         categories=_ORDERED if ordered else tuple(Category),
         derivatives=(no_change, no_change),
         wide_integers=True,
+        stored=() if ordered else STORAGE_ONLY,
         node=numbered(name.capitalize()),
     )
 
@@ -231,18 +236,26 @@ def ge(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Te
 
 # Kinds of numbers
 
-ISNAN = Pointwise("isnan", by_category("a != a", complex="isnan(a)"), np.isnan, rule=rules.comparison)
+ISNAN = Pointwise(
+    "isnan",
+    by_category("a != a", complex="isnan(a)"),
+    np.isnan,
+    rule=rules.comparison,
+    stored=STORAGE_ONLY,
+)
 ISINF = Pointwise(
     "isinf",
     by_category("isinf(a)", integer="false", complex="isinf(a.re) || isinf(a.im)"),
     np.isinf,
     rule=rules.comparison,
+    stored=_WITH_INFINITY,
 )
 ISFINITE = Pointwise(
     "isfinite",
     by_category("isfinite(a)", integer="true", complex="isfinite(a.re) && isfinite(a.im)"),
     np.isfinite,
     rule=rules.comparison,
+    stored=_WITH_INFINITY,
 )
 ISPOSINF = Pointwise(
     "isposinf",
@@ -250,6 +263,7 @@ ISPOSINF = Pointwise(
     lambda a: np.isinf(a) & (a > 0),
     rule=rules.comparison,
     categories=_ORDERED,
+    stored=UNSIGNED,
 )
 ISNEGINF = Pointwise(
     "isneginf",
@@ -257,6 +271,7 @@ ISNEGINF = Pointwise(
     lambda a: np.isinf(a) & (a < 0),
     rule=rules.comparison,
     categories=_ORDERED,
+    stored=UNSIGNED,
 )
 SIGNBIT = Pointwise(
     "signbit",
@@ -264,8 +279,15 @@ SIGNBIT = Pointwise(
     lambda a: np.signbit(a) if a.dtype.kind == "f" else a < 0,
     rule=rules.comparison,
     categories=_ORDERED,
+    stored=UNSIGNED,
 )
-ISREAL = Pointwise("isreal", by_category("true", complex="a.im == 0"), np.isreal, rule=rules.comparison)
+ISREAL = Pointwise(
+    "isreal",
+    by_category("true", complex="a.im == 0"),
+    np.isreal,
+    rule=rules.comparison,
+    stored=STORAGE_ONLY,
+)
 
 
 @operation()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nvrtc_kernels.dtypes import Category
+from nvrtc_kernels.dtypes import UNSIGNED, Category
 from tensor.core.arguments import as_int64
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise, by_category
@@ -28,6 +28,7 @@ def _rounding(name: str, cuda: str, function: Callable[[Any], Any]) -> Pointwise
         lambda a: function(a) if a.dtype.kind == "f" else a,
         categories=REAL,
         derivatives=(no_change,),
+        stored=UNSIGNED,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from nvrtc_kernels import dtypes
-from nvrtc_kernels.dtypes import Category, bfloat16, dtype, float16
+from nvrtc_kernels.dtypes import STORAGE_ONLY, UNSIGNED, Category, bfloat16, dtype, float16
 from tensor.core.base import TensorBase, check_tensor
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.limits import finfo
@@ -41,6 +41,7 @@ WHERE = Pointwise(
         lambda grad, c: KEEP.binary(grad, c),
         lambda grad, c: DROP.binary(grad, c),
     ),
+    stored=STORAGE_ONLY,
 )
 #: The first operand where the mask is true, and zero elsewhere.
 KEEP: Pointwise = Pointwise(
@@ -493,6 +494,7 @@ NAN_TO_NUM = Pointwise(
     typed=1,
     categories=_ORDERED,
     derivatives=(lambda grad, a: KEEP.binary(grad, ISFINITE.unary(a)),),
+    stored=UNSIGNED,
 )
 
 

@@ -15,6 +15,7 @@ from tensor.core.base import empty as make
 from tensor.core.creation_arguments import as_out, sequence_of_sizes, sizes_of
 from tensor.core.devices.state import cpu, device_state_of
 from tensor.core.memory_format import preserve_format
+from tensor.core.plans import not_implemented
 from tensor.operations.creation.copies import copy_
 from tensor.operations.creation.factories import finish, new_layout
 from tensor.operations.creation.like import layout_like
@@ -366,6 +367,8 @@ def _check_holds(dtype: dtype, count: int) -> None:
         raise NotImplementedError(
             f"\"randperm\" not implemented for '{dtype.name}': it wants an integer or floating point dtype"
         )
+    if dtype.is_storage_only:
+        raise not_implemented("randperm", dtype)
     limit = parameters.largest_integer(dtype)
     if count - 1 > limit:
         raise RuntimeError(

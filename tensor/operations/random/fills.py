@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import random as kernels
+from nvrtc_kernels.dtypes import UNSIGNED
 from tensor.autograd.recording.inplace import check_in_place
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, view_of
@@ -88,7 +89,7 @@ def _probabilities_on_host(target: Tensor, p: Tensor, seed: int, call: int) -> N
     target._writable[...] = drawn.reshape(layout.shape)
 
 
-RANDOM, PROBABILITIES = planned(_fill_plan), planned(_probabilities_plan)
+RANDOM, PROBABILITIES = planned(_fill_plan, takes=UNSIGNED), planned(_probabilities_plan)
 
 
 def source(generator: Generator | None, device_state: DeviceState, function: str) -> Generator:

@@ -13,6 +13,7 @@ from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
 from tensor.core.arguments import as_int64
 from tensor.core.dtypes.limits import finfo, iinfo
+from tensor.core.plans import not_implemented
 from tensor.core.warning import warn_caller
 
 from .distributions import threshold
@@ -22,10 +23,18 @@ if TYPE_CHECKING:
 
     Draw = tuple[str, Any, Any]
 
-_LIMITS: dict[dtype, tuple[Any, Any]] = {dtypes.bool_: (0, 1)}
+
+class _Limits(dict[dtypes.dtype, tuple[Any, Any]]):
+    """Smallest and largest number of the types that numbers are drawn of."""
+
+    def __missing__(self, dtype: dtype) -> tuple[Any, Any]:
+        raise not_implemented("random", dtype)
+
+
+_LIMITS = _Limits({dtypes.bool_: (0, 1)})
 #: Binary digits of a floating point type: integers up to ``2**digits`` are all numbers of the type.
 _DIGITS: dict[dtype, int] = {}
-for _dtype in dtypes.ALL[1:]:
+for _dtype in (*dtypes.ALL[1:], *dtypes.UNSIGNED):
     _limits = iinfo(_dtype) if _dtype.category is Category.INTEGER else finfo(_dtype)
     _LIMITS[_dtype] = _limits.min, _limits.max
     if _dtype.is_floating_point:

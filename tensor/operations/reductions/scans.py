@@ -15,6 +15,7 @@ from tensor.core.arguments import dimension
 from tensor.core.base import empty, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
+from tensor.core.plans import not_implemented
 from tensor.operations import scratch as planned
 from tensor.operations.autocast import AS_GIVEN, FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 class _Scan:
     """A scan; ``device_state.plans[scan, layout, dim, dtype]`` carries it out."""
 
+    #: The dtype that is computed in decides.
+    takes = dtypes.STORAGE_ONLY
+
     def __init__(self, name: str, numpy: Callable[[Array, int], Any], *, indices: bool = False) -> None:
         self.name = name
         self.numpy = numpy
@@ -58,6 +62,8 @@ class _Scan:
 
     def plan(self, layout: Layout, dim: int, dtype: dtype) -> Callable[[Tensor], tuple[Tensor, ...]]:
         """What scans tensors of ``layout``."""
+        if dtype.is_storage_only:
+            raise not_implemented(self.name, dtype)
         out = layouts.contiguous[layout.shape, dtype, layout.device_state]
         outs = [out, out.with_dtype(dtypes.int64)] if self.indices else [out]
         if not layout.device_state.is_cuda:

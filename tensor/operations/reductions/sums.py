@@ -130,8 +130,20 @@ MEAN = Reduction("mean", reducers.MEAN, mean_form, _floating_only("mean"))
 LOGSUMEXP = Reduction("logsumexp", reducers.LOGSUMEXP, _logsumexp, _same, categories=(Category.FLOATING,))
 NANSUM = Reduction("nansum", reducers.NANSUM, _nansum, _total, categories=REAL)
 NANMEAN = Reduction("nanmean", reducers.NANMEAN, _nanmean, _same, categories=(Category.FLOATING,))
-ANY = Reduction("any", reducers.ANY, lambda a, axes: np.any(a != 0, axis=axes, keepdims=True), _to_bool)
-ALL = Reduction("all", reducers.ALL, lambda a, axes: np.all(a != 0, axis=axes, keepdims=True), _to_bool)
+ANY = Reduction(
+    "any",
+    reducers.ANY,
+    lambda a, axes: np.any(a != 0, axis=axes, keepdims=True),
+    _to_bool,
+    stored=dtypes.STORAGE_ONLY,
+)
+ALL = Reduction(
+    "all",
+    reducers.ALL,
+    lambda a, axes: np.all(a != 0, axis=axes, keepdims=True),
+    _to_bool,
+    stored=dtypes.STORAGE_ONLY,
+)
 COUNT = Reduction(
     "count_nonzero",
     reducers.COUNT_NONZERO,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nvrtc_kernels.dtypes import STORAGE_ONLY
 from tensor.core.arguments import dimension, two_devices
 from tensor.core.base import empty, maker, view_of
 from tensor.core.copy_plans import COPY
@@ -87,7 +88,7 @@ def _cat_plan(dim: int, *arguments: Layout) -> Joining:
     return replace(joining, sizes=parts, left_out=True)
 
 
-CAT = planned(_cat_plan)
+CAT = planned(_cat_plan, takes=STORAGE_ONLY)
 
 
 def _stack_plan(dim: int, *arguments: Layout) -> Joining:
@@ -117,7 +118,7 @@ def _stack_plan(dim: int, *arguments: Layout) -> Joining:
     return _joining(result, at, arguments, (1,) * len(arguments), new=True)
 
 
-STACK = planned(_stack_plan)
+STACK = planned(_stack_plan, takes=STORAGE_ONLY)
 
 
 def _format(arguments: Sequence[Layout]) -> memory_format:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import rearrangement as kernels
+from nvrtc_kernels.dtypes import STORAGE_ONLY
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import dimension, dimensions, integers
 from tensor.core.base import empty
@@ -80,7 +81,7 @@ def _planned(
 
 
 FLIP = planned(_flip_plan)
-ROLL = planned(_roll_plan)
+ROLL = planned(_roll_plan, takes=STORAGE_ONLY)
 
 
 @operation()

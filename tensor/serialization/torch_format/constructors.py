@@ -28,22 +28,9 @@ if TYPE_CHECKING:
     from .storages import Budget
 
 #: Storage classes by the dtype of their elements.
-STORAGES = {
-    dtypes.bool_: "BoolStorage",
-    dtypes.uint8: "ByteStorage",
-    dtypes.int8: "CharStorage",
-    dtypes.int16: "ShortStorage",
-    dtypes.int32: "IntStorage",
-    dtypes.int64: "LongStorage",
-    dtypes.float16: "HalfStorage",
-    dtypes.bfloat16: "BFloat16Storage",
-    dtypes.float32: "FloatStorage",
-    dtypes.float64: "DoubleStorage",
-    dtypes.complex64: "ComplexFloatStorage",
-    dtypes.complex128: "ComplexDoubleStorage",
-}
+STORAGES = {each: f"{each.scalar_type}Storage" for each in dtypes.ALL}
 _VALUES: dict[str, Any] = {
-    **{f"torch.{each.name}": each for each in dtypes.ALL},
+    **{f"torch.{each.name}": each for each in dtypes.EVERY},
     **{
         f"{module}.{name}": StorageType(each, untyped=False)
         for each, name in STORAGES.items()
@@ -403,6 +390,6 @@ def _advice(name: str) -> str:
 
 
 _FOREIGN_DTYPES = frozenset(
-    ("uint16", "uint32", "uint64", "complex32", "quint8", "qint8", "qint32", "float8_e4m3fn", "float8_e5m2")
+    ("complex32", "quint8", "qint8", "qint32")
     + ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2")
 )

@@ -42,7 +42,8 @@ class Pickler:
     def __init__(self) -> None:
         self.storages: list[Storage] = []
         self._numbers: dict[int, int] = {}
-        #: Of each storage, the dtype of the tensors that view it; none if they differ, or do not fill it.
+        #: Of each storage, the dtype of the tensors that view it; none if they differ, do not fill it, or have a
+        #: dtype that there are no typed storages of.
         self._dtypes: dict[int, dtypes.dtype | None] = {}
         self._output = bytearray()
         self._memo: dict[Any, int] = {}
@@ -84,7 +85,8 @@ class Pickler:
     def _note(self, input: Tensor) -> None:
         storage, dtype = input._storage, input._layout.dtype
         known = self._dtypes.setdefault(id(storage), dtype)
-        if known is not dtype or storage.size % dtype.itemsize:
+        # PyTorch has no typed storages of what it came to know later.
+        if dtype.is_storage_only or known is not dtype or storage.size % dtype.itemsize:
             self._dtypes[id(storage)] = None
 
     # Instructions

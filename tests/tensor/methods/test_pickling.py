@@ -19,7 +19,7 @@ from nvrtc_kernels import dtypes
 from tensor import Tensor, cuda
 from tensor.core.storage import HostStorage
 
-ALL = pytest.mark.parametrize("kind", dtypes.ALL, ids=lambda kind: kind.name)
+ALL = pytest.mark.parametrize("kind", dtypes.EVERY, ids=lambda kind: kind.name)
 PROTOCOLS = pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 WHERE = pytest.mark.parametrize("where", ["cpu", "cuda"])
 

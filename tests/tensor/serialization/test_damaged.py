@@ -83,7 +83,7 @@ FOREIGN = {
     "missing": (file_of({"a": {"dtype": "F32", "shape": [1]}}), "by other things than"),
     "more": (file_of({"a": entry() | {"x": 1}}, bytes(4)), "by other things than"),
     "no entry": (file_of({"a": 1}), "by other things than"),
-    "type": (file_of({"a": entry("F8_E4M3", [4])}, bytes(4)), "'F8_E4M3', which there is no tensor of"),
+    "type": (file_of({"a": entry("F8_E8M0", [4])}, bytes(4)), "'F8_E8M0', which there is no tensor of"),
     "type of type": (file_of({"a": entry(["F32"])}, bytes(4)), "there is no tensor of"),
     "metadata": (file_of({"__metadata__": {"a": 1}}), "not a table of texts"),
     "metadata list": (file_of({"__metadata__": []}), "not a table of texts"),

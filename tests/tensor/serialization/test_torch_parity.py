@@ -280,7 +280,7 @@ def test_whole_modules_and_foreign_tensors_are_refused(zipped: bool) -> None:
     for value, message in (
         (torch.nn.Linear(1, 1), "names torch.nn.modules.linear.Linear.*state_dict"),
         (torch.ones(2).to_sparse(), "sparse|_rebuild_sparse_tensor"),
-        (torch.ones(2).to(torch.float8_e5m2), "torch.float8_e5m2"),
+        (torch.ones(2).to(torch.float8_e5m2fnuz), "torch.float8_e5m2fnuz"),
         (torch.ones(2, device="meta"), "_rebuild_meta_tensor"),
         (np.array([None]), "NumPy's type 'O"),
     ):

@@ -66,7 +66,8 @@ def cuda_array_interface(input: Tensor) -> dict[str, Any]:
     return {
         "shape": tuple(layout.shape),
         "strides": None if layout.contiguous else layout.numpy_strides,
-        "typestr": layout.dtype.numpy.str,
+        # NumPy has no name for float8: raw bytes.
+        "typestr": "|V1" if layout.dtype in dtypes.FLOAT8 else layout.dtype.numpy.str,
         "data": (input.data_ptr(), False),
         "stream": int(device_state.local.stream.native.handle),
         "version": 3,
@@ -139,7 +140,7 @@ def _described_type(text: str) -> dtype:
     try:
         return dtype_of_array(described)
     except TypeError:
-        known = ", ".join(each.name for each in dtypes.ALL)
+        known = ", ".join(each.name for each in dtypes.EVERY)
         raise TypeError(
             f"can't share elements of type {text}. The only supported types are: {known}."
         ) from None
@@ -207,7 +208,7 @@ def dtypes_of_arrays() -> frozenset[np.dtype[Any]]:
     return _SHARED
 
 
-_SHARED = frozenset(dtype.numpy for dtype in dtypes.ALL)
+_SHARED = frozenset(dtype.numpy for dtype in dtypes.EVERY)
 
 
 @operation(method=False)
@@ -267,8 +268,10 @@ def share(array: NDArray[Any], dtype: dtype) -> Tensor:
         )
     steps = tuple(step // item for step in array.strides)
     result = layouts.strided[array.shape, steps, dtype, cpu]
+    # NumPy has no name for float8, under which it would look for the type again.
+    shown = array.view(np.uint8) if dtype in dtypes.FLOAT8 else array
     flat = np.lib.stride_tricks.as_strided(
-        array, (result.span,), (item,), writeable=bool(array.flags.writeable)
+        shown, (result.span,), (item,), writeable=bool(array.flags.writeable)
     )
     return view_of(HostStorage(flat), result, 0)
 

@@ -91,6 +91,7 @@ _READ_ONLY, _IS_COPIED = 1, 2
 _MAJOR = 1
 
 _INTEGER, _UNSIGNED, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
+_FLOAT8_E4M3FN, _FLOAT8_E5M2 = 10, 12
 _TYPES: dict[tuple[int, int], dtype] = {
     (_BOOL, 8): dtypes.bool_,
     (_UNSIGNED, 8): dtypes.uint8,
@@ -102,6 +103,14 @@ _TYPES: dict[tuple[int, int], dtype] = {
     (_BFLOAT, 16): dtypes.bfloat16,
     (_COMPLEX, 64): dtypes.complex64,
     (_COMPLEX, 128): dtypes.complex128,
+    **{(_UNSIGNED, 8 * dtype.itemsize): dtype for dtype in dtypes.UNSIGNED},
+    (_FLOAT8_E4M3FN, 8): dtypes.float8_e4m3fn,
+    (_FLOAT8_E5M2, 8): dtypes.float8_e5m2,
+}
+
+#: DLPack's codes of dtypes that NumPy has no name for.
+_UNKNOWN_TO_NUMPY = {
+    dtype: code for (code, _), dtype in _TYPES.items() if code in (_BFLOAT, _FLOAT8_E4M3FN, _FLOAT8_E5M2)
 }
 
 # The capsules' own functions, as objects of this module: those of ctypes.pythonapi are everybody's, and so are
@@ -173,8 +182,8 @@ def capsule_of(
         managed = _Managed.from_address(_pointer(capsule, _NAME))
     described = managed.dl_tensor
     described.device.device_type, described.device.device_id = device
-    if dtype is dtypes.bfloat16:
-        described.dtype.code = _BFLOAT
+    if dtype in _UNKNOWN_TO_NUMPY:
+        described.dtype.code = _UNKNOWN_TO_NUMPY[dtype]
     if not math.prod(shape):
         described.data = None
     return capsule
@@ -199,7 +208,7 @@ class _Lent:
         self.__array_interface__ = {
             "shape": tuple(shape),
             "strides": tuple(stride * dtype.itemsize for stride in strides),
-            "typestr": "<u2" if dtype is dtypes.bfloat16 else dtype.numpy.str,
+            "typestr": f"<u{dtype.itemsize}" if dtype in _UNKNOWN_TO_NUMPY else dtype.numpy.str,
             # NumPy takes an address of 0 for none at all, even where there are no elements.
             "data": (address or dtype.itemsize, not writeable),
             "version": 3,
@@ -272,7 +281,7 @@ def borrow(capsule: Any, *, aligned: bool = False) -> Borrowed:
     if dtype is None or lanes != 1:
         raise BufferError(
             f"Unsupported dtype in the DLPack capsule: code {code}, {bits} bits, {lanes} lane(s); convert it to "
-            f"one of {', '.join(each.name for each in dtypes.ALL)} first"
+            f"one of {', '.join(each.name for each in dtypes.EVERY)} first"
         )
     rank = described.ndim
     shape = tuple(described.shape[:rank]) if rank > 0 else ()

@@ -347,14 +347,14 @@ def test_what_it_is(original: str, device_name: str) -> None:
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("kind", dtypes.ALL, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", dtypes.EVERY, ids=lambda kind: kind.name)
 def test_between_all_dtypes(kind: dtypes.dtype, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     numbers = [0, 1, 2.5, -3.75, 100.9] if kind.is_signed else [0, 1, 2.5, 200]
     mine = tensor.tensor(numbers, dtype=tensor.float64, device=device_name).to(kind)
     theirs = torch.tensor(numbers, dtype=torch.float64).to(getattr(torch, kind.name))
     assert_same(mine, theirs)
-    for other in dtypes.ALL:
+    for other in dtypes.EVERY:
         if other is tensor.uint8 and kind.is_signed and not kind.is_complex:
             mine, theirs = mine.abs(), theirs.abs()
         assert_same(mine.to(other), theirs.to(getattr(torch, other.name)))
@@ -424,7 +424,7 @@ def test_types_of_other_objects_have_names() -> None:
 @pytest.mark.parity
 def test_types_have_names(device_name: str) -> None:
     torch = pytest.importorskip("torch")
-    for dtype in dtypes.ALL:
+    for dtype in dtypes.EVERY:
         result = tensor.zeros(0, dtype=dtype, device=device_name).type()
         expected = torch.zeros(0, dtype=getattr(torch, dtype.name)).type()
         middle = "cuda." if device_name == "cuda" else ""
