@@ -261,6 +261,7 @@ __all__ = [
 _LAZY = {
     "distributed": "parallel",
     "distributions": "tensor.distributions",
+    "func": "tensor.func",
     "multiprocessing": "parallel.multiprocessing",
     "nn": "nn",
     "optim": "nn.optim",

@@ -580,6 +580,7 @@ import nn.optim as optim
 import parallel as distributed
 import parallel.multiprocessing as multiprocessing
 import tensor.distributions as distributions
+import tensor.func as func
 
 half, double, cfloat, cdouble = (float16, float64, complex64, complex128)
 short, long = (int16, int64)

@@ -15,7 +15,7 @@ from tensor.core.modes.grad_mode import (
     set_grad_enabled,
 )
 
-from . import anomaly_mode, function, functional, graph
+from . import anomaly_mode, forward_ad, function, functional, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .differentiation import backward, grad
 from .function import Function
@@ -29,6 +29,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "function",
     "functional",
     "grad",

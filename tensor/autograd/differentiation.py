@@ -11,6 +11,7 @@ from tensor.core.fill_plans import filled
 from .engine import engine
 from .engine.root import GraphRoot
 from .graph import GradientEdge
+from .levels import entered
 from .recording.node import edge_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def backward(
     RuntimeError
         If a tensor does not require grad, has more than one element or a complex dtype and its gradient is missing,
         or a gradient differs from its tensor in shape, device, or in being complex; if ``inputs`` is empty; if the
-        graph was freed by an earlier pass; or if a saved tensor was written in place since.
+        graph was freed by an earlier pass; if a saved tensor was written in place since; or inside a function that is
+        being transformed by ``tensor.func``.
     TypeError
         If an element of ``tensors`` or ``inputs`` is not a tensor or an edge, or a gradient is neither a tensor nor
         None.
@@ -71,6 +73,11 @@ def backward(
             raise RuntimeError(
                 "`inputs` argument to `backward()` cannot be empty: leave it out to get the gradients of all leaves"
             )
+    if entered.count:
+        raise RuntimeError(
+            "backward() called inside a function that is being transformed by tensor.func: call func.grad or func.vjp "
+            "instead, or backward() outside"
+        )
     root = _root(roots, gradients or (None,) * len(roots), create_graph)
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:

@@ -20,7 +20,6 @@ _WORDS = {
     "tensor": {
         "export": "left out: there is no graph to export; save a state dict with tensor.save",
         "from_file": "planned; until then use tensor.from_numpy(numpy.memmap(...))",
-        "func": "planned; until then use autograd.grad and autograd.functional",
         "functional": "left out: its functions are tensor's own, as tensor.einsum and tensor.stft",
         "futures": "left out; parallel.Future is what collectives return",
         "fx": "left out: programs are not traced; use forward hooks of modules to look inside",
@@ -43,7 +42,6 @@ _WORDS = {
         "sparse_csr_tensor": "planned; until then use dense tensors, index_add_ and scatter_add_",
         "symeig": "left out, as PyTorch removed it; use tensor.linalg.eigh",
         "eig": "left out, as PyTorch removed it; use tensor.linalg.eig",
-        "vmap": "planned; until then use batched operations, or a loop and tensor.stack",
         "xpu": "left out: Intel's devices are not supported; use device='cpu' or 'cuda'",
         "UntypedStorage": "planned; until then get one of a tensor by x.untyped_storage()",
         "FloatStorage": "left out: storages have no dtype; use x.untyped_storage() or a tensor",
@@ -71,8 +69,12 @@ _WORDS = {
         "xnnpack": "left out: the library is not used",
     },
     "tensor.autograd": {
-        "forward_ad": "planned; until then use autograd.functional.jvp",
         "profiler": "planned; until then time with cuda.Event(enable_timing=True)",
+    },
+    "tensor.func": {
+        "debug_unwrap": "left out: look at tensors before they are transformed",
+        "functionalize": "left out: there is no compiler that wants programs without in-place operations",
+        "rearrange": "left out; use the package einops, or permute and reshape",
     },
     "tensor.utils": {
         "benchmark": "planned; until then time with cuda.Event(enable_timing=True)",
