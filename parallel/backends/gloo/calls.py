@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nvrtc_kernels.dtypes import STORAGE_ONLY
 from parallel.backends.reductions import DTYPES
 from parallel.groups.errors import DistBackendError
 
@@ -32,7 +33,8 @@ _REMEMBERED = 256
 _ANSWER_SECONDS = 1.0
 # Signatures of calls that are cached, for sizes that recur.
 _SIGNATURES = 1024
-_TYPES = sorted(DTYPES, key=lambda dtype: dtype.name)
+#: Types of arrays that are sent, combined or not.
+_TYPES = sorted({*DTYPES, *(each.numpy for each in STORAGE_ONLY)}, key=lambda dtype: dtype.name)
 _CODES = {dtype: code for code, dtype in enumerate(_TYPES, 1)}
 _ACCEPT, _REFUSE = 0, 1
 # The streams of announced transfers lie below those of collectives; two for each, the answer and the data.

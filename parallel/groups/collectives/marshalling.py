@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import tensor as tensors
 from parallel.groups.reduce_op import ReduceOp
 from tensor import Tensor
+from tensor.core.plans import not_implemented
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +27,15 @@ _OF_BOOLS = {
 
 
 def reducible(tensor: Tensor, op: ReduceOp) -> tuple[Tensor, ReduceOp]:
-    """A contiguous tensor as backends reduce it: complex numbers as pairs, bools as bytes."""
+    """A contiguous tensor as backends reduce it: complex numbers as pairs, bools as bytes.
+
+    Raises
+    ------
+    NotImplementedError
+        For a dtype whose elements are only stored: nobody adds them up.
+    """
+    if tensor.dtype.is_storage_only:
+        raise not_implemented(f"ReduceOp.{op.name}", tensor.dtype)
     if tensor.dtype.is_complex:
         return tensors.view_as_real(tensor), op
     if tensor.dtype is tensors.bool:

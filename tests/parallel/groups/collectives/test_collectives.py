@@ -13,6 +13,7 @@ import pytest
 
 import parallel
 import tensor
+from nvrtc_kernels import dtypes
 from parallel import ReduceOp
 from tests.parallel.jobs import PLACES, joined, use
 from tests.parallel.processes import run
@@ -177,19 +178,25 @@ def test_every_collective(tmp_path: Path, place: str) -> None:
     run(_every_collective, 3 if place in ("cpu", "lazy") else 2, str(tmp_path / "store"), place)
 
 
+STORED = [each.name for each in dtypes.STORAGE_ONLY]
 REAL = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8"]
 
 
 def _every_type(rank: int, size: int, path: str, place: str) -> None:
     device = use(place)
     with joined(rank, size, path):
-        for name in [*REAL, "bool", "complex64"]:
+        for name in [*REAL, "bool", "complex64", *STORED]:
             dtype = getattr(tensor, name)
             x = tensor.tensor([rank + 1, 2, 0], device=device).to(dtype)
             out = tensor.empty(3 * size, dtype=dtype, device=device)
             parallel.all_gather_into_tensor(out, x)
             expected = tensor.tensor([[each + 1, 2, 0] for each in range(size)]).to(dtype).flatten()
             assert tensor.equal(out.cpu(), expected), name
+            if dtype.is_storage_only:
+                with pytest.raises(NotImplementedError, match="ReduceOp.SUM.*not implemented for"):
+                    parallel.all_reduce(x)
+                parallel.broadcast(x, 0)
+                assert x.tolist() == [1, 2, 0]
             if name in REAL:
                 for op, values in ((ReduceOp.SUM, [3, 4, 0]), (ReduceOp.PRODUCT, [2, 4, 0])):
                     y = x.clone()
