@@ -26,7 +26,7 @@ def install(**options: Any) -> Runtime:
     ----------
     **options
         As in ``GRAPHROOT_SIMULATOR``, whose values hold for what is left out here: ``devices=2``,
-        ``memory="2GiB"``, ``capability="9.0"``, ``multiprocessors=132``, ``peers="all"``,
+        ``model="h200"``, ``memory="2GiB"``, ``capability="9.0"``, ``multiprocessors=132``, ``peers="all"``,
         ``schedule="lazy"``, ``seed=0``, ``check="race"``, ``same_values="report"``, ``execute=False``.
         ``docs/simulator.md`` says what each does.
 

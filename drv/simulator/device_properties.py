@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuda.bindings.driver import CUdevice_attribute
 
+from .device_models import MODELS
 from .memory.address_space import DEVICE_BASE, DEVICE_STRIDE
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ REGISTERS_PER_MULTIPROCESSOR = 65536
 SHARED_PER_BLOCK = 48 * KIB
 
 
+#: Clocks, memory interface and cache of a device that stands for no particular GPU.
+_UNNAMED = MODELS["h100"]
+
+
 def architecture(capability: tuple[int, int]) -> Architecture:
     """Limits of ``capability``, or of the closest older one that is known."""
     older = [known for known in _ARCHITECTURES if known <= capability]
@@ -83,7 +88,12 @@ class SimulatedDevice:
         self.used = 0
         self.lost = False
         self.architecture = architecture(self.capability)
-        self.name = f"Simulated GPU sm_{self.capability[0]}{self.capability[1]}"
+        self.model = options.model[index]
+        self.name = (
+            f"Simulated GPU sm_{self.capability[0]}{self.capability[1]}"
+            if self.model is None
+            else f"{self.model.name} (simulated)"
+        )
         self.uuid = uuid.uuid5(uuid.NAMESPACE_OID, f"graphroot simulated device {index}").bytes
         self.attributes = _attributes(self)
         self.execution_properties = ExecutionProperties(WARP_SIZE, self.multiprocessors, self.capability)
@@ -106,6 +116,7 @@ class SimulatedDevice:
 
 def _attributes(device: SimulatedDevice) -> dict[int, int]:
     limits = device.architecture
+    model = device.model or _UNNAMED
     modern = device.capability >= (7, 0)
     named = {
         "MAX_THREADS_PER_BLOCK": MAX_THREADS_PER_BLOCK,
@@ -120,7 +131,7 @@ def _attributes(device: SimulatedDevice) -> dict[int, int]:
         "WARP_SIZE": WARP_SIZE,
         "MAX_PITCH": 2**31 - 1,
         "MAX_REGISTERS_PER_BLOCK": 65536,
-        "CLOCK_RATE": 1_500_000,
+        "CLOCK_RATE": model.clock_khz,
         "TEXTURE_ALIGNMENT": 512,
         "GPU_OVERLAP": 1,
         "MULTIPROCESSOR_COUNT": device.multiprocessors,
@@ -135,9 +146,9 @@ def _attributes(device: SimulatedDevice) -> dict[int, int]:
         "CONCURRENT_KERNELS": 1,
         "ECC_ENABLED": 1,
         "PCI_BUS_ID": device.index + 1,
-        "MEMORY_CLOCK_RATE": 2_600_000,
-        "GLOBAL_MEMORY_BUS_WIDTH": 5120,
-        "L2_CACHE_SIZE": 50 << 20,
+        "MEMORY_CLOCK_RATE": model.memory_clock_khz,
+        "GLOBAL_MEMORY_BUS_WIDTH": model.bus_bits,
+        "L2_CACHE_SIZE": model.l2_bytes,
         "MAX_THREADS_PER_MULTIPROCESSOR": limits.threads_per_multiprocessor,
         "ASYNC_ENGINE_COUNT": 3,
         "UNIFIED_ADDRESSING": 1,
@@ -150,7 +161,7 @@ def _attributes(device: SimulatedDevice) -> dict[int, int]:
         "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": limits.shared_per_multiprocessor,
         "MAX_REGISTERS_PER_MULTIPROCESSOR": REGISTERS_PER_MULTIPROCESSOR,
         "MULTI_GPU_BOARD_GROUP_ID": device.index,
-        "SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO": 2,
+        "SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO": model.double_ratio,
         "COMPUTE_PREEMPTION_SUPPORTED": 1,
         "CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM": 1,
         "COOPERATIVE_LAUNCH": 1,

@@ -6,8 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .device_models import MODELS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from .device_models import DeviceModel
 
 SCHEDULES = ("eager", "lazy", "random")
 CHECKS = ("off", "on", "race", "full")
@@ -15,6 +19,7 @@ SAME_VALUES = ("ignore", "report")
 #: Names that an option text or a keyword may have, with their defaults.
 DEFAULTS: dict[str, str] = {
     "devices": "1",
+    "model": "none",
     "memory": "2GiB",
     "capability": "9.0",
     "multiprocessors": "132",
@@ -41,12 +46,13 @@ class OptionError(ValueError):
 class Options:
     """What a simulated machine is and how it behaves. Tuples have one item per device.
 
-    ``memory`` is in bytes; ``peers`` holds ordered pairs ``(accessor, owner)`` of devices between which
+    ``model`` is what a device stands for, if anything; ``memory`` is in bytes; ``peers`` holds ordered pairs ``(accessor, owner)`` of devices between which
     peer access can be enabled; ``check`` and ``schedule`` are words of ``CHECKS`` and ``SCHEDULES``; ``same_values`` says whether several threads that store one value to an
     address are reported.
     """
 
     devices: int
+    model: tuple[DeviceModel | None, ...]
     memory: tuple[int, ...]
     capability: tuple[tuple[int, int], ...]
     multiprocessors: tuple[int, ...]
@@ -63,20 +69,29 @@ def parse_options(text: str = "", **keywords: Any) -> Options:
 
     A keyword's value may be what the text would hold (``memory="2GiB/1GiB"``) or the natural Python value:
     an int, a float or pair for a capability, a bool for ``execute``, a sequence with one item per device,
-    a sequence of pairs for ``peers``. Raises :class:`OptionError` that quotes the offending part.
+    a sequence of pairs for ``peers``. A model says what its capability, multiprocessors and memory are, where these are not
+    given. Raises :class:`OptionError` that quotes the offending part.
     """
-    values: dict[str, Any] = dict(DEFAULTS)
+    given: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             raise OptionError(f"simulator option {part!r}: expected name=value")
-        values[_known(name, part)] = value
+        given[_known(name, part)] = value
     for name, value in keywords.items():
-        values[_known(name, f"{name}={value!r}")] = value
+        given[_known(name, f"{name}={value!r}")] = value
 
+    values = DEFAULTS | given
     devices = _integer("devices", values["devices"], 0, _MAX_DEVICES)
+    models = _per_device("model", values["model"], devices, _model)
+    for name in ("memory", "capability", "multiprocessors"):
+        if name not in given:
+            values[name] = [
+                DEFAULTS[name] if model is None else getattr(model, name) for model in models
+            ] or DEFAULTS[name]
     return Options(
         devices=devices,
+        model=models,
         memory=_per_device("memory", values["memory"], devices, _bytes),
         capability=_per_device("capability", values["capability"], devices, _capability),
         multiprocessors=_per_device(
@@ -114,6 +129,11 @@ def _word(name: str, value: Any, words: Iterable[str]) -> str:
     if value not in words:
         raise OptionError(f"simulator option {name}={value!r}: expected one of {', '.join(words)}")
     return str(value)
+
+
+def _model(name: str, value: Any) -> DeviceModel | None:
+    word = _word(name, value.lower() if isinstance(value, str) else value, (*MODELS, "none"))
+    return MODELS.get(word)
 
 
 def _switch(name: str, value: Any) -> bool:

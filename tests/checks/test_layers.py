@@ -38,8 +38,6 @@ INSIDE_FUNCTIONS = {
         "OptionError": _CHOSEN,
         "parse_options": _CHOSEN,
         "RaceChecker": _CHOSEN,
-        "PTXSyntaxError": _CHOSEN,
-        "parse": _CHOSEN,
         "Launch": _CHOSEN,
         "run": _CHOSEN,
     },

@@ -12,7 +12,6 @@ from drv.allocators import guard_runtime, pinned_allocator
 from drv.errors import CudaError
 from drv.simulator.checks.finding_text import HOST
 from drv.simulator.memory.address_space import MemoryKind
-
 from tools.run.arguments import simulate
 
 from . import conversion

@@ -26,7 +26,7 @@ _SPECIAL, _SIGN, _QUIET = 0x7F800000, 0x80000000, 0x400000
 def _decoded(dtype: dtype) -> NDArray[np.float32]:
     """All 256 numbers by their bit patterns."""
     patterns = np.arange(256, dtype=np.uint8)
-    values = patterns.view(dtype.numpy).astype(np.float32)
+    values: NDArray[np.float32] = patterns.view(dtype.numpy).astype(np.float32)
     payload = (patterns & 0x7F).astype(np.uint32)
     sign = np.where(patterns >> 7, np.uint32(_SIGN), np.uint32(0))
     # The fraction goes to the upper end of float32's; the hardware makes quiet NaNs of the others.

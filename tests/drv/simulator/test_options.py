@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from cuda.bindings.driver import CUdevice_attribute
 
+from drv.simulator.device_models import MODELS
 from drv.simulator.options import OptionError, parse_options, visible_devices
+
+from .machine import Machine
 
 GIB = 1 << 30
 
@@ -39,6 +43,37 @@ def test_text_and_keywords_say_the_same() -> None:
     assert not parse_options().same_values
     assert text.capability == ((9, 0), (8, 6))
     assert text.peers == {(0, 1)}
+
+
+def test_a_model_says_what_is_not_given() -> None:
+    options = parse_options("devices=3,model=h200/T4/none,multiprocessors=7")
+    assert options.memory == (141 * 10**9, 16 * GIB, 2 * GIB)
+    assert options.capability == ((9, 0), (7, 5), (9, 0))
+    assert options.multiprocessors == (7, 7, 7)
+    assert parse_options(model="a100", memory="1GiB").memory == (GIB,)
+    assert parse_options("devices=0,model=l4").memory == ()
+    with pytest.raises(
+        OptionError, match="model='h20': expected one of h200, h100, a100, l4, t4, rtx4090, none"
+    ):
+        parse_options("model=h20")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_models_are_told_by_their_attributes(model: str) -> None:
+    machine = Machine(model=model)
+    described = MODELS[model]
+
+    def attribute(name: str) -> int:
+        return machine.cuDeviceGetAttribute(getattr(CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), 0)
+
+    assert machine.cuDeviceGetName(100, 0).rstrip(b"\0").decode() == f"{described.name} (simulated)"
+    assert attribute("MULTIPROCESSOR_COUNT") == described.multiprocessors
+    assert attribute("COMPUTE_CAPABILITY_MAJOR") == described.capability[0]
+    assert attribute("L2_CACHE_SIZE") == described.l2_bytes
+    assert int(machine.cuDeviceTotalMem(0)) == described.memory
+    # The bandwidth as programs compute it.
+    rate = 2 * attribute("MEMORY_CLOCK_RATE") * 1000 * attribute("GLOBAL_MEMORY_BUS_WIDTH") // 8
+    assert rate == pytest.approx(described.bandwidth, rel=1e-3)
 
 
 def test_keywords_win_over_text() -> None:
