@@ -339,6 +339,7 @@ __all__ = [
 _LAZY = {
     "DataParallel": "parallel:DataParallel",
     "SyncBatchNorm": "parallel:SyncBatchNorm",
+    "common_types": "nn.common_types",
     "modules": "nn.modules",
     "parallel": "parallel.modules",
 }

@@ -25,7 +25,7 @@ from . import comm
 from .data_parallel.data_parallel import DataParallel, data_parallel
 
 if TYPE_CHECKING:
-    from . import ddp_comm_hooks
+    from . import algorithms, ddp_comm_hooks
     from .backends.selection import (
         Backend,
         get_default_backend_for_device,
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         is_gloo_available,
         is_mpi_available,
         is_nccl_available,
+        is_ucc_available,
+        is_xccl_available,
     )
     from .data_parallel.parallel_apply import parallel_apply
     from .data_parallel.replication import replicate
@@ -139,6 +141,7 @@ __all__ = [
     "TCPStore",
     "Work",
     "abort_process_group",
+    "algorithms",
     "all_gather",
     "all_gather_into_tensor",
     "all_gather_object",
@@ -178,6 +181,8 @@ __all__ = [
     "is_mpi_available",
     "is_nccl_available",
     "is_torchelastic_launched",
+    "is_ucc_available",
+    "is_xccl_available",
     "isend",
     "monitored_barrier",
     "new_group",
@@ -204,7 +209,7 @@ __all__ = [
 # Modules and their public names, loaded when one is first used: process groups, backends and launchers would make up
 # most of the time of the import, and many programs that import the package use none of them.
 _LAZY = {
-    "backends.selection": "Backend get_default_backend_for_device is_backend_available is_gloo_available is_mpi_available is_nccl_available",
+    "backends.selection": "Backend get_default_backend_for_device is_backend_available is_gloo_available is_mpi_available is_nccl_available is_ucc_available is_xccl_available",
     "data_parallel.parallel_apply": "parallel_apply",
     "data_parallel.replication": "replicate",
     "ddp.buckets": "GradBucket",
@@ -212,6 +217,7 @@ _LAZY = {
     "ddp.distributed_sampler": "DistributedSampler",
     "ddp.joining": "Join Joinable JoinHook",
     "ddp.sync_batch_norm": "SyncBatchNorm",
+    "algorithms": "algorithms",
     "ddp_comm_hooks": "ddp_comm_hooks",
     "groups.collectives.all_to_all": "all_to_all all_to_all_single",
     "groups.collectives.arguments": "supports_complex",

@@ -30,6 +30,7 @@ from . import (
     autograd,
     backends,
     compiler,
+    cpu,
     cuda,
     fft,
     jit,
@@ -45,6 +46,8 @@ from . import random as random  # as the next ones: namespaces that a star impor
 from . import return_types as return_types
 from . import serialization as serialization
 from . import testing as testing
+from . import types as types
+from .accelerator import get_device_module
 from .amp import GradScaler
 from .amp.autocast_mode import (
     autocast,
@@ -72,7 +75,7 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
-from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
+from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from .compiler import compile
 from .core.absent_names import lazily as _lazily
 from .core.devices.device import device
@@ -82,6 +85,7 @@ from .core.memory_format import (
     channels_last,
     channels_last_3d,
     contiguous_format,
+    layout,
     memory_format,
     preserve_format,
     strided,
@@ -97,10 +101,25 @@ from .core.modes.precision import get_float32_matmul_precision, set_float32_matm
 from .core.modes.threads import (
     get_num_interop_threads,
     get_num_threads,
+    set_flush_denormal,
     set_num_interop_threads,
     set_num_threads,
 )
 from .core.size import Size
+from .core.symbolic_numbers import (
+    SymBool,
+    SymFloat,
+    SymInt,
+    sym_float,
+    sym_int,
+    sym_ite,
+    sym_max,
+    sym_min,
+    sym_not,
+    sym_sqrt,
+    sym_sum,
+)
+from .cuda import CudaError as AcceleratorError
 from .cuda import Event, OutOfMemoryError, Stream
 from .methods.functions import _assert as _assert
 from .methods.functions import adjoint, as_strided_, detach, detach_
@@ -132,6 +151,23 @@ float, int = float32, int32
 newaxis = None
 _bind("tensor", globals())
 __all__ = [
+    "AcceleratorError",
+    "SymBool",
+    "SymFloat",
+    "SymInt",
+    "cpu",
+    "get_device_module",
+    "layout",
+    "set_anomaly_enabled",
+    "set_flush_denormal",
+    "sym_float",
+    "sym_int",
+    "sym_ite",
+    "sym_max",
+    "sym_min",
+    "sym_not",
+    "sym_sqrt",
+    "sym_sum",
     "jit",
     "compiler",
     "compile",

@@ -6,6 +6,7 @@ from . import amp
 from . import autograd
 from . import backends
 from . import compiler
+from . import cpu
 from . import cuda
 from . import fft
 from . import hub as hub
@@ -18,8 +19,10 @@ from . import serialization as serialization
 from . import signal
 from . import special
 from . import testing as testing
+from . import types as types
 from . import utils
 from . import version
+from .accelerator import get_device_module
 from .amp import GradScaler
 from .amp.autocast_mode import autocast
 from .amp.autocast_mode import autocast_decrement_nesting
@@ -45,6 +48,7 @@ from .autograd import no_grad
 from .autograd import set_grad_enabled
 from .autograd.anomaly_mode import is_anomaly_check_nan_enabled
 from .autograd.anomaly_mode import is_anomaly_enabled
+from .autograd.anomaly_mode import set_anomaly_enabled
 from .compiler import compile
 from .core.devices.device import device
 from .core.dtypes.default import get_default_dtype
@@ -54,6 +58,7 @@ from .core.dtypes.limits import iinfo
 from .core.memory_format import channels_last
 from .core.memory_format import channels_last_3d
 from .core.memory_format import contiguous_format
+from .core.memory_format import layout
 from .core.memory_format import memory_format
 from .core.memory_format import preserve_format
 from .core.memory_format import strided
@@ -66,9 +71,22 @@ from .core.modes.precision import get_float32_matmul_precision
 from .core.modes.precision import set_float32_matmul_precision
 from .core.modes.threads import get_num_interop_threads
 from .core.modes.threads import get_num_threads
+from .core.modes.threads import set_flush_denormal
 from .core.modes.threads import set_num_interop_threads
 from .core.modes.threads import set_num_threads
 from .core.size import Size
+from .core.symbolic_numbers import SymBool
+from .core.symbolic_numbers import SymFloat
+from .core.symbolic_numbers import SymInt
+from .core.symbolic_numbers import sym_float
+from .core.symbolic_numbers import sym_int
+from .core.symbolic_numbers import sym_ite
+from .core.symbolic_numbers import sym_max
+from .core.symbolic_numbers import sym_min
+from .core.symbolic_numbers import sym_not
+from .core.symbolic_numbers import sym_sqrt
+from .core.symbolic_numbers import sym_sum
+from .cuda import CudaError as AcceleratorError
 from .cuda import Event
 from .cuda import OutOfMemoryError
 from .cuda import Stream
@@ -645,6 +663,7 @@ trunc_ = OperationMethods.trunc_
 xlogy_ = OperationMethods.xlogy_
 
 __all__ = [
+    "AcceleratorError",
     "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
@@ -661,6 +680,9 @@ __all__ = [
     "ShortTensor",
     "Size",
     "Stream",
+    "SymBool",
+    "SymFloat",
+    "SymInt",
     "Tensor",
     "abs",
     "abs_",
@@ -808,6 +830,7 @@ __all__ = [
     "cosine_similarity",
     "count_nonzero",
     "cov",
+    "cpu",
     "cross",
     "ctc_loss",
     "cuda",
@@ -911,6 +934,7 @@ __all__ = [
     "get_default_dtype",
     "get_deterministic_debug_mode",
     "get_device",
+    "get_device_module",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "get_num_threads",
@@ -991,6 +1015,7 @@ __all__ = [
     "kron",
     "kthvalue",
     "layer_norm",
+    "layout",
     "lcm",
     "lcm_",
     "ldexp",
@@ -1152,6 +1177,7 @@ __all__ = [
     "select_scatter",
     "selu",
     "selu_",
+    "set_anomaly_enabled",
     "set_autocast_cache_enabled",
     "set_autocast_cpu_dtype",
     "set_autocast_cpu_enabled",
@@ -1163,6 +1189,7 @@ __all__ = [
     "set_default_tensor_type",
     "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
+    "set_flush_denormal",
     "set_grad_enabled",
     "set_num_interop_threads",
     "set_num_threads",
@@ -1205,6 +1232,14 @@ __all__ = [
     "svd_lowrank",
     "swapaxes",
     "swapdims",
+    "sym_float",
+    "sym_int",
+    "sym_ite",
+    "sym_max",
+    "sym_min",
+    "sym_not",
+    "sym_sqrt",
+    "sym_sum",
     "t",
     "take",
     "take_along_dim",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor import cuda
+from nvrtc_kernels import dtypes
+from tensor import cpu, cuda
 from tensor.core.devices.device import device as _device
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import ModuleType, TracebackType
 
     from tensor.core.devices.current import DeviceArgument
 
@@ -20,6 +21,9 @@ __all__ = [
     "device_count",
     "device_index",
     "empty_cache",
+    "empty_host_cache",
+    "get_device_capability",
+    "get_device_module",
     "get_memory_info",
     "is_available",
     "max_memory_allocated",
@@ -229,3 +233,58 @@ def reset_accumulated_memory_stats(device_index: DeviceArgument = None, /) -> No
     """Let what the counters of ``device_index`` add up start again from 0. Raises as :func:`get_memory_info`."""
     _check_available()
     cuda.reset_accumulated_memory_stats(device_index)
+
+
+def get_device_module(device: _device | str | None = None) -> ModuleType:
+    """``tensor.cuda`` or ``tensor.cpu``: the functions of the kind of device.
+
+    Parameters
+    ----------
+    device : device or str, optional
+        Its index does not matter. By default CUDA devices where there are any, else the CPU.
+
+    Raises
+    ------
+    RuntimeError
+        If ``device`` is neither a device, nor a string that names one, nor None.
+    """
+    if device is None:
+        return cuda if cuda.is_available() else cpu
+    if not isinstance(device, (_device, str)):
+        raise RuntimeError(f"Invalid value of device '{device}', expect device, str, or None")
+    return {"cuda": cuda, "cpu": cpu}[_device(device).type]
+
+
+def get_device_capability(device: DeviceArgument = None, /) -> dict[str, Any]:
+    """What the device, by default the current one, can compute with: ``{"supported_dtypes": {...}}``.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device.
+    ValueError
+        If the device is not one of them.
+    """
+    _check_available()
+    cuda.get_device_properties(device)
+    return {
+        "supported_dtypes": {
+            dtypes.bool_,
+            dtypes.uint8,
+            dtypes.int8,
+            dtypes.int16,
+            dtypes.int32,
+            dtypes.int64,
+            dtypes.float16,
+            dtypes.bfloat16,
+            dtypes.float32,
+            dtypes.float64,
+            dtypes.complex64,
+            dtypes.complex128,
+        }
+    }
+
+
+def empty_host_cache() -> None:
+    """Give cached pinned memory of the host back to the driver."""
+    cuda.memory.empty_host_cache()

@@ -20,7 +20,9 @@ __all__ = [
     "is_dynamo_compiling",
     "is_exporting",
     "list_backends",
+    "nested_compile_region",
     "reset",
+    "set_stance",
 ]
 
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
@@ -119,3 +121,52 @@ def reset() -> None:
 
 def cudagraph_mark_step_begin() -> None:
     """Say that an iteration begins, which nothing here needs to know."""
+
+
+class set_stance:  # noqa: N801 - PyTorch's name
+    """Accept how compiled functions would behave, by a call, with ``with`` or as a decorator: they run as Python.
+
+    Parameters
+    ----------
+    stance : str
+        ``"default"``, ``"force_eager"``, ``"eager_on_recompile"``, ``"eager_then_compile"``, ``"fail_on_recompile"`` or
+        ``"aot_eager_then_compile"``.
+    skip_guard_eval_unsafe : bool
+        Changes nothing.
+    force_backend : str or callable, optional
+        Changes nothing.
+
+    Raises
+    ------
+    RuntimeError
+        For any other ``stance``.
+    """
+
+    _STANCES = (
+        "default",
+        "force_eager",
+        "eager_on_recompile",
+        "fail_on_recompile",
+        "eager_then_compile",
+        "aot_eager_then_compile",
+    )
+
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None
+    ) -> None:
+        if stance not in self._STANCES:
+            raise RuntimeError(f"invalid torch.compile stance {stance!r}, expected one of {self._STANCES}")
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return fn
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+def nested_compile_region(fn: Any = None, **options: Any) -> Any:
+    """``fn`` itself, or a decorator that returns it: nothing is compiled, whatever the ``options``."""
+    return fn if fn is not None else lambda function: function

@@ -1,18 +1,18 @@
 """What PyTorch has under ``torch.nn.utils``."""
 
 from . import parametrizations, parametrize, rnn, stateless
-from .fusion import fuse_conv_bn_eval, fuse_conv_bn_weights, fuse_linear_bn_eval, fuse_linear_bn_weights
-from .gradient_clipping import (
+from .clip_grad import (
     clip_grad_norm,
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
     get_total_norm,
 )
-from .memory_formats import convert_conv2d_weight_memory_format, convert_conv3d_weight_memory_format
+from .convert_parameters import parameters_to_vector, vector_to_parameters
+from .fusion import fuse_conv_bn_eval, fuse_conv_bn_weights, fuse_linear_bn_eval, fuse_linear_bn_weights
+from .memory_format import convert_conv2d_weight_memory_format, convert_conv3d_weight_memory_format
 from .skipping import skip_init
 from .spectral_norm import remove_spectral_norm, spectral_norm
-from .vectors import parameters_to_vector, vector_to_parameters
 from .weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor import ones_like
 
+from .convert_parameters import parameters_to_vector
 from .pruning_methods import (
     BasePruningMethod,
     CustomFromMask,
@@ -18,7 +19,6 @@ from .pruning_methods import (
     RandomUnstructured,
     hooks_of,
 )
-from .vectors import parameters_to_vector
 
 if TYPE_CHECKING:
     from nn.module import Module

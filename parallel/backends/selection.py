@@ -55,6 +55,16 @@ def is_gloo_available() -> bool:
     return True
 
 
+def is_ucc_available() -> bool:
+    """False: UCC carries no collectives here."""
+    return False
+
+
+def is_xccl_available() -> bool:
+    """False: Intel's devices are not supported."""
+    return False
+
+
 def is_mpi_available() -> bool:
     """Whether mpi4py can be imported (the extra ``mpi``), which the backend ``mpi`` stands on."""
     return importlib.util.find_spec("mpi4py") is not None

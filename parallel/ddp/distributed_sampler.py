@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parallel.groups.process_groups import get_rank, get_world_size
-from tensor.utils.data import samplers
+from tensor.utils.data import sampler
 
 if TYPE_CHECKING:
     from collections.abc import Sized
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["DistributedSampler"]
 
 
-class DistributedSampler(samplers.DistributedSampler):
+class DistributedSampler(sampler.DistributedSampler):
     """The indices of one rank's share of a dataset: every ``num_replicas``-th index, from ``rank`` on.
 
     All ranks get equally many: the order is repeated from its start until it divides, or with ``drop_last`` cut.

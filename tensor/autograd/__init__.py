@@ -15,10 +15,11 @@ from tensor.core.modes.grad_mode import (
     set_grad_enabled,
 )
 
-from . import anomaly_mode, forward_ad, function, functional, graph
+from . import anomaly_mode, forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .differentiation import backward, grad
 from .function import Function
+from .grad_mode import set_multithreading_enabled
 from .gradcheck import gradcheck, gradgradcheck
 from .variable import Variable
 
@@ -33,6 +34,7 @@ __all__ = [
     "function",
     "functional",
     "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
     "graph",
@@ -42,6 +44,7 @@ __all__ = [
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker

@@ -7,7 +7,13 @@ from typing import Self
 
 from .recording import anomaly
 
-__all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
+__all__ = [
+    "detect_anomaly",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
+    "set_anomaly_enabled",
+    "set_detect_anomaly",
+]
 
 
 class set_detect_anomaly:  # noqa: N801 - PyTorch's name
@@ -65,6 +71,19 @@ class detect_anomaly:  # noqa: N801 - PyTorch's name
 
     def __exit__(self, *exception: object) -> None:
         anomaly.mode.enabled, anomaly.mode.check_nan = self._before
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """Turn anomaly detection on or off, as :class:`set_detect_anomaly` without ``with``.
+
+    Parameters
+    ----------
+    mode : bool
+        Whether anomalies are looked for.
+    check_nan : bool
+        Whether gradients are looked through for NaN, for which the host waits.
+    """
+    anomaly.mode.enabled, anomaly.mode.check_nan = bool(mode), bool(check_nan)
 
 
 def is_anomaly_enabled() -> bool:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 from tensor.core.modes.attention import attention_backends
 from tensor.core.modes.precision import flag, fp32_name, settings, tf32_of
+from tensor.core.warning import warn_caller
 from tensor.fft.plan_cache import CufftPlanCache
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: cuFFT's plans of the current device; ``cufft_plan_cache[device]`` are another one's.
 cufft_plan_cache = CufftPlanCache()
@@ -123,3 +130,78 @@ def cudnn_sdp_enabled() -> bool:
 def enable_cudnn_sdp(enabled: bool) -> None:
     """Set what :func:`cudnn_sdp_enabled` says to ``enabled``."""
     attention_backends["cudnn"] = bool(enabled)
+
+
+def is_flash_attention_available() -> bool:
+    """True: attention is computed in blocks, with the memory of flash attention."""
+    return True
+
+
+@contextmanager
+def sdp_kernel(
+    enable_flash: bool = True,
+    enable_math: bool = True,
+    enable_mem_efficient: bool = True,
+    enable_cudnn: bool = True,
+) -> Iterator[None]:
+    """The older form of :func:`nn.attention.sdpa_kernel`, with a warning; attention is computed in the same way.
+
+    Parameters
+    ----------
+    enable_flash, enable_math, enable_mem_efficient, enable_cudnn : bool
+        What :func:`flash_sdp_enabled` and its neighbours return inside ``with``.
+
+    Warns
+    -----
+    FutureWarning
+        That it is deprecated.
+    """
+    warn_caller(
+        "backends.cuda.sdp_kernel() is deprecated; use nn.attention.sdpa_kernel(), which takes a list of backends.",
+        FutureWarning,
+    )
+    before = dict(attention_backends)
+    attention_backends.update(
+        flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn
+    )
+    try:
+        yield
+    finally:
+        attention_backends.update(before)
+
+
+def fp16_bf16_reduction_math_sdp_allowed() -> bool:
+    """False: attention accumulates in float32."""
+    return False
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
+    """Accept ``enabled``; attention accumulates in float32 either way."""
+
+
+def preferred_blas_library(backend: str | None = None) -> str:
+    """``"cublas"``, which computes matrix products whatever ``backend`` is preferred.
+
+    Raises
+    ------
+    RuntimeError
+        If ``backend`` is none of "default", "cublas", "cublaslt".
+    """
+    return _preferred("cublas", backend, ("default", "cublas", "cublaslt"))
+
+
+def preferred_linalg_library(backend: str | None = None) -> str:
+    """``"default"``: decompositions are computed by kernels of this package, whatever ``backend`` is preferred.
+
+    Raises
+    ------
+    RuntimeError
+        If ``backend`` is none of "default", "cusolver", "magma".
+    """
+    return _preferred("default", backend, ("default", "cusolver", "magma"))
+
+
+def _preferred(used: str, backend: str | None, known: tuple[str, ...]) -> str:
+    if backend is not None and backend not in known:
+        raise RuntimeError(f"Unknown input value {backend!r}. Choose from: {', '.join(known)}.")
+    return used

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 #: Taken for PyTorch's sake; nothing depends on them.
 enabled = False
 deterministic = False
+allow_tf32 = True
+fp32_precision = "none"
 
 
 def is_available() -> bool:
@@ -25,13 +27,37 @@ def flags(
 ) -> Iterator[None]:
     """Settings of this module inside ``with tensor.backends.mkldnn.flags(enabled=False):``.
 
-    ``enabled`` and ``deterministic`` are kept for programs that read them; they change nothing, nor do ``allow_tf32``
-    and ``fp32_precision``.
+    ``enabled``, ``deterministic``, ``allow_tf32`` and ``fp32_precision`` are kept for programs that read them; they
+    change nothing.
     """
     here = sys.modules[__name__].__dict__
-    before = {name: here[name] for name in ("enabled", "deterministic")}
-    here.update(enabled=enabled, deterministic=deterministic)
+    before = {name: here[name] for name in ("enabled", "deterministic", "allow_tf32", "fp32_precision")}
+    here.update(
+        enabled=enabled, deterministic=deterministic, allow_tf32=allow_tf32, fp32_precision=fp32_precision
+    )
     try:
         yield
     finally:
         here.update(before)
+
+
+VERBOSE_OFF, VERBOSE_ON, VERBOSE_ON_CREATION = 0, 1, 2
+
+
+class verbose:  # noqa: N801 - PyTorch's name
+    """Accept a level with ``with``: there is nothing that could report.
+
+    Parameters
+    ----------
+    level : int
+        ``VERBOSE_OFF``, ``VERBOSE_ON`` or ``VERBOSE_ON_CREATION``.
+    """
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass

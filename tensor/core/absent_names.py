@@ -12,8 +12,10 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .names_left_out import LEFT_OUT as _LEFT_OUT
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 #: Names of PyTorch that are missing on purpose or so far, by the module that would have them: what to say of each.
 _WORDS = {
@@ -77,11 +79,9 @@ _WORDS = {
         "rearrange": "left out; use the package einops, or permute and reshape",
     },
     "tensor.utils": {
-        "benchmark": "planned; until then time with cuda.Event(enable_timing=True)",
         "bottleneck": "left out; use Python's cProfile",
         "cpp_extension": "left out: nothing is built; write kernels with cuda.RawKernel",
         "mobile_optimizer": "left out: phones are not supported",
-        "tensorboard": "planned; until then use the package tensorboardX",
     },
     "nn": {
         "intrinsic": "left out: there are no quantized dtypes",
@@ -123,19 +123,45 @@ def missing(module: str, name: str, lazy: Iterable[str] = ()) -> AttributeError:
     # Protocols of Python ask for such names, often, and nobody reads the answer.
     if name.startswith("__"):
         return AttributeError(text)
-    words = _WORDS.get(module, {}).get(name)
+    words = said_of(module, name)
     if words is not None:
         text = f"{text}: {words}"
     else:
-        public = {*getattr(sys.modules.get(module), "__all__", ()), *lazy}
-        nearest = _nearest(name, public)
+        nearest = nearest_of(name, {*_public(sys.modules.get(module)), *lazy})
         if nearest is not None:
             text = f"{text}: did you mean {nearest!r}?"
     # Python completes errors that name no object with a hint of its own, which would say the same again.
     return AttributeError(text, name=name, obj=None)
 
 
-def _nearest(name: str, public: Iterable[str]) -> str | None:
+def hints(module: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module that has no lazy names: it raises what :func:`missing` makes."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807 - it is the module's
+        raise missing(module, name)
+
+    return __getattr__
+
+
+def said_of(module: str, name: str) -> str | None:
+    """What is known of a name of PyTorch that ``module`` does not have; None for any other name.
+
+    The words begin with "planned" or "left out".
+    """
+    for rows in (_WORDS.get(module, {}), _LEFT_OUT.get(module, {})):
+        if name in rows:
+            return rows[name]
+    families = (row for row in _LEFT_OUT.get(module, {}) if row[-1] == "*" and name.startswith(row[:-1]))
+    row = max(families, key=len, default=None)
+    return None if row is None else _LEFT_OUT[module][row]
+
+
+def _public(module: Any) -> Iterable[str]:
+    names = getattr(module, "__all__", None)
+    return names if names is not None else [name for name in vars(module) if name[0] != "_"] if module else ()
+
+
+def nearest_of(name: str, public: Iterable[str]) -> str | None:
     """The public name that ``name`` was probably meant to be: first one that differs by case or underscores alone."""
     by_letters = {_letters(each): each for each in sorted(public)}
     close = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=0.8)

@@ -5,7 +5,8 @@ Importing this loads no driver; the first use of a device does, see :mod:`drv`.
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.absent_names import missing as _missing
+from drv import CudaError
+from tensor.core.absent_names import lazily as _lazily
 from tensor.core.devices.event import Event
 from tensor.core.devices.stream import (
     ExternalStream,
@@ -18,7 +19,7 @@ from tensor.core.devices.stream import (
     stream,
 )
 
-from . import amp, memory, nvtx
+from . import amp, memory, nvtx, streams
 from .devices import (
     can_device_access_peer,
     current_device,
@@ -34,6 +35,7 @@ from .devices import (
     is_available,
     is_bf16_supported,
     is_initialized,
+    is_tf32_supported,
     set_device,
     synchronize,
 )
@@ -42,6 +44,7 @@ from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
     empty_cache,
+    empty_host_cache,
     get_per_process_memory_fraction,
     host_memory_stats,
     host_memory_stats_as_nested_dict,
@@ -55,17 +58,22 @@ from .memory import (
     memory_stats_as_nested_dict,
     memory_summary,
     reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
 from .monitoring import (
+    clock_rate,
+    device_memory_used,
     get_allocator_backend,
     get_arch_list,
     get_sync_debug_mode,
     ipc_collect,
     is_current_stream_capturing,
     memory_usage,
+    power_draw,
     set_sync_debug_mode,
+    temperature,
     utilization,
 )
 from .random import (
@@ -93,11 +101,15 @@ from .typed_tensors import (
     ShortTensor,
 )
 
+#: What PyTorch was built with: float16 is always there, MAGMA never.
+has_half, has_magma = True, False
+
 __all__ = [
     "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
     "CharTensor",
+    "CudaError",
     "DoubleTensor",
     "Event",
     "ExternalStream",
@@ -114,14 +126,17 @@ __all__ = [
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "can_device_access_peer",
+    "clock_rate",
     "current_device",
     "current_stream",
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
     "device_of",
     "disable_peer_access",
     "empty_cache",
+    "empty_host_cache",
     "enable_peer_access",
     "get_allocator_backend",
     "get_arch_list",
@@ -133,6 +148,8 @@ __all__ = [
     "get_rng_state_all",
     "get_stream_from_external",
     "get_sync_debug_mode",
+    "has_half",
+    "has_magma",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
     "init",
@@ -142,6 +159,7 @@ __all__ = [
     "is_bf16_supported",
     "is_current_stream_capturing",
     "is_initialized",
+    "is_tf32_supported",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -156,7 +174,9 @@ __all__ = [
     "memory_summary",
     "memory_usage",
     "nvtx",
+    "power_draw",
     "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
@@ -167,11 +187,19 @@ __all__ = [
     "set_stream",
     "set_sync_debug_mode",
     "stream",
+    "streams",
     "synchronize",
+    "temperature",
     "utilization",
 ]
+
+# What stands in a higher layer, found when it is used, as layers import downward only.
+_LAZY = {"comm": "parallel.comm"}
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
 
     def __getattr__(name: str) -> Any:
-        raise _missing(__name__, name)
+        return _lazily(__name__, name, _LAZY)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LAZY})

@@ -175,6 +175,11 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return is_available() and (including_emulation or drv.current_device().compute_capability >= (8, 0))
 
 
+def is_tf32_supported() -> bool:
+    """Whether matrix products of the current device can round to TF32: from compute capability 8.0 on."""
+    return is_bf16_supported(including_emulation=False)
+
+
 def mem_get_info(device: DeviceArgument = None) -> tuple[int, int]:
     """Free and total bytes of the memory of ``device``, by default the current one, as the driver counts them.
 

@@ -14,9 +14,11 @@ from drv.allocators.statistics import Stat, Statistics
 from tensor.core.devices.current import index_of
 from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import Stream
+from tensor.core.warning import warn_caller
 
 from .devices import existing_device, mem_get_info
 from .memory_history import _dump_snapshot, _record_memory_history, _snapshot, memory_snapshot
+from .monitoring import get_allocator_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,6 +34,8 @@ __all__ = [
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "empty_cache",
+    "empty_host_cache",
+    "get_allocator_backend",
     "get_per_process_memory_fraction",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
@@ -45,6 +49,7 @@ __all__ = [
     "memory_stats_as_nested_dict",
     "memory_summary",
     "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
 ]
@@ -156,6 +161,26 @@ def reset_peak_memory_stats(device: DeviceArgument = None) -> None:
         device_state.allocator.reset_peaks()
 
 
+def reset_max_memory_allocated(device: DeviceArgument = None) -> None:
+    """:func:`reset_peak_memory_stats` of ``device``, as PyTorch has it now; with a warning.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+
+    Warns
+    -----
+    FutureWarning
+        That all peaks are reset.
+    """
+    warn_caller(
+        "cuda.reset_max_memory_allocated now calls cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",
+        FutureWarning,
+    )
+    reset_peak_memory_stats(device)
+
+
 def reset_accumulated_memory_stats(device: DeviceArgument = None) -> None:
     """Reset the counters ``allocated`` and ``freed``, and those of events (``num_...``), of ``device`` to 0.
 
@@ -218,6 +243,12 @@ def empty_cache() -> None:
     """
     for device_state in _states_in_use():
         device_state.allocator.empty_cache()
+
+
+def empty_host_cache() -> None:
+    """Give cached pinned memory of the host, which no tensor occupies, back to the driver."""
+    if drv.is_initialized():
+        cuda_state(0).pinned_allocator().empty_cache()
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceArgument = None) -> None:

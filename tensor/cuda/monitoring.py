@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import drv
 
-from .devices import existing_device
+from .devices import existing_device, mem_get_info
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tensor.core.devices.current import DeviceArgument
 
 _SYNC_MODES = {"default": 0, "warn": 1, "error": 2}
@@ -41,7 +43,77 @@ def memory_usage(device: DeviceArgument = None) -> int:
     return int(_rates(device, "memory_usage").memory)
 
 
+def temperature(device: DeviceArgument = None) -> int:
+    """Temperature of the GPU in degrees Celsius, of ``device``, by default the current one.
+
+    Raises
+    ------
+    RuntimeError
+        For a simulated device, and where NVIDIA's management library does not answer.
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
+    return int(
+        _asked(
+            device,
+            "temperature",
+            lambda nvml, handle: nvml.device_get_temperature_v(
+                handle, nvml.TemperatureSensors.TEMPERATURE_GPU
+            ),
+        )
+    )
+
+
+def power_draw(device: DeviceArgument = None) -> int:
+    """Power in milliwatts that ``device``, by default the current one, draws.
+
+    Raises
+    ------
+    RuntimeError
+        For a simulated device, and where NVIDIA's management library does not answer.
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
+    return int(_asked(device, "power_draw", lambda nvml, handle: nvml.device_get_power_usage(handle)))
+
+
+def clock_rate(device: DeviceArgument = None) -> int:
+    """Clock in MHz of the multiprocessors of ``device``, by default the current one.
+
+    Raises
+    ------
+    RuntimeError
+        For a simulated device, and where NVIDIA's management library does not answer.
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
+    return int(
+        _asked(
+            device,
+            "clock_rate",
+            lambda nvml, handle: nvml.device_get_clock_info(handle, nvml.ClockType.CLOCK_SM),
+        )
+    )
+
+
+def device_memory_used(device: DeviceArgument = None) -> int:
+    """Bytes of memory in use on ``device``, by default the current one, by all processes.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, or a device that does not exist.
+    """
+    free, total = mem_get_info(device)
+    return total - free
+
+
 def _rates(device: DeviceArgument, function: str) -> Any:
+    return _asked(device, function, lambda nvml, handle: nvml.device_get_utilization_rates(handle))
+
+
+def _asked(device: DeviceArgument, function: str, ask: Callable[[Any, Any], Any]) -> Any:
+    """What NVIDIA's management library, which ``ask`` gets with the device's handle, says of a device."""
     native = existing_device(device)
     if native.runtime.simulated:
         raise RuntimeError(
@@ -52,7 +124,7 @@ def _rates(device: DeviceArgument, function: str) -> Any:
     try:
         nvml = importlib.import_module("cuda.bindings.nvml")
         nvml.init_v2()
-        return nvml.device_get_utilization_rates(nvml.device_get_handle_by_pci_bus_id_v2(bus_id))
+        return ask(nvml, nvml.device_get_handle_by_pci_bus_id_v2(bus_id))
     except Exception as error:
         raise RuntimeError(
             f"cuda.{function}(): NVIDIA's management library (NVML) does not answer for {native.name}: {error}"

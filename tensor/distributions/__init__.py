@@ -5,7 +5,7 @@ A distribution has parameters of one shape, its ``batch_shape``, and draws event
 ``transform_to`` map real numbers to a constraint, and :func:`kl_divergence` compares two distributions.
 """
 
-from . import constraint_registry, constraints, kl, transforms
+from . import constraint_registry, constraints, kl, transforms, utils
 from .constraint_registry import (
     CorrCholeskyTransform,
     LowerCholeskyTransform,
@@ -163,4 +163,5 @@ __all__ = [
     "register_kl",
     "transform_to",
     "transforms",
+    "utils",
 ]

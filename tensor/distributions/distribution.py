@@ -401,7 +401,7 @@ def batch_shape_of(*given: Any, parameters: Sequence[Tensor]) -> Size:
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
-    """Probabilities away from 0 and 1 by the resolution of their dtype."""
+    """``probs`` moved away from 0 and 1 by the resolution of their dtype."""
     eps = finfo(probs.dtype).eps
     return probs.clamp(eps, 1 - eps)
 

@@ -8,6 +8,7 @@ import operator
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from tensor.core.absent_names import lazily as _lazily
 from tensor.core.base import TensorBase
 from tensor.core.dtypes.limits import finfo
 from tensor.core.size import Size
@@ -976,3 +977,15 @@ class CumulativeDistributionTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return self.distribution.log_prob(x)
+
+
+# PyTorch has them here; they stand in a file of their own, which needs this one.
+_LAZY = {
+    name: f"tensor.distributions.constraint_registry:{name}"
+    for name in ("CorrCholeskyTransform", "LowerCholeskyTransform", "PositiveDefiniteTransform")
+}
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+
+    def __getattr__(name: str) -> Any:
+        return _lazily(__name__, name, _LAZY)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import bfloat16, complex64, complex128, float16, float32, float64
+from tensor.core.warning import warn_caller
 from tensor.methods.tensor import Tensor
+from tensor.operations.creation.construction import tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,8 @@ _TOLERANCES = {
     complex64: (1.3e-6, 1e-5),
     complex128: (1e-7, 1e-7),
 }
+
+_LOOSE_TOLERANCES = {float16: (1e-3, 1e-3), float32: (1e-4, 1e-5), float64: (1e-5, 1e-8)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,56 @@ def assert_close(
     problem = _problem(actual, expected, options, ())
     if problem is not None:
         raise AssertionError(problem if msg is None else msg(problem) if callable(msg) else msg)
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """The older form of :func:`assert_close`, with its looser tolerances, and a warning; dtypes may differ.
+
+    Parameters
+    ----------
+    actual, expected
+        Tensors, or what makes one.
+    rtol, atol : float, optional
+        Both or neither.
+    equal_nan : bool
+        Whether NaN agrees with NaN.
+    msg : str
+        What the error says instead.
+
+    Raises
+    ------
+    AssertionError
+        If they do not agree.
+
+    Warns
+    -----
+    FutureWarning
+        That it is deprecated.
+    """
+    warn_caller("testing.assert_allclose() is deprecated; use testing.assert_close().", FutureWarning)
+    if not isinstance(actual, Tensor):
+        actual = tensor(actual)
+    if not isinstance(expected, Tensor):
+        expected = tensor(expected, dtype=actual.dtype)
+    if rtol is None and atol is None:
+        pairs = [_LOOSE_TOLERANCES.get(each.dtype, (0.0, 0.0)) for each in (actual, expected)]
+        rtol, atol = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+    assert_close(
+        actual,
+        expected,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_dtype=False,
+        msg=msg or None,
+    )
 
 
 def _problem(actual: Any, expected: Any, options: _Options, path: tuple[Any, ...]) -> str | None:

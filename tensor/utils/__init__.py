@@ -2,14 +2,24 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.absent_names import missing as _missing
+from tensor.core.absent_names import lazily as _lazily
 
 from . import _pytree as _pytree
 from . import checkpoint, data, deterministic, dlpack, hooks
 
 __all__ = ["checkpoint", "data", "deterministic", "dlpack", "hooks"]
 
+# What few programs use, loaded when they do.
+_LAZY = {
+    "benchmark": "tensor.utils.benchmark",
+    "model_zoo": "tensor.utils.model_zoo",
+    "tensorboard": "tensor.utils.tensorboard",
+}
+
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
 
     def __getattr__(name: str) -> Any:
-        raise _missing(__name__, name)
+        return _lazily(__name__, name, _LAZY)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LAZY})

@@ -11,6 +11,7 @@ import nn
 import parallel
 import tensor
 from tensor.core.absent_names import _WORDS
+from tensor.core.names_left_out import LEFT_OUT
 from tests.pytorch import torch
 
 
@@ -116,5 +117,5 @@ def test_python_adds_no_hint_of_its_own() -> None:
 
 
 def test_what_is_said_of_names_says_whether_they_come() -> None:
-    for names in _WORDS.values():
+    for names in (*_WORDS.values(), *LEFT_OUT.values()):
         assert all(words.startswith(("planned", "left out")) for words in names.values())

@@ -17,6 +17,7 @@ NAMESPACES = {
     "autograd",
     "backends",
     "compiler",
+    "cpu",
     "cuda",
     "fft",
     "jit",
@@ -26,7 +27,7 @@ NAMESPACES = {
     "utils",
     "version",
 }
-NAMESPACES_BY_NAME_ONLY = {"hub", "onnx", "random", "return_types", "serialization", "testing"}
+NAMESPACES_BY_NAME_ONLY = {"hub", "onnx", "random", "return_types", "serialization", "testing", "types"}
 #: What higher layers have, found when it is used.
 FOUND_WHEN_USED = set(tensor._LAZY)
 #: What the public interface is made of, documented as internal.

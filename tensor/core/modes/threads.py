@@ -92,3 +92,8 @@ def _positive(function: str, argument: Any) -> int:
             f"{function} expects less than 2**31 threads, but got {count}: Overflow when unpacking long"
         )
     return count
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False: the CPU keeps subnormal numbers, whatever ``mode`` says, as there is no way to tell it from Python."""
+    return False

@@ -1,7 +1,14 @@
 """What PyTorch has under ``torch.utils.data``: datasets, samplers, and loaders of batches."""
 
+from typing import TYPE_CHECKING
+
+from tensor.core.absent_names import hints as _hints
+
+from . import _utils as _utils
+from . import distributed as distributed
 from .collate import default_collate, default_convert
-from .datasets import (
+from .dataloader import DataLoader
+from .dataset import (
     ChainDataset,
     ConcatDataset,
     Dataset,
@@ -11,9 +18,8 @@ from .datasets import (
     TensorDataset,
     random_split,
 )
-from .loader import DataLoader
 from .pinning import pin_memory
-from .samplers import (
+from .sampler import (
     BatchSampler,
     DistributedSampler,
     RandomSampler,
@@ -47,3 +53,6 @@ __all__ = [
     "pin_memory",
     "random_split",
 ]
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -15,6 +15,16 @@ from tensor.operations.random.sampling import multinomial
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Sized
 
+__all__ = [
+    "BatchSampler",
+    "DistributedSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+]
+
 T_co = TypeVar("T_co", covariant=True)
 
 #: How many indices with replacement are drawn in one go.

@@ -10,20 +10,22 @@ from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .collate import default_collate, default_convert
-from .datasets import IterableDataset
+from .dataset import IterableDataset
 from .fetching import make_fetcher
 from .pinning import Pinner, pinning_device
-from .samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler, drawn_seed
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, drawn_seed
 from .worker_batches import WorkerBatches
 from .worker_pool import WorkerPool
-from .workers import WorkerSetup
+from .workers import WorkerSetup, get_worker_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tensor.operations.random.generator import Generator
 
-    from .datasets import Dataset
+    from .dataset import Dataset
+
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
     from tensor.operations.random.generator import Generator
 
+__all__ = [
+    "ChainDataset",
+    "ConcatDataset",
+    "Dataset",
+    "IterableDataset",
+    "StackDataset",
+    "Subset",
+    "TensorDataset",
+    "random_split",
+]
+
 T_co = TypeVar("T_co", covariant=True)
 
 

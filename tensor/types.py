@@ -1,0 +1,31 @@
+"""Types in annotations: the names of ``torch.types``."""
+
+# ruff: noqa: PYI042, PYI047 - the names are PyTorch's, and programs use them
+
+import os
+from typing import IO, TypeAlias
+
+from tensor.core.devices.device import device as _device
+from tensor.core.size import Size
+from tensor.core.storage import Storage
+from tensor.core.symbolic_numbers import SymBool, SymFloat, SymInt
+from tensor.methods.tensor import Tensor
+
+__all__ = ["Device", "FileLike", "Number", "Size", "Storage", "Tensor"]
+
+Number: TypeAlias = int | float | bool
+_Number = (int, float, bool)
+Device: TypeAlias = _device | str | int | None
+FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]
+
+#: Sizes are Python's numbers here; the second half of each is empty.
+IntLikeType: TypeAlias = int | SymInt
+FloatLikeType: TypeAlias = float | SymFloat
+BoolLikeType: TypeAlias = bool | SymBool
+
+_bool: TypeAlias = bool
+_int: TypeAlias = int
+_float: TypeAlias = float
+_size: TypeAlias = Size | list[int] | tuple[int, ...]
+_TensorOrTensors: TypeAlias = Tensor | tuple[Tensor, ...] | list[Tensor]
+_TensorOrTensorsOrGradEdge = _TensorOrTensors
