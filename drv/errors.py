@@ -246,6 +246,7 @@ _CLASSES: Mapping[int, type[CudaError]] = {
     702: LaunchError,
     704: PeerAccessError,
     705: PeerAccessError,
+    711: PeerAccessError,
     709: InvalidHandleError,
     710: DeviceAssertError,
     714: LaunchError,

@@ -94,8 +94,8 @@ class _Connection:
     def __call__(self) -> bool:
         here, there = self.devices
         for user, owner in ((here, there), (there, here)):
-            # A device has a limited number of peers.
-            with contextlib.suppress(drv.CudaError):
+            # A device has a limited number of peers; without access, copies go through the host.
+            with contextlib.suppress(drv.PeerAccessError):
                 if cuda.can_device_access_peer(user, owner):
                     cuda.enable_peer_access(owner, user)
         return True

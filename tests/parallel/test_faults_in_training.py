@@ -29,9 +29,8 @@ pytestmark = pytest.mark.simulator_only
 #: Finalizers make these calls too, and raise nothing: what could not be marked is marked later, what could not be given
 #: back had been by CUDA's rules.
 _FREEING = {"cuEventCreate", "cuEventRecord", "cuEventDestroy"}
-#: Devices without access to each other's memory copy through the host, and where the driver cannot tell a kernel's
-#: parameters, arguments are not compared with them.
-_OPTIONAL = {"cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess", "cuFuncGetParamInfo"}
+#: Where the driver cannot tell a kernel's parameters, arguments are not compared with them.
+_OPTIONAL = {"cuFuncGetParamInfo"}
 _LIBRARIES = ("cublas", "cufft")
 _STATUSES = (
     CUresult.CUDA_ERROR_UNKNOWN,
