@@ -314,6 +314,7 @@ _LAZY = {
     "pixel_unshuffle": "nn.functional:pixel_unshuffle",
     "rrelu": "nn.functional:rrelu",
     "rrelu_": "nn.functional:rrelu_",
+    "vmap": "tensor.func:vmap",
 }
 
 

@@ -157,6 +157,7 @@ from tensor.autograd.recording.storage_views import as_strided
 from tensor.autograd.recording.storage_views import view_as_real
 from tensor.fft.short_time import istft
 from tensor.fft.short_time import stft
+from tensor.func import vmap as vmap
 from tensor.linalg.factorizations.low_rank import pca_lowrank
 from tensor.linalg.factorizations.low_rank import svd_lowrank
 from tensor.linalg.factorizations.lu import lu_unpack

@@ -9,8 +9,10 @@ from tensor.core.absent_names import lazily as _lazily
 
 from .jacobians import hessian, jacfwd, jacrev
 from .transforms import grad, grad_and_value, jvp, linearize, vjp
+from .vectorization import vmap
 
 __all__ = [
+    "functional_call",
     "grad",
     "grad_and_value",
     "hessian",
@@ -18,7 +20,10 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
     "vjp",
+    "vmap",
 ]
 
 # Functions about modules stand in a higher layer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensor.core.base import TensorBase
-from tensor.utils._pytree import tree_leaves
+from tensor.utils._pytree import tree_leaves, tree_unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,3 +89,8 @@ def with_aux(result: Any, name: str) -> tuple[Any, Any]:
             f"{type(result)}"
         )
     return result
+
+
+def shown(spec: Any) -> str:
+    """A structure with an asterisk for each leaf."""
+    return "*" if spec.is_leaf() else repr(tree_unflatten(["*"] * spec.num_leaves, spec)).replace("'*'", "*")

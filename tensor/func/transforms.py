@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from tensor.autograd.levels import Level, concerns_others, inside
+from tensor.autograd.levels import Level, inside
 from tensor.core.base import TensorBase
 from tensor.core.modes.grad_mode import modes
 from tensor.utils._pytree import tree_flatten, tree_map_only, tree_structure, tree_unflatten
 
-from .arguments import Argnums, by_selected, selected, tensors_of, with_aux
-from .variables import Pushforward, gradients, settled, variable
+from .arguments import Argnums, by_selected, selected, shown, tensors_of, with_aux
+from .variables import Pushforward, concerns_others, gradients, settled, variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,7 +212,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         if spec != at.output_spec:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. "
-                f"cotangents: {_shown(spec)}, primal output: {_shown(at.output_spec)}"
+                f"cotangents: {shown(spec)}, primal output: {shown(at.output_spec)}"
             )
         for position, (cotangent, output) in enumerate(zip(leaves, at.outputs, strict=True)):
             if not isinstance(cotangent, TensorBase) or cotangent.shape != output.shape:
@@ -278,8 +278,8 @@ def jvp(
     if spec != other:
         raise RuntimeError(
             f"{where}: Expected primals and tangents to have the same python structure. For example, if primals is a "
-            f"tuple of 3 tensors, tangents also must be. Got primals with structure {_shown(spec)} and tangents with "
-            f"structure {_shown(other)}"
+            f"tuple of 3 tensors, tangents also must be. Got primals with structure {shown(spec)} and tangents with "
+            f"structure {shown(other)}"
         )
     if not leaves:
         raise RuntimeError(f"{where}: Expected primals to contain at least one Tensor.")
@@ -337,7 +337,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         directions, other = tree_flatten(tangents)
         if other != spec:
             raise RuntimeError(
-                f"Expected the tangents {_shown(other)} to have the same structure as the primals {_shown(spec)}"
+                f"Expected the tangents {shown(other)} to have the same structure as the primals {shown(spec)}"
             )
         for position, (direction, leaf) in enumerate(zip(directions, leaves, strict=True)):
             if not isinstance(direction, TensorBase) or direction.shape != leaf.shape:
@@ -348,8 +348,3 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         return push(directions)
 
     return at.output, jvp_fn
-
-
-def _shown(spec: Any) -> str:
-    """A structure with an asterisk for each leaf."""
-    return "*" if spec.is_leaf() else repr(tree_unflatten(["*"] * spec.num_leaves, spec)).replace("'*'", "*")
