@@ -119,6 +119,22 @@ from .core.symbolic_numbers import (
     sym_sqrt,
     sym_sum,
 )
+from .core.typed_storage import (
+    BFloat16Storage,
+    BoolStorage,
+    ByteStorage,
+    CharStorage,
+    ComplexDoubleStorage,
+    ComplexFloatStorage,
+    DoubleStorage,
+    FloatStorage,
+    HalfStorage,
+    IntStorage,
+    LongStorage,
+    ShortStorage,
+    TypedStorage,
+    UntypedStorage,
+)
 from .cuda import CudaError as AcceleratorError
 from .cuda import Event, OutOfMemoryError, Stream
 from .methods.functions import _assert as _assert
@@ -180,6 +196,20 @@ __all__ = [
     "OutOfMemoryError",
     "GradScaler",
     "Event",
+    "BFloat16Storage",
+    "BoolStorage",
+    "ByteStorage",
+    "CharStorage",
+    "ComplexDoubleStorage",
+    "ComplexFloatStorage",
+    "DoubleStorage",
+    "FloatStorage",
+    "HalfStorage",
+    "IntStorage",
+    "LongStorage",
+    "ShortStorage",
+    "TypedStorage",
+    "UntypedStorage",
     "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",

@@ -86,6 +86,20 @@ from .core.symbolic_numbers import sym_min
 from .core.symbolic_numbers import sym_not
 from .core.symbolic_numbers import sym_sqrt
 from .core.symbolic_numbers import sym_sum
+from .core.typed_storage import BFloat16Storage
+from .core.typed_storage import BoolStorage
+from .core.typed_storage import ByteStorage
+from .core.typed_storage import CharStorage
+from .core.typed_storage import ComplexDoubleStorage
+from .core.typed_storage import ComplexFloatStorage
+from .core.typed_storage import DoubleStorage
+from .core.typed_storage import FloatStorage
+from .core.typed_storage import HalfStorage
+from .core.typed_storage import IntStorage
+from .core.typed_storage import LongStorage
+from .core.typed_storage import ShortStorage
+from .core.typed_storage import TypedStorage
+from .core.typed_storage import UntypedStorage
 from .cuda import CudaError as AcceleratorError
 from .cuda import Event
 from .cuda import OutOfMemoryError
@@ -665,19 +679,31 @@ xlogy_ = OperationMethods.xlogy_
 
 __all__ = [
     "AcceleratorError",
+    "BFloat16Storage",
     "BFloat16Tensor",
+    "BoolStorage",
     "BoolTensor",
+    "ByteStorage",
     "ByteTensor",
+    "CharStorage",
     "CharTensor",
+    "ComplexDoubleStorage",
+    "ComplexFloatStorage",
+    "DoubleStorage",
     "DoubleTensor",
     "Event",
+    "FloatStorage",
     "FloatTensor",
     "Generator",
     "GradScaler",
+    "HalfStorage",
     "HalfTensor",
+    "IntStorage",
     "IntTensor",
+    "LongStorage",
     "LongTensor",
     "OutOfMemoryError",
+    "ShortStorage",
     "ShortTensor",
     "Size",
     "Stream",
@@ -685,6 +711,8 @@ __all__ = [
     "SymFloat",
     "SymInt",
     "Tensor",
+    "TypedStorage",
+    "UntypedStorage",
     "abs",
     "abs_",
     "absolute",

@@ -674,6 +674,16 @@ class Module:
     def _to_floating(self, dtype: tensor.dtype) -> Self:
         return self._apply(lambda old: old.to(dtype) if old.is_floating_point() else old)
 
+    def share_memory(self) -> Self:
+        """Move all parameters and buffers to memory that processes share. See :meth:`tensor.Tensor.share_memory_`.
+
+        Raises
+        ------
+        RuntimeError
+            If there is no shared memory left, or some is pinned.
+        """
+        return self._apply(lambda each: each.share_memory_())
+
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
         """Move to ``device`` without copying: all parameters and buffers have uninitialized contents afterwards.
 

@@ -57,7 +57,7 @@ class StorageSlice(ForeignStorage):
         # As __init__ would, without the call: every parameter of every replica is one.
         self: StorageSlice = object.__new__(cls)
         self.device_state = whole.device_state
-        self.size = size
+        self.capacity = size
         self.address = whole.address + offset
         self.version = version
         self.plain = False

@@ -45,8 +45,6 @@ _WORDS = {
         "symeig": "left out, as PyTorch removed it; use tensor.linalg.eigh",
         "eig": "left out, as PyTorch removed it; use tensor.linalg.eig",
         "xpu": "left out: Intel's devices are not supported; use device='cpu' or 'cuda'",
-        "UntypedStorage": "planned; until then get one of a tensor by x.untyped_storage()",
-        "FloatStorage": "left out: storages have no dtype; use x.untyped_storage() or a tensor",
         "complex32": "left out; use tensor.complex64",
         "chalf": "left out; use tensor.complex64",
         **dict.fromkeys(

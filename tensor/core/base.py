@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tensor.methods.tensor import Tensor
 
+    from .devices.state import DeviceState
     from .layout import Layout
     from .storage import Storage
 
@@ -141,7 +142,11 @@ def _as_bytes(storage: Storage) -> Tensor:
     return view_of(storage, layouts.contiguous[(storage.nbytes(),), uint8, storage.device_state], 0)
 
 
-show_with(_as_bytes)
+def _new_storage(device_state: DeviceState, nbytes: int) -> Storage:
+    return empty(layouts.contiguous[(nbytes,), uint8, device_state])._storage
+
+
+show_with(_as_bytes, _new_storage)
 
 
 def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:
@@ -171,7 +176,7 @@ def maker(layout: Layout) -> Callable[[], Tensor]:
         # As DeviceStorage() would, without the call.
         self._storage = storage = _new(DeviceStorage)
         storage.device_state = device_state
-        storage.size = size
+        storage.capacity = size
         storage.block = block
         storage.address = block.address
         storage.version = first_version() if inference_blocks.count else 0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 import drv
 
 from .devices.state import cpu, cuda_state, device_state_of
+from .host.shared_memory import SharedBlock
 from .modes.grad_mode import first_version, inference_blocks
 
 if TYPE_CHECKING:
@@ -28,12 +29,22 @@ if TYPE_CHECKING:
 _OUT_OF_BAND = 5
 #: A tensor of all bytes of a storage, which it shares.
 _as_tensor: Callable[[Storage], Tensor]
+#: A new storage of so many bytes.
+_make: Callable[[DeviceState, int], Storage]
 
 
-def show_with(function: Callable[[Storage], Tensor]) -> None:
-    """Have ``function`` show storages as tensors of bytes. The module of tensors, which builds on this one, does so."""
-    global _as_tensor
-    _as_tensor = function
+def show_with(function: Callable[[Storage], Tensor], make: Callable[[DeviceState, int], Storage]) -> None:
+    """Have ``function`` show storages as tensors of bytes, and ``make`` make new ones.
+
+    The module of tensors, which builds on this one, does so.
+    """
+    global _as_tensor, _make
+    _as_tensor, _make = function, make
+
+
+def new_storage(device_state: DeviceState, nbytes: int) -> Storage:
+    """A storage of ``nbytes`` undefined bytes."""
+    return _make(device_state, nbytes)
 
 
 class Storage:
@@ -43,8 +54,8 @@ class Storage:
     ----------
     device_state : DeviceState
         Where the bytes are.
-    size : int
-        How many there are.
+    capacity : int
+        How many there are, also while the memory is given back.
     address : int
         The first one's address. A storage that was resized to 0 has none.
     version : int
@@ -54,10 +65,10 @@ class Storage:
         Whether the host may read and write the bytes with no further ado, always in the same place.
     """
 
-    __slots__ = ("__weakref__", "address", "device_state", "plain", "size", "version")
+    __slots__ = ("__weakref__", "address", "capacity", "device_state", "plain", "version")
 
     device_state: DeviceState
-    size: int
+    capacity: int
     address: int
     version: int
     plain: bool
@@ -85,7 +96,41 @@ class Storage:
 
     def nbytes(self) -> int:
         """Size in bytes; 0 while the memory is given back."""
-        return self.size if self._has_memory() else 0
+        return self.capacity if self._has_memory() else 0
+
+    def size(self) -> int:
+        """Number of elements, which are bytes: :meth:`nbytes`."""
+        return self.nbytes()
+
+    def untyped(self) -> Storage:
+        """Return this storage, which has no dtype."""
+        return self
+
+    def type(self) -> str:
+        """Name of the class that PyTorch's programs know it by."""
+        return f"tensor.{'cuda.' if self.is_cuda else ''}UntypedStorage"
+
+    def resizable(self) -> bool:
+        """Whether :meth:`resize_` can give the memory back: not where it belongs to another library."""
+        return True
+
+    def get_device(self) -> int:
+        """Index of the CUDA device, -1 for the host."""
+        return self.device.index if self.is_cuda else -1  # type: ignore[return-value]
+
+    def is_shared(self) -> bool:
+        """Whether other processes can have the same memory: shared memory of the host, and that of devices."""
+        return self.is_cuda
+
+    def share_memory_(self) -> Storage:
+        """Move the bytes to memory that processes share, all tensors with them; nothing on a device. Returns itself.
+
+        Raises
+        ------
+        RuntimeError
+            If the host has no shared memory left, or the memory is pinned.
+        """
+        return self
 
     def data_ptr(self) -> int:
         """Address of the first byte, 0 for an empty storage."""
@@ -108,7 +153,7 @@ class Storage:
     def resize_(self, nbytes: int) -> Storage:
         """Give the memory back (``nbytes`` 0), or get it again with undefined contents.
 
-        Tensors that view the storage raise an error as long as it has no memory.
+        Tensors that view the storage raise an error as long as it has no memory. One without bytes may get any number.
 
         Raises
         ------
@@ -116,11 +161,13 @@ class Storage:
             For a size that is neither 0 nor the storage's own: tensors rely on the bytes that they view.
         """
         nbytes = operator.index(nbytes)
-        if nbytes not in (0, self.size):
+        if not self.capacity and nbytes > 0:
+            self.exchange(_make(self.device_state, nbytes))
+        if nbytes not in (0, self.capacity):
             raise RuntimeError(
-                f"cannot resize a storage of {self.size} bytes to {nbytes}: only to 0, and back to {self.size}"
+                f"cannot resize a storage of {self.capacity} bytes to {nbytes}: only to 0, and back to {self.capacity}"
             )
-        if nbytes == 0 and self.size and self._has_memory():
+        if nbytes == 0 and self.capacity and self._has_memory():
             self._release()
             self.plain = False
             self.version += 1
@@ -129,7 +176,7 @@ class Storage:
         return self
 
     def exchange(self, other: Storage) -> None:
-        """Have the memory of another storage of the same kind, which gets this one's; all tensors follow.
+        """Have the memory of ``other``, a storage of the same class, which gets this one's; all tensors follow.
 
         Raises
         ------
@@ -150,13 +197,20 @@ class Storage:
         """Size of an element, which is a byte: 1."""
         return 1
 
-    def __getitem__(self, at: int) -> int:
-        number: int = self._byte(at).item()
-        return number
+    @overload
+    def __getitem__(self, at: int) -> int: ...
 
-    def __setitem__(self, at: int, value: int) -> None:
+    @overload
+    def __getitem__(self, at: slice) -> Storage: ...
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return _as_tensor(self)[at].clone()._storage
+        return self._byte(at).item()
+
+    def __setitem__(self, at: int | slice, value: int) -> None:
         # A number that a byte cannot hold loses its higher bits.
-        self._byte(at).fill_(value & 255)
+        (_as_tensor(self)[at] if isinstance(at, slice) else self._byte(at)).fill_(value & 255)
 
     def _byte(self, at: int) -> Tensor:
         if not hasattr(at, "__index__"):
@@ -182,10 +236,14 @@ class Storage:
     def copy_(self, source: Storage, non_blocking: bool = False) -> Storage:
         """Copy the bytes of ``source``, a storage of the same size on any device.
 
+        For ``non_blocking`` see :meth:`Tensor.copy_`.
+
         Raises
         ------
         RuntimeError
             If the sizes differ.
+        TypeError
+            If ``source`` is no storage.
         """
         if not isinstance(source, Storage):
             raise TypeError(f"copy_(): argument 'source' must be a storage, not {type(source).__name__}")
@@ -196,12 +254,19 @@ class Storage:
         _as_tensor(self).copy_(_as_tensor(source), non_blocking)
         return self
 
+    def to(self, device: Any, non_blocking: bool = False) -> Storage:
+        """The bytes on ``device``: this storage itself, or a copy. For ``non_blocking`` see :meth:`Tensor.to`."""
+        return self._on(device_state_of(device), non_blocking=non_blocking)
+
     def cpu(self) -> Storage:
         """The bytes on the host: this storage itself where they are there, else a copy."""
         return self._on(cpu)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Storage:
-        """The bytes on a CUDA device, by default the current one: this storage itself, or a copy."""
+        """The bytes on a CUDA device, by default the current one: this storage itself, or a copy.
+
+        For ``non_blocking`` see :meth:`Tensor.cuda`.
+        """
         return self._on(device_state_of("cuda" if device is None else device), non_blocking=non_blocking)
 
     def _on(self, device_state: DeviceState, *, non_blocking: bool = False) -> Storage:
@@ -227,7 +292,7 @@ class Storage:
     def _gone(self) -> RuntimeError:
         return RuntimeError(
             f"the memory of this storage on {self.device_state.device} is gone, it was resized to 0 bytes: "
-            f"call resize_({self.size}) before using tensors that view it"
+            f"call resize_({self.capacity}) before using tensors that view it"
         )
 
     def belongs_to(self, stream: Stream) -> bool:
@@ -263,7 +328,7 @@ class HostStorage(Storage):
     def __init__(self, owner: NDArray[Any]) -> None:
         self.device_state = cpu
         self.owner = owner
-        self.size = owner.nbytes
+        self.capacity = owner.nbytes
         self.version = first_version() if inference_blocks.count else 0
         self.plain = True
 
@@ -298,19 +363,39 @@ class HostStorage(Storage):
 
     def pin_memory(self) -> Storage:
         """See :meth:`Storage.pin_memory`."""
-        pinned = PinnedStorage(self.size)
+        pinned = PinnedStorage(self.capacity)
         pinned.bytes(writes=True)[:] = self.bytes()
         return pinned
 
     def exchange(self, other: Any) -> None:
         """See :meth:`Storage.exchange`."""
         # Not plain: tensors may hold arrays over the former memory.
-        self.plain = other.plain and not self.size
+        self.plain = other.plain and not self.capacity
         for storage in (self, other):
             storage.address = 0
             del storage.address
         self.owner, other.owner = other.owner, self.owner
-        self.size, other.size = other.size, self.size
+        self.capacity, other.capacity = other.capacity, self.capacity
+
+    def shared_block(self) -> SharedBlock | None:
+        """The shared memory that the bytes are in; ``None`` if they are this process's own."""
+        owner: Any = self.owner
+        while isinstance(owner, np.ndarray):
+            owner = owner.base
+        return owner if isinstance(owner, SharedBlock) else None
+
+    def is_shared(self) -> bool:
+        """See :meth:`Storage.is_shared`."""
+        return self.shared_block() is not None
+
+    def share_memory_(self) -> Storage:
+        """See :meth:`Storage.share_memory_`."""
+        if self.capacity and not self.is_shared():
+            former = self.bytes()
+            shared = HostStorage(np.asarray(SharedBlock.create(self.capacity)))
+            shared.bytes(writes=True)[:] = former
+            self.exchange(shared)
+        return self
 
     def _host_access(self, *, writes: bool) -> None:
         pass
@@ -325,7 +410,7 @@ class HostStorage(Storage):
 
     def _acquire(self) -> None:
         # Not plain: tensors may hold arrays over the memory that was given back.
-        self.owner = np.empty(self.size, np.uint8)
+        self.owner = np.empty(self.capacity, np.uint8)
 
 
 class PinnedStorage(HostStorage):
@@ -342,7 +427,7 @@ class PinnedStorage(HostStorage):
     lease: PinnedLease | None
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.capacity = size
         self._acquire()
         self.device_state = cpu
         self.version = first_version() if inference_blocks.count else 0
@@ -354,6 +439,13 @@ class PinnedStorage(HostStorage):
     def pin_memory(self) -> Storage:
         """See :meth:`Storage.pin_memory`."""
         return self if self.is_pinned() else super().pin_memory()
+
+    def share_memory_(self) -> Storage:
+        """See :meth:`Storage.share_memory_`."""
+        raise RuntimeError(
+            "cannot move pinned memory to shared memory, as a device may be copying from or to it: share a clone() of "
+            "the tensor"
+        )
 
     def record_use(self, stream: Stream) -> None:
         """Note that what ``stream`` holds copies from or to the bytes: they are not reused before."""
@@ -369,7 +461,7 @@ class PinnedStorage(HostStorage):
 
     def _host_access(self, *, writes: bool) -> None:
         if not self.plain and self.lease is not None and self.lease.device_state.runtime.alive:
-            drv.host_access(self.lease.block.address, self.size, writes=writes)
+            drv.host_access(self.lease.block.address, self.capacity, writes=writes)
 
     def _release(self) -> None:
         super()._release()
@@ -377,25 +469,30 @@ class PinnedStorage(HostStorage):
 
     def _acquire(self) -> None:
         device_state = cuda_state()
-        self.lease = PinnedLease(device_state, self.size) if self.size else None
+        self.lease = PinnedLease(device_state, self.capacity) if self.capacity else None
         self.owner = np.empty(0, np.uint8) if self.lease is None else np.asarray(self.lease)
-        self.plain = not device_state.runtime.simulated or not self.size
+        self.plain = not device_state.runtime.simulated or not self.capacity
 
 
 class PinnedLease:
     """Holds a block of pinned memory for a storage, and for the NumPy arrays that show its bytes."""
 
-    __slots__ = ("__weakref__", "block", "device_state", "size")
+    __slots__ = ("__weakref__", "block", "capacity", "device_state")
 
     def __init__(self, device_state: CudaState, size: int) -> None:
         self.device_state = device_state
-        self.size = size
+        self.capacity = size
         self.block: Any = None
         self.block = device_state.pinned_allocator().allocate(size)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        return {"shape": (self.size,), "typestr": "|u1", "data": (self.block.address, False), "version": 3}
+        return {
+            "shape": (self.capacity,),
+            "typestr": "|u1",
+            "data": (self.block.address, False),
+            "version": 3,
+        }
 
     def __del__(self) -> None:
         if self.block is not None and self.device_state.runtime.alive:
@@ -418,7 +515,7 @@ class DeviceStorage(Storage):
 
     def __init__(self, device_state: CudaState, size: int, block: Any) -> None:
         self.device_state = device_state
-        self.size = size
+        self.capacity = size
         self.block = block
         self.address = block.address
         self.version = first_version() if inference_blocks.count else 0
@@ -447,7 +544,7 @@ class DeviceStorage(Storage):
     def exchange(self, other: Any) -> None:
         """See :meth:`Storage.exchange`."""
         self.block, other.block = other.block, self.block
-        self.size, other.size = other.size, self.size
+        self.capacity, other.capacity = other.capacity, self.capacity
         self.address, other.address = other.address, self.address
 
     def _has_memory(self) -> bool:
@@ -459,7 +556,7 @@ class DeviceStorage(Storage):
         self.device_state.free(block)
 
     def _acquire(self) -> None:
-        self.block = self.device_state.allocate(self.size, self.device_state.local.stream.cuda_stream)
+        self.block = self.device_state.allocate(self.capacity, self.device_state.local.stream.cuda_stream)
         self.address = self.block.address
 
 
@@ -476,11 +573,15 @@ class ForeignStorage(Storage):
 
     def __init__(self, device_state: CudaState, size: int, address: int, owner: Any) -> None:
         self.device_state = device_state
-        self.size = size
+        self.capacity = size
         self.address = address
         self.version = first_version() if inference_blocks.count else 0
         self.plain = False
         self.owner = owner
+
+    def resizable(self) -> bool:
+        """See :meth:`Storage.resizable`."""
+        return False
 
     def record_stream(self, stream: Stream) -> None:
         """Do nothing: its owner decides when the memory is used again."""
@@ -491,7 +592,7 @@ class ForeignStorage(Storage):
 
     def resize_(self, nbytes: int) -> Storage:
         """Raise RuntimeError unless nothing changes: the memory is another library's."""
-        if operator.index(nbytes) != self.size:
+        if operator.index(nbytes) != self.capacity:
             raise RuntimeError(f"cannot resize a storage whose memory belongs to {type(self.owner).__name__}")
         return self
 

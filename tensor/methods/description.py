@@ -9,6 +9,8 @@ from tensor.core import memory_format as formats
 from tensor.core.base import TensorBase, TensorFields, check_tensor
 from tensor.core.devices.state import CudaState
 from tensor.core.storage import DeviceStorage, ForeignStorage, Storage
+from tensor.core.typed_storage import TypedStorage, storage_class
+from tensor.core.warning import warn_caller
 from tensor.operations.definition import operation
 
 if TYPE_CHECKING:
@@ -204,6 +206,36 @@ class Description(TensorFields):
         """
         return self._storage
 
+    def storage(self) -> TypedStorage:
+        """The memory that this tensor shares with its views, as elements of its dtype, for old programs.
+
+        Examples
+        --------
+        >>> tensor.tensor([1.0, 2.0])[1:].storage().tolist()
+        [1.0, 2.0]
+        """
+        warn_caller(
+            "TypedStorage is deprecated: use tensor.untyped_storage(), whose elements are bytes, or the tensor itself"
+        )
+        return TypedStorage(wrap_storage=self._storage, dtype=self._layout.dtype)
+
+    def storage_type(self) -> Any:
+        """The class of :meth:`storage`, such as ``tensor.FloatStorage``."""
+        is_cuda = self._layout.device_state.is_cuda
+        return (
+            storage_class(self._layout.dtype, is_cuda=True) if is_cuda else storage_class(self._layout.dtype)
+        )
+
+    def is_shared(self) -> bool:
+        """Whether the memory is shared memory; true of all tensors on devices.
+
+        Examples
+        --------
+        >>> tensor.zeros(2).is_shared()
+        False
+        """
+        return self._storage.is_shared()
+
     def data_ptr(self) -> int:
         """Address of the first element, on the host or the device; 0 for a tensor without elements.
 
@@ -379,7 +411,7 @@ def is_storage(obj: Any) -> bool:
     >>> tensor.is_storage(tensor.zeros(1).untyped_storage())
     True
     """
-    return isinstance(obj, Storage)
+    return isinstance(obj, (Storage, TypedStorage))
 
 
 @operation(method=False)

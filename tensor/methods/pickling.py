@@ -76,11 +76,11 @@ def rebuild(
     if (
         len(shape) != len(strides)
         or min((*shape, *strides, offset), default=0) < 0
-        or offset + extent(shape, strides)[1] * dtype.itemsize > storage.size
+        or offset + extent(shape, strides)[1] * dtype.itemsize > storage.capacity
     ):
         raise ValueError(
             f"the pickle is damaged: a tensor of shape {list(shape)}, strides {list(strides)} and type {dtype_name} at "
-            f"byte {offset} does not lie in a storage of {storage.size} bytes"
+            f"byte {offset} does not lie in a storage of {storage.capacity} bytes"
         )
     layout = layouts.strided[tuple(shape), tuple(strides), dtype, storage.device_state]
     result = view_of(storage, layout, offset)

@@ -399,6 +399,25 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
             raise RuntimeError("contiguous(): preserve_format is no order of dimensions; name one")
         return copies.copy_into_new(self, memory_format.layout(self._layout), name="CloneBackward0")
 
+    def share_memory_(self) -> Tensor:
+        """Move the memory to memory that processes share, with all that views it. Returns the tensor.
+
+        Processes that get the tensor then, through ``tensor.multiprocessing`` or by a fork, and this one see each
+        other's writes. Nothing changes for a tensor on a device.
+
+        Raises
+        ------
+        RuntimeError
+            If there is no shared memory left, or the memory is pinned.
+
+        Examples
+        --------
+        >>> tensor.zeros(2).share_memory_().is_shared()
+        True
+        """
+        self._storage.share_memory_()
+        return self
+
     def new(self, *data: Any, device: Any = None) -> Tensor:
         """``Tensor(...)`` of this tensor's dtype, on its device: of sizes, or of a sequence of numbers.
 

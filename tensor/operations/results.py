@@ -61,7 +61,7 @@ def _meet(first: Tensor, second: Tensor) -> bool:
     """Whether two views of a storage have bytes in common; only addresses are compared."""
     if first._layout.dense and second._layout.dense:
         return True
-    size = first._storage.size
+    size = first._storage.capacity
     addresses = np.lib.stride_tricks.as_strided(np.empty(0, np.uint8), (size,), (1,), writeable=False)
     shown = [
         np.ndarray(x._layout.shape, x._layout.dtype.numpy, addresses, x._offset, x._layout.numpy_strides)

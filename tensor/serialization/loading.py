@@ -204,11 +204,11 @@ class _Checkpoint:
             or len(strides) != len(shape)
             or prod(shape) >= 1 << 63
             or offset % dtype.itemsize
-            or offset + extent(shape, strides)[1] * dtype.itemsize > block._storage.size
+            or offset + extent(shape, strides)[1] * dtype.itemsize > block._storage.capacity
         ):
             raise UnreadableError(
                 f"a view of shape {list(shape)}, strides {list(strides)} and type {node.get('dtype', 'the same')} at byte "
-                f"{offset} does not lie in tensor {name!r} of {block._storage.size} bytes"
+                f"{offset} does not lie in tensor {name!r} of {block._storage.capacity} bytes"
             )
         return view_of(
             block._storage, layouts.strided[shape, strides, dtype, block._layout.device_state], offset

@@ -48,7 +48,7 @@ class Locations:
             storage = expected(whole._storage, location)
             if storage is None:
                 return _copied(whole, strides, _place(location))
-            if not isinstance(storage, Storage) or storage.size != whole._storage.size:
+            if not isinstance(storage, Storage) or storage.capacity != whole._storage.capacity:
                 raise TypeError(
                     "load(): map_location(storage, location) must return a storage of the same size, or None, not "
                     f"{storage!r}"

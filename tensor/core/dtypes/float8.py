@@ -33,7 +33,8 @@ def _decoded(dtype: dtype) -> NDArray[np.float32]:
     fraction = (payload & 7) << 20 if dtype is float8_e4m3fn else ((payload & 3) << 21) | _QUIET
     nan = np.isnan(values)
     values.view(np.uint32)[nan] = (sign | _SPECIAL | fraction)[nan]
-    return values
+    result: NDArray[np.float32] = values
+    return result
 
 
 _DECODED = {dtype: _decoded(dtype) for dtype in FLOAT8}

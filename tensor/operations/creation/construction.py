@@ -14,6 +14,8 @@ from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.size import Size
+from tensor.core.storage import Storage
+from tensor.core.typed_storage import tensor_of, untyped_of
 from tensor.core.warning import warn_caller
 from tensor.operations.creation.interchange.array_interfaces import (
     dtypes_of_arrays,
@@ -107,13 +109,17 @@ def _copy_of(data: Tensor, dtype: dtype | None, device_state: DeviceState, pin_m
 def of_old_class(data: tuple[Any, ...], device: Any, dtype: dtype | None = None) -> Tensor:
     """What ``Tensor(...)`` makes: of type ``dtype``, the default type by default, from a sequence or an array, or of sizes.
 
+    Of a storage it is a tensor over the same memory.
+
     Raises
     ------
     TypeError
         For anything else, or a tensor of another type.
     """
     dtype = dtype or get_default_dtype()
-    argument = data[0] if len(data) == 1 else None
+    argument = untyped_of(data[0], dtype, "new") if len(data) == 1 else None
+    if isinstance(argument, Storage):
+        return tensor_of(argument, dtype)
     if isinstance(argument, TensorBase) and argument._layout.shape:
         if argument._layout.dtype is not dtype:
             raise TypeError(

@@ -92,7 +92,7 @@ class Handle:
         if storage is None:
             self.library.cublasSetWorkspace(self.handle, 0, 0)
         else:
-            self.library.cublasSetWorkspace(self.handle, storage.address, storage.size)
+            self.library.cublasSetWorkspace(self.handle, storage.address, storage.capacity)
         self.stream = stream
 
     def allow_reduced_reduction(self, allowed: bool) -> None:

@@ -14,6 +14,7 @@ from tensor.core.layout import contiguous
 from tensor.core.memory_format import format_of, preserve_format
 from tensor.core.modes.determinism import determinism, filling
 from tensor.core.storage import DeviceStorage, PinnedStorage, Storage
+from tensor.core.typed_storage import TypedStorage, untyped_of
 from tensor.operations.creation.copies import copy_
 from tensor.operations.creation.fills import fill_
 from tensor.operations.definition import operation
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @operation(namespace="")
 def set_(
     input: Tensor,
-    source: Tensor | Storage | None = None,
+    source: Tensor | Storage | TypedStorage | None = None,
     storage_offset: int = 0,
     size: Any = None,
     stride: Any = None,
@@ -37,7 +38,7 @@ def set_(
     Parameters
     ----------
     source
-        A tensor of the same dtype and device, or a storage of the same device.
+        A tensor or a typed storage of the same dtype and device, or a storage of the same device.
     storage_offset, size, stride
         What of the memory to show, in elements; by default what the tensor shows, or all of a storage.
 
@@ -66,7 +67,7 @@ def set_(
         shown = view_of(source._storage, source._layout, source._offset)
         if size is not None:
             shown = _part(shown._storage, dtype, storage_offset, size, stride)
-    elif isinstance(source, Storage):
+    elif isinstance(source := untyped_of(source, dtype, "set_"), Storage):
         if size is None:
             size = (max(source.nbytes() // dtype.itemsize - storage_offset, 0),)
         shown = _part(source, dtype, storage_offset, size, stride)

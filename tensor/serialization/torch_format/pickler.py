@@ -86,7 +86,7 @@ class Pickler:
         storage, dtype = input._storage, input._layout.dtype
         known = self._dtypes.setdefault(id(storage), dtype)
         # PyTorch has no typed storages of what it came to know later.
-        if dtype.is_storage_only or known is not dtype or storage.size % dtype.itemsize:
+        if dtype.is_storage_only or known is not dtype or storage.capacity % dtype.itemsize:
             self._dtypes[id(storage)] = None
 
     # Instructions
@@ -332,7 +332,7 @@ class Pickler:
             self._global("torch", STORAGES[dtype])
         self._string(str(number))
         self._string(str(storage.device))
-        self._save(storage.size // (1 if dtype is None else dtype.itemsize), path)
+        self._save(storage.capacity // (1 if dtype is None else dtype.itemsize), path)
         self._write(pickle.TUPLE, pickle.BINPERSID)
 
     def _no_hooks(self) -> None:

@@ -96,8 +96,10 @@ class Storages:
         if storage is None:
             array = self._read(key, size, kind.dtype)
             storage = self._known[key] = self._locations.placed(array, (1,), location)._storage
-        elif storage.size != size:
-            raise UnreadableError(f"its storage {excerpt(key)} is {storage.size} bytes long, and also {size}")
+        elif storage.capacity != size:
+            raise UnreadableError(
+                f"its storage {excerpt(key)} is {storage.capacity} bytes long, and also {size}"
+            )
         return Stored(storage, kind)
 
 

@@ -72,7 +72,7 @@ class Tensors:
                 f"its pickle makes a tensor of {excerpt(storage)} and {excerpt(dtype)}, which are no storage and dtype"
             )
         if dtype is dtypes.bool_:
-            self._budget.charge(storage.storage.size)
+            self._budget.charge(storage.storage.capacity)
             check_bools(storage.storage.cpu().bytes(), dtype, "of bytes")
         return self._view(storage, dtype, offset, shape, strides, requires_grad, hooks, metadata)
 
@@ -103,10 +103,10 @@ class Tensors:
         start = offset * dtype.itemsize
         # Where a tensor without elements lies does not matter to PyTorch, which lets it begin past the end.
         end = start + extent(shape, strides)[1] * dtype.itemsize
-        if end > (storage.size if prod(shape) else _FAR):
+        if end > (storage.capacity if prod(shape) else _FAR):
             raise RefusedError(
                 f"its pickle has a tensor of shape {list(shape)}, strides {list(strides)} and type {dtype.name} at element "
-                f"{offset}, which does not lie in its storage of {storage.size} bytes"
+                f"{offset}, which does not lie in its storage of {storage.capacity} bytes"
             )
         _check_no_hooks(hooks)
         output = view_of(

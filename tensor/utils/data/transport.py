@@ -7,13 +7,13 @@ and so can remove what a sender left that was killed.
 from __future__ import annotations
 
 import io
-import os
 import pickle
 from multiprocessing import shared_memory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.core.host.shared_memory import reserve
 from tensor.methods.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _into_shared_memory(parts: Sequence[memoryview], name: str) -> bool:
     except OSError:
         return False
     try:
-        if not _reserve(block, offsets[-1]):
+        if not reserve(getattr(block, "_fd", -1), offsets[-1]):
             block.unlink()
             return False
         shown = np.frombuffer(block.buf, np.uint8)  # type: ignore[arg-type]
@@ -98,18 +98,6 @@ def _into_shared_memory(parts: Sequence[memoryview], name: str) -> bool:
         del shown
     finally:
         block.close()
-    return True
-
-
-def _reserve(block: shared_memory.SharedMemory, size: int) -> bool:
-    """Whether there is room: without asking, writing where there is none would kill the process."""
-    descriptor = getattr(block, "_fd", -1)
-    if descriptor < 0 or not hasattr(os, "posix_fallocate"):
-        return True
-    try:
-        os.posix_fallocate(descriptor, 0, size)
-    except OSError:
-        return False
     return True
 
 

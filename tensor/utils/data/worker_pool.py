@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
 import time
 import weakref
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from tensor.core.host.shared_memory import new_name
 
 from .transport import remove, unpack
 from .workers import Epoch, Task, work
@@ -103,8 +104,7 @@ class WorkerPool:
         self.iterable = setup.iterable
         self.prefetch = prefetch
         self.epoch_number = 0
-        # With the process, so that who finds one that a killed process left knows whose it was.
-        self.token = f"graphroot-{os.getpid()}-{secrets.token_hex(4)}"
+        self.token = new_name()
         self.workers = _Processes()
         self.close = weakref.finalize(self, self.workers.close)
         try:

@@ -47,7 +47,7 @@ def test_streams_have_their_own(matrix: Any) -> None:
     again = matrix @ matrix
     workspaces = handle_for(cuda_state(0)).workspaces
     assert len({storage.address for storage in workspaces.values()}) == 2
-    size = next(iter(workspaces.values())).size
+    size = next(iter(workspaces.values())).capacity
     assert tensor.cuda.memory_allocated() == one + size + product.nbytes + again.nbytes
     # Both streams write to theirs, and nothing orders them.
     tensor.cuda.synchronize()
