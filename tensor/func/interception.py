@@ -162,6 +162,8 @@ class Interception:
         self._dispatcher = dispatcher
         self._lock = threading.Lock()
         self._count = 0
+        #: How many names there were when the operations were last looked for.
+        self._published = 0
         self._known: dict[int, Operation] = {}
 
     def enter(self) -> None:
@@ -182,7 +184,10 @@ class Interception:
 
     def _operations(self) -> Iterable[Operation]:
         # Definitions of users may have come since.
-        for function in _functions():
-            if id(function) not in self._known:
-                self._known[id(function)] = Operation(function, self._dispatcher)
+        published = sum(len(catalogue.published(namespace)) for namespace in _NAMESPACES)
+        if published != self._published:
+            for function in _functions():
+                if id(function) not in self._known:
+                    self._known[id(function)] = Operation(function, self._dispatcher)
+            self._published = published
         return self._known.values()
