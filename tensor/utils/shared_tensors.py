@@ -7,10 +7,13 @@ second time, or comes back, is the one that is there already.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import threading
-from multiprocessing import reduction
+import time
+from multiprocessing import reduction, resource_sharer, util
+from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakValueDictionary
 
@@ -27,11 +30,21 @@ from tensor.core.storage import (
 from tensor.methods.tensor import Tensor
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from tensor.core.storage import Storage
 
 #: Storages over shared memory by its identity.
 _known: WeakValueDictionary[tuple[int, int], HostStorage] = WeakValueDictionary()
 _lock = threading.Lock()
+#: Descriptors in messages of this process that nobody has fetched so far; they go with the process.
+_unfetched: set[int] = set()
+#: When a process waits at its end: queues are closed at 10, and the socket that receivers connect to is gone at 0.
+_PRIORITY = 5
+#: Threads of queues, which pickle what has been put.
+_FEEDERS = "QueueFeederThread"
+#: Seconds that a process waits at its end for receivers of its tensors, and between looks whether they came.
+_PATIENCE, _PAUSE = 5.0, 0.002
 
 
 def get_all_sharing_strategies() -> set[str]:
@@ -55,7 +68,8 @@ def set_sharing_strategy(new_strategy: str) -> None:
     ----------
     new_strategy : str
         ``"file_descriptor"``, the default: nothing is left behind however processes end, but each shared storage takes
-        two file descriptors, and a sender must live until its tensors have been received. ``"file_system"``: by names
+        two file descriptors, and a sender must live until its tensors have been received (one that another process
+        started waits some seconds for that when it ends). ``"file_system"``: by names
         in ``/dev/shm``, which the last process that lets go of the memory unlinks; those of processes that were killed
         go when this is called.
 
@@ -105,7 +119,51 @@ def reduce_storage(storage: HostStorage) -> tuple[Any, ...]:
     if block.name is not None:
         block.add(1)
         return rebuild_named, (block.name, block.size)
-    return rebuild_described, (reduction.DupFd(block.descriptor), block.size)
+    starting = get_spawning_popen() is not None
+    handle = reduction.DupFd(block.descriptor) if starting else _Descriptor(block.descriptor)
+    return rebuild_described, (handle, block.size)
+
+
+class _Descriptor(resource_sharer.DupFd):
+    """A file descriptor in a message, which the receiver fetches from a thread of this process."""
+
+    def __init__(self, descriptor: int) -> None:
+        held = os.dup(descriptor)
+        _unfetched.add(held)
+
+        def send(connection: Connection, receiver: int) -> None:
+            reduction.send_handle(connection, held, receiver)
+
+        def close() -> None:
+            os.close(held)
+            _unfetched.discard(held)
+
+        self._id = resource_sharer._resource_sharer.register(send, close)  # type: ignore[attr-defined]
+
+
+class _AtStart:
+    """Has each process that another one starts end only when its tensors have been received."""
+
+    def __init__(self) -> None:
+        util.register_after_fork(self, _AtStart.prepare)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Have this process wait; a forked one has lost what its parent would do at its end."""
+        util.Finalize(None, _wait_for_receivers, exitpriority=_PRIORITY)
+
+
+def _wait_for_receivers() -> None:
+    """Wait at the end of a process that another one has started: whoever is the first has nobody to wait for."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    deadline = time.monotonic() + _PATIENCE
+    for thread in threading.enumerate():
+        if thread.name == _FEEDERS:
+            thread.join(max(0.0, deadline - time.monotonic()))
+    while _unfetched and time.monotonic() < deadline and parent.is_alive():
+        time.sleep(_PAUSE)
 
 
 def rebuild_described(handle: Any, size: int) -> HostStorage:
@@ -149,6 +207,7 @@ def _refuse(storage: Storage) -> NoReturn:
     )
 
 
+_at_start = _AtStart()
 reduction.ForkingPickler.register(Tensor, reduce_tensor)
 reduction.ForkingPickler.register(HostStorage, reduce_storage)
 reduction.ForkingPickler.register(PinnedStorage, reduce_storage)

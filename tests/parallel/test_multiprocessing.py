@@ -175,20 +175,34 @@ def test_pools() -> None:
     assert [each.tolist() for each in results] == [[float(i * i)] * 2 for i in range(4)]
 
 
-def _send_and_end(pipe: Any, strategy: str) -> None:
+def _send_and_end(messages: Any, strategy: str) -> None:
     multiprocessing.set_sharing_strategy(strategy)
+    messages.put(tensor.ones(5))
+
+
+def _send_and_wait(pipe: Any) -> None:
     pipe.send(tensor.ones(5))
+    time.sleep(_LONG)
 
 
-def test_a_sender_that_has_ended(strategy: str) -> None:
-    here, there = multiprocessing.Pipe()
-    process = _run(_send_and_end, there, strategy)
-    process.join(_LONG)
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_sender_that_ends_at_once(strategy: str, method: str) -> None:
+    messages = multiprocessing.get_context(method).Queue()
+    process = _run(_send_and_end, messages, strategy, method=method)
     if strategy == "file_system":
-        assert here.recv().tolist() == [1] * 5
-    else:
-        with pytest.raises(RuntimeError, match="the process that sent it has ended.*'file_system'"):
-            here.recv()
+        process.join(_LONG)
+    assert messages.get(timeout=_LONG).tolist() == [1] * 5
+    _join(process)
+
+
+def test_a_sender_that_was_killed() -> None:
+    here, there = multiprocessing.Pipe()
+    process = _run(_send_and_wait, there)
+    assert here.poll(_LONG)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(_LONG)
+    with pytest.raises(RuntimeError, match="the process that sent it has ended.*'file_system'"):
+        here.recv()
 
 
 def test_named_memory_goes_with_its_last_holder() -> None:
