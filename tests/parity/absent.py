@@ -51,7 +51,7 @@ ABSENT: dict[str, tuple[str, ...]] = {
         "unsqueeze_copy",
         "view_copy",
     ),
-    "dtypes that are not here: complex halves, floats of 8 bits.": (
+    "dtypes that are not here, or are only stored: complex halves, floats of 8 bits.": (
         "chalf",
         "torch._scaled_mm",
         "torch._scaled_mm_v2",
