@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from tensor.core.absent_names import hints as _hints
 from tensor.core.modes.attention import attention_backends
 
 if TYPE_CHECKING:
@@ -61,3 +62,7 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
         yield
     finally:
         attention_backends.update(before)
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

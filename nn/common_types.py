@@ -4,10 +4,10 @@
 """
 
 # ruff: noqa: PYI042, PYI047 - the names are PyTorch's, and programs use them
-
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from tensor import Tensor
+from tensor.core.absent_names import hints as _hints
 
 T = TypeVar("T")
 
@@ -37,3 +37,6 @@ _ratio_3_t: TypeAlias = _scalar_or_tuple_3_t[float]
 
 _tensor_list_t: TypeAlias = _scalar_or_tuple_any_t[Tensor]
 _maybe_indices_t: TypeAlias = _scalar_or_tuple_2_t[Tensor]
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor import autograd, enable_grad, is_grad_enabled
+from tensor.core.absent_names import hints as _hints
 
 from . import functional
 
@@ -255,3 +256,7 @@ def conv3d_weight(
     """
     options = (stride, padding, dilation, groups)
     return _gradient(3, weight_size, input, grad_output, of_weight=True, options=options)
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor import Tensor, empty, preserve_format
+from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase, view_of
 from tensor.serialization import keep_class
 
@@ -315,3 +316,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[mis
         placeholder.__class__ = cls
         result: Self = placeholder
         return result
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

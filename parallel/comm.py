@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor import Tensor
+from tensor.core.absent_names import hints as _hints
 from tensor.core.arguments import dimension
 from tensor.operations.shapes.slices import step_through
 
@@ -442,3 +443,7 @@ def _summands(inputs: Sequence[Tensor], function: str) -> list[Tensor]:
                 f"{function}(): input {number} has another type: got {x.dtype}, but expected {summands[0].dtype}"
             )
     return summands
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

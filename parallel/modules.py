@@ -4,6 +4,10 @@
 the results; those of :mod:`parallel` itself are collectives of processes.
 """
 
+from typing import TYPE_CHECKING
+
+from tensor.core.absent_names import hints as _hints
+
 from .data_parallel.data_parallel import DataParallel, data_parallel
 from .data_parallel.parallel_apply import parallel_apply
 from .data_parallel.replication import replicate
@@ -19,3 +23,6 @@ __all__ = [
     "replicate",
     "scatter",
 ]
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
 from tensor import cpu, cuda
+from tensor.core.absent_names import hints as _hints
 from tensor.core.devices.device import device as _device
 
 if TYPE_CHECKING:
@@ -288,3 +289,7 @@ def get_device_capability(device: DeviceArgument = None, /) -> dict[str, Any]:
 def empty_host_cache() -> None:
     """Give cached pinned memory of the host back to the driver."""
     cuda.memory.empty_host_cache()
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensor.core.absent_names import hints as _hints
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -170,3 +172,7 @@ class set_stance:  # noqa: N801 - PyTorch's name
 def nested_compile_region(fn: Any = None, **options: Any) -> Any:
     """``fn`` itself, or a decorator that returns it: nothing is compiled, whatever the ``options``."""
     return fn if fn is not None else lambda function: function
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlparse
 
 from tensor import serialization
+from tensor.core.absent_names import hints as _hints
 
 if TYPE_CHECKING:
     from builtins import list as _List
@@ -234,3 +235,7 @@ def _entry(module: ModuleType, name: str) -> Callable[..., Any]:
     if not callable(function):
         raise RuntimeError(f"Cannot find callable {name} in {_ENTRY_FILE}")
     return function
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

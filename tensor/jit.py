@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from tensor.core.absent_names import hints as _hints
 from tensor.core.warning import warn_caller
 
 if TYPE_CHECKING:
@@ -217,3 +218,7 @@ def load(
         "tensor.jit.load(): a scripted module is a program, which is not run from a file; make the module in Python "
         "and load its state dict"
     )
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tensor.core.absent_names import hints as _hints
 
 __all__ = ["export", "is_in_onnx_export"]
 
@@ -24,3 +26,7 @@ def export(model: Any, args: Any = (), f: Any = None, **options: Any) -> NoRetur
 def is_in_onnx_export() -> bool:
     """False: nothing is being exported."""
     return False
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .core.absent_names import hints as _hints
 from .operations.return_types import return_types as _return_types
 
 globals().update(_return_types)
@@ -23,3 +24,5 @@ __all__ = sorted(_return_types)
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> type[Any]: ...
+else:
+    __getattr__ = _hints(__name__)

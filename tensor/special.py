@@ -3,9 +3,15 @@
 Missing are Airy's function and derivatives of Bessel functions other than the modified ones of the first kind.
 """
 
+from typing import TYPE_CHECKING
+
+from tensor.core.absent_names import hints as _hints
 from tensor.operations import families as _families  # noqa: F401 - which publish what is found here
 from tensor.operations.catalogue import bind as _bind
 from tensor.operations.catalogue import published as _published
 
 __all__ = [*_published("special")]
 _bind("special", globals())
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -1,10 +1,10 @@
 """Types in annotations: the names of ``torch.types``."""
 
 # ruff: noqa: PYI042, PYI047 - the names are PyTorch's, and programs use them
-
 import os
-from typing import IO, TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
+from tensor.core.absent_names import hints as _hints
 from tensor.core.devices.device import device as _device
 from tensor.core.size import Size
 from tensor.core.storage import Storage
@@ -29,3 +29,6 @@ _float: TypeAlias = float
 _size: TypeAlias = Size | list[int] | tuple[int, ...]
 _TensorOrTensors: TypeAlias = Tensor | tuple[Tensor, ...] | list[Tensor]
 _TensorOrTensorsOrGradEdge = _TensorOrTensors
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import tensor
 from nn.parameter import Buffer, Parameter
 from tensor import Tensor, empty, empty_like
+from tensor.core.absent_names import missing_attribute
+from tensor.core.keyword_hints import check_keywords
 from tensor.utils.hooks import HookTable, RemovableHandle
 
 from . import hooks, state
@@ -74,6 +76,14 @@ class Module:
     _state_dict_pre_hooks: HookTable
     _load_state_dict_pre_hooks: HookTable
     _load_state_dict_post_hooks: HookTable
+
+    if not TYPE_CHECKING:  # what type checkers read is each class's __init__
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+            if kwargs:
+                check_keywords(cls, kwargs)
+            new = super().__new__
+            return new(cls) if new is object.__new__ else new(cls, *args, **kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
@@ -223,7 +233,9 @@ class Module:
         for table in _TABLES:
             if table in attributes and name in attributes[table]:
                 return attributes[table][name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        raise missing_attribute(
+            self, name, names=[each for table in _TABLES for each in attributes.get(table, ())]
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         attributes = self.__dict__

@@ -11,6 +11,7 @@ import tensor
 from nn.layers.normalization import _BatchNorm
 from nn.module import Module
 from tensor import Tensor
+from tensor.core.absent_names import hints as _hints
 
 from .lr_scheduler.base import LRScheduler, Rate, checked_optimizer, for_each_group
 from .stepping import step
@@ -371,3 +372,6 @@ def _cosine(share: float) -> float:
 
 
 _STRATEGIES = {"cos": _cosine, "linear": _linear}
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

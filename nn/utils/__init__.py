@@ -1,5 +1,9 @@
 """What PyTorch has under ``torch.nn.utils``."""
 
+from typing import TYPE_CHECKING
+
+from tensor.core.absent_names import hints as _hints
+
 from . import parametrizations, parametrize, rnn, stateless
 from .clip_grad import (
     clip_grad_norm,
@@ -39,3 +43,6 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -11,6 +11,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from tensor import Tensor, no_grad, promote_types, stack, tensor
+from tensor.core.absent_names import hints as _hints
 from tensor.operations.optimizers.gradient_clipping import scale, total_norm
 
 if TYPE_CHECKING:
@@ -200,3 +201,7 @@ def clip_grad_value_(
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     tensors = [parameters] if isinstance(parameters, Tensor) else parameters
     return [each.grad for each in tensors if each.grad is not None]
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

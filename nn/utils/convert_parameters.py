@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensor import Tensor, cat
+from tensor.core.absent_names import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,3 +64,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
         count = each.numel()
         each.data = vec[first : first + count].view(each.shape).data
         first += count
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

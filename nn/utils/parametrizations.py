@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nn.module import Module
 from tensor import Tensor, dot, mv, no_grad
+from tensor.core.absent_names import hints as _hints
 
 from . import parametrize
 from .orthogonal import orthogonal
@@ -197,3 +198,7 @@ def spectral_norm(
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     parametrization = _SpectralNorm(weight, n_power_iterations, default_dimension(module, dim), eps)
     return parametrize.register_parametrization(module, name, parametrization)
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

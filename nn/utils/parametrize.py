@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nn.layers.containers import ModuleDict, ModuleList
 from nn.parameter import Parameter
 from tensor import Tensor, no_grad
+from tensor.core.absent_names import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -452,3 +453,7 @@ def transfer_parametrizations_and_params(
         for key in keys:
             getattr(target, key).data = getattr(source, key).detach().clone()
     return to_module
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

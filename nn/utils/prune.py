@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tensor import ones_like
+from tensor.core.absent_names import hints as _hints
 
 from .convert_parameters import parameters_to_vector
 from .pruning_methods import (
@@ -246,3 +247,7 @@ def is_pruned(module: Module) -> bool:
     (False, True)
     """
     return any(hooks_of(each) for each in module.modules())
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tensor.core.absent_names import hints as _hints
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -101,3 +103,7 @@ def _replaced(module: Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
     finally:
         for table, name, value in originals:
             table[name] = value
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -11,7 +11,14 @@ A step of a training::
     scaler.update()
 """
 
+from typing import TYPE_CHECKING
+
+from tensor.core.absent_names import hints as _hints
+
 from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
 from .grad_scaler import GradScaler
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -7,6 +7,7 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase, view_of
 from tensor.core.fill_plans import filled
 from tensor.core.modes.grad_mode import modes, unrecorded
@@ -480,3 +481,6 @@ def _refuse(*_: Any) -> Any:
 
 
 _REFUSING = BackwardFormula("Error", "", joint=Derivative(_refuse, needs=""))
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase
 from tensor.core.modes.grad_mode import enable_grad, modes, set_grad_enabled
 
@@ -588,3 +589,7 @@ def fill_in(
 def results(result: Sequence[Any], several: bool, create_graph: bool) -> Any:
     kept = tuple(result) if create_graph else tuple(x.detach() for x in result)
     return kept if several else kept[0]
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

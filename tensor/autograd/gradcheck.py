@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import dtypes
+from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase, wrap
 
 from . import jacobians
@@ -564,3 +565,7 @@ def _parts(
 
 def _shown(numbers: NDArray[Any]) -> str:
     return repr(wrap(np.ascontiguousarray(numbers)))
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -7,6 +7,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase
 
 from .engine.engine import pass_number, will_execute
@@ -207,3 +208,7 @@ def _any(fn: Callable[..., None]) -> Callable[[int], Callable[[Tensor], None]]:
         fn(gradient)
 
     return lambda _: hook
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tensor.core.absent_names import hints as _hints
 from tensor.core.modes.attention import attention_backends
 from tensor.core.modes.precision import flag, fp32_name, settings, tf32_of
 from tensor.core.warning import warn_caller
@@ -205,3 +206,7 @@ def _preferred(used: str, backend: str | None, known: tuple[str, ...]) -> str:
     if backend is not None and backend not in known:
         raise RuntimeError(f"Unknown input value {backend!r}. Choose from: {', '.join(known)}.")
     return used
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from tensor.core.absent_names import hints as _hints
 from tensor.core.modes.precision import flag, fp32_name, settings, tf32_of
 
 if TYPE_CHECKING:
@@ -104,3 +105,6 @@ class _Settings(ModuleType):
 
 # Assigning to a module's attribute calls a setter only if the module's class has it.
 sys.modules[__name__].__class__ = _Settings
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -115,21 +115,65 @@ def lazily(module: str, name: str, lazy: Mapping[str, str]) -> Any:
     return value
 
 
+class MissingNameError(AttributeError):
+    """An AttributeError whose hint is looked for when somebody reads it: most are answers to ``hasattr``.
+
+    ``owner`` is the object that was asked.
+    """
+
+    def __init__(self, text: str, name: str, owner: object, hint: Callable[[], str]) -> None:
+        # Python completes errors that name an object with a hint of its own, which would say the same again.
+        super().__init__(text, name=name, obj=None)
+        self.owner = owner
+        self._hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}{self._hint()}"
+
+    def __reduce__(self) -> tuple[type[AttributeError], tuple[str]]:
+        return AttributeError, (str(self),)
+
+
+# What programs, and people, see of it is the class that it is derived from.
+MissingNameError.__module__ = "builtins"
+MissingNameError.__name__ = MissingNameError.__qualname__ = "AttributeError"
+
+
 def missing(module: str, name: str, lazy: Iterable[str] = ()) -> AttributeError:
     """The error for a ``name`` that ``module`` does not have, with what is known of it."""
     text = f"module {module!r} has no attribute {name!r}"
     # Protocols of Python ask for such names, often, and nobody reads the answer.
     if name.startswith("__"):
         return AttributeError(text)
-    words = said_of(module, name)
+    owner = sys.modules.get(module)
+    return MissingNameError(text, name, owner, lambda: _hint(module, name, {*_public(owner), *lazy}))
+
+
+def missing_attribute(
+    owner: object, name: str, known_as: str = "", names: Iterable[str] = ()
+) -> AttributeError:
+    """The error for an attribute ``name`` that the object ``owner`` does not have.
+
+    ``known_as`` is what its class is called in the lists of missing names, ``names`` are those of the object itself.
+    """
+    cls = type(owner)
+    text = f"{cls.__name__!r} object has no attribute {name!r}"
+    if name.startswith("__"):
+        return AttributeError(text)
+
+    def hint() -> str:
+        public = {each for each in dir(cls) if each[0] != "_"}
+        return _hint(known_as, name, {*public, *names} - {name})
+
+    return MissingNameError(text, name, owner, hint)
+
+
+def _hint(owner: str, name: str, public: Iterable[str]) -> str:
+    words = said_of(owner, name)
     if words is not None:
-        text = f"{text}: {words}"
-    else:
-        nearest = nearest_of(name, {*_public(sys.modules.get(module)), *lazy})
-        if nearest is not None:
-            text = f"{text}: did you mean {nearest!r}?"
-    # Python completes errors that name no object with a hint of its own, which would say the same again.
-    return AttributeError(text, name=name, obj=None)
+        return f": {words}"
+    nearest = nearest_of(name, public)
+    return "" if nearest is None else f": did you mean {nearest!r}?"
 
 
 def hints(module: str) -> Callable[[str], Any]:
@@ -161,9 +205,13 @@ def _public(module: Any) -> Iterable[str]:
 
 def nearest_of(name: str, public: Iterable[str]) -> str | None:
     """The public name that ``name`` was probably meant to be: first one that differs by case or underscores alone."""
-    by_letters = {_letters(each): each for each in sorted(public)}
+    by_letters: dict[str, list[str]] = {}
+    for each in sorted(public):
+        by_letters.setdefault(_letters(each), []).append(each)
     close = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=0.8)
-    return by_letters[close[0]] if close else None
+    if not close:
+        return None
+    return max(by_letters[close[0]], key=lambda each: difflib.SequenceMatcher(None, name, each).ratio())
 
 
 def _letters(name: str) -> str:

@@ -102,6 +102,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "hash_tensor": "left out; use hashlib on x.numpy().tobytes()",
         "index": "left out; index with x[...]",
         "map2_": "left out; use x.copy_() of an expression",
+        "name": "left out: tensors have no names; those of a module's parameters are in named_parameters",
         "module_load": "left out: load_state_dict() copies into the parameters there are",
         "reinforce": "left out, as PyTorch removed it; use distributions and log_prob",
         "slice_inverse": "left out; use x.slice_scatter",

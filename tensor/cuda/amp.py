@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import float16
 from tensor import amp
+from tensor.core.absent_names import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,3 +66,6 @@ def custom_fwd(
 
 
 custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

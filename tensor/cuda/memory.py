@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import drv
 from drv.allocators import memory_summary as _table
 from drv.allocators.statistics import Stat, Statistics
+from tensor.core.absent_names import hints as _hints
 from tensor.core.devices.current import index_of
 from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import Stream
@@ -380,3 +381,7 @@ def _fractions(device_state: CudaState) -> dict[int, float]:
 
 def _raw_blocks(device_state: CudaState) -> dict[int, Any]:
     return device_state.runtime.cache("raw allocations", dict)
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import drv
+from tensor.core.absent_names import hints as _hints
 from tensor.operations.random.generator import cuda_manual_seed as manual_seed
 from tensor.operations.random.generator import cuda_manual_seed_all as manual_seed_all
 from tensor.operations.random.generator import default_generator, random_seed
@@ -49,3 +52,7 @@ def initial_seed() -> int:
         If there is no driver or no device.
     """
     return default_generator(drv.current_device().ordinal).initial_seed()
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

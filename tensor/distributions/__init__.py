@@ -5,6 +5,10 @@ A distribution has parameters of one shape, its ``batch_shape``, and draws event
 ``transform_to`` map real numbers to a constraint, and :func:`kl_divergence` compares two distributions.
 """
 
+from typing import TYPE_CHECKING
+
+from tensor.core.absent_names import hints as _hints
+
 from . import constraint_registry, constraints, kl, transforms, utils
 from .constraint_registry import (
     CorrCholeskyTransform,
@@ -165,3 +169,6 @@ __all__ = [
     "transforms",
     "utils",
 ]
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import bool_
+from tensor.core.absent_names import hints as _hints
 from tensor.linalg.factorizations.cholesky import cholesky_ex
 from tensor.linalg.factorizations.eigenvalues import eigvalsh
 from tensor.operations.creation.factories import ones
@@ -514,3 +515,6 @@ positive_semidefinite = _PositiveSemidefinite()
 positive_definite = _PositiveDefinite()
 cat = _Cat
 stack = _Stack
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

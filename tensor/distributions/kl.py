@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensor.autograd.differentiation import grad
+from tensor.core.absent_names import hints as _hints
 from tensor.core.modes.grad_mode import enable_grad
 from tensor.linalg.systems.triangular import solve_triangular
 from tensor.operations.creation.like import full_like
@@ -450,3 +451,7 @@ def _uniform_pareto(p: Uniform, q: Pareto) -> Tensor:
     mean_log = (xlogy(p.high, p.high) - xlogy(p.low, p.low)) / (p.high - p.low) - 1
     log_density = q.alpha.log() + q.alpha * q.scale.log() - (q.alpha + 1) * mean_log
     return where(p.low < q.scale, math.inf, -p.entropy() - log_density)
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -1,5 +1,8 @@
 """Discrete Fourier transforms; see :func:`fft` for sizes and norms. On CUDA through cuFFT, whose plans are cached."""
 
+from typing import TYPE_CHECKING
+
+from tensor.core.absent_names import hints as _hints
 from tensor.operations.catalogue import bind as _bind
 from tensor.operations.catalogue import published as _published
 
@@ -7,3 +10,6 @@ from . import functions, short_time  # noqa: F401 - which publish what is found 
 
 __all__ = [*_published("fft")]
 _bind("fft", globals())
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

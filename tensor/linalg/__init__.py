@@ -9,6 +9,9 @@ waiting. Norms (but those of singular values), products, powers and triangular s
 not wait.
 """
 
+from typing import TYPE_CHECKING
+
+from tensor.core.absent_names import hints as _hints
 from tensor.operations.catalogue import bind as _bind
 from tensor.operations.catalogue import published as _published
 
@@ -20,3 +23,6 @@ from .systems import least_squares, solving, triangular  # noqa: F401
 
 __all__ = ["LinAlgError", *_published("linalg")]
 _bind("linalg", globals())
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

@@ -365,11 +365,6 @@ class Description(TensorFields):
     is_meta = is_mps = is_nested = is_quantized = is_sparse = is_sparse_csr = is_xla = is_xpu = False
     is_ipu = is_maia = is_mkldnn = is_mtia = is_vulkan = False
 
-    @property
-    def name(self) -> None:
-        """None, as of every tensor in PyTorch; names are those of modules' parameters."""
-        return
-
     def is_distributed(self) -> bool:
         """False: there are no tensors that several processes share parts of."""
         return False

@@ -12,6 +12,7 @@ from inspect import CO_VARARGS
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nvrtc_kernels.dtypes import dtype
+from tensor.core.absent_names import MissingNameError
 from tensor.core.base import TensorBase
 from tensor.core.memory_format import memory_format
 from tensor.core.warning import inside
@@ -81,7 +82,7 @@ def explanation(
     """
     if error.name is None or not _of_the_inside(error):
         return None
-    culprit = error.obj
+    culprit = error.owner if isinstance(error, MissingNameError) else error.obj
     suspects, elements = [], []
     for argument, value in arguments:
         expected = _expected(function, argument)
@@ -113,9 +114,13 @@ _NOTHING = object()
 def _of_the_inside(error: AttributeError) -> bool:
     """Whether the innermost function that an error left is one of these packages, and no code that they call."""
     traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
+    frames = []
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
         traceback = traceback.tb_next
-    return traceback is not None and inside(traceback.tb_frame.f_globals)
+    # What raises for a name that is not there is a function of ours, too: its caller is meant.
+    innermost = -2 if isinstance(error, MissingNameError) else -1
+    return len(frames) >= -innermost and inside(frames[innermost].f_globals)
 
 
 def _type_error(name: str, told: str, value: Any) -> TypeError:

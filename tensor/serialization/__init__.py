@@ -18,6 +18,10 @@ Nothing in a file is ever run. Files of ``torch.save`` are read, too, and writte
 ==================  ====================================================================
 """
 
+from typing import TYPE_CHECKING
+
+from tensor.core.absent_names import hints as _hints
+
 from .classes import keep_class
 from .loading import load
 from .saving import save
@@ -34,3 +38,6 @@ __all__ = [
     "safe_globals",
     "save",
 ]
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

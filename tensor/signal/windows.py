@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import float32, float64
+from tensor.core.absent_names import hints as _hints
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.memory_format import strided
 from tensor.operations.creation import window_shapes as shapes
@@ -326,3 +327,6 @@ hann = _cosines("hann", (0.5, 0.5), "``0.5 - 0.5 cos(z)``")
 nuttall = _cosines(
     "nuttall", (0.3635819, 0.4891775, 0.1365995, 0.0106411), "The four terms of Nuttall's window of 1981"
 )
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

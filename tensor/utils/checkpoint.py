@@ -15,6 +15,7 @@ from tensor.autograd import differentiation
 from tensor.autograd.engine.graph_task import current
 from tensor.autograd.function import Function, once_differentiable
 from tensor.autograd.recording.saving import saved_tensors_hooks
+from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase
 from tensor.core.modes.grad_mode import enable_grad, modes
 
@@ -232,3 +233,7 @@ class CheckpointFunction(Function):
         differentiation.backward([each for each, _ in starts], [each for _, each in starts])
         result = [x.grad if isinstance(x, TensorBase) else None for x in args]
         return None, None, *result
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

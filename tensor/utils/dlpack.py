@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensor.core.absent_names import hints as _hints
 from tensor.operations.creation.interchange.dlpack import DLDeviceType
 from tensor.operations.creation.interchange.dlpack_exchange import from_dlpack
 
@@ -33,3 +34,7 @@ def to_dlpack(tensor: Tensor) -> Any:
         If it requires grad.
     """
     return tensor.__dlpack__(stream=-1)
+
+
+if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
+    __getattr__ = _hints(__name__)

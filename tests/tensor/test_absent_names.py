@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+import pickle
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
 import nn
 import parallel
 import tensor
+from tensor.core import absent_names
 from tensor.core.absent_names import _WORDS
 from tensor.core.names_left_out import LEFT_OUT
 from tests.pytorch import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_higher_layers_are_found_from_the_top() -> None:
@@ -119,3 +126,154 @@ def test_python_adds_no_hint_of_its_own() -> None:
 def test_what_is_said_of_names_says_whether_they_come() -> None:
     for names in (*_WORDS.values(), *LEFT_OUT.values()):
         assert all(words.startswith(("planned", "left out")) for words in names.values())
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "meant"),
+    [
+        (nn.init, "xavier_unifrom_", "xavier_uniform_"),
+        (nn.utils, "clip_grad_norms_", "clip_grad_norm_"),
+        (nn.utils.rnn, "pad_sequences", "pad_sequence"),
+        (nn.optim.lr_scheduler, "StepLr", "StepLR"),
+        (nn.attention, "sdpa_kernels", "sdpa_kernel"),
+        (tensor.linalg, "Norm", "norm"),
+        (tensor.fft, "rfft_2", "rfft2"),
+        (tensor.special, "Gammaln", "gammaln"),
+        (tensor.signal.windows, "hanning", None),
+        (tensor.distributions, "normal", "Normal"),
+        (tensor.jit, "scripts", "script"),
+        (tensor.hub, "load_state_dict_from_ulr", "load_state_dict_from_url"),
+        (tensor.testing, "assertclose", "assert_close"),
+        (tensor.serialization, "safe_global", "safe_globals"),
+        (tensor.amp, "AutoCast", "autocast"),
+        (tensor.cuda.amp, "gradscaler", "GradScaler"),
+        (tensor.cuda.memory, "empty_caches", "empty_cache"),
+        (tensor.autograd.functional, "Jacobian", "jacobian"),
+        (tensor.accelerator, "device_cout", "device_count"),
+        (tensor.compiler, "disabled", "disable"),
+        (tensor.random, "fork_rngs", "fork_rng"),
+        (tensor.utils.data, "Dataloader", "DataLoader"),
+        (tensor.utils.checkpoint, "checkpoint_seqential", "checkpoint_sequential"),
+        (tensor.return_types, "topks", "topk"),
+        (tensor.cpu, "syncronize", "synchronize"),
+        (nn.parallel, "distributed_data_parallel", "DistributedDataParallel"),
+        (parallel.comm, "reduceadd", "reduce_add"),
+    ],
+)
+def test_hints_in_all_namespaces(module: object, name: str, meant: str | None) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, name)
+    hint = f": did you mean {meant!r}?" if meant else ""
+    assert str(caught.value) == f"module {module.__name__!r} has no attribute {name!r}{hint}"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("reshap", ": did you mean 'reshape'?"),
+        ("requiresgrad", ": did you mean 'requires_grad'?"),
+        ("to_mkldnn", ": left out: the library is not used"),
+        ("nothing_like_it", ""),
+    ],
+)
+def test_hints_of_tensors(device_name: str, name: str, words: str) -> None:
+    for x in (tensor.zeros(2, device=device_name), nn.Parameter(tensor.zeros(2, device=device_name))):
+        assert not hasattr(x, name)
+        with pytest.raises(AttributeError) as caught:
+            getattr(x, name)
+        assert str(caught.value) == f"{type(x).__name__!r} object has no attribute {name!r}{words}"
+
+
+def test_a_property_that_fails_keeps_its_own_words() -> None:
+    class Marked(tensor.Tensor):
+        @property
+        def mark(self) -> str:
+            raise AttributeError("there is no mark yet")
+
+    with pytest.raises(AttributeError, match="there is no mark yet"):
+        tensor.zeros(2).as_subclass(Marked).mark  # noqa: B018 - the access is what raises
+    with pytest.raises(AttributeError, match="Can't get __cuda_array_interface__ on non-CUDA tensor"):
+        tensor.zeros(2).__cuda_array_interface__  # noqa: B018 - the access is what raises
+
+
+def test_hints_of_modules_name_their_parameters() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = nn.Linear(2, 3)
+
+    with pytest.raises(AttributeError) as caught:
+        Net().encodr  # noqa: B018 - the access is what raises
+    assert str(caught.value) == "'Net' object has no attribute 'encodr': did you mean 'encoder'?"
+    with pytest.raises(AttributeError) as caught:
+        Net().nothing_like_it  # noqa: B018 - the access is what raises
+    assert str(caught.value) == "'Net' object has no attribute 'nothing_like_it'"
+
+
+def test_errors_are_copied_with_their_hint() -> None:
+    with pytest.raises(AttributeError) as caught:
+        tensor.zeros(2).reshap  # noqa: B018 - the access is what raises
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert type(copied) is AttributeError
+    assert str(copied) == str(caught.value)
+
+
+def test_a_hint_is_looked_for_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(absent_names, "nearest_of", lambda name, public: asked.append(name))
+    assert not hasattr(tensor.zeros(2), "reshap")
+    assert not hasattr(tensor, "zeros_lik")
+    assert not hasattr(nn.Linear(1, 1), "wieght")
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: nn.Linear(10, 20, biases=False),
+            "Linear.__init__() got an unexpected keyword argument 'biases'. Did you mean 'bias'?",
+        ),
+        (
+            lambda: nn.Conv2d(1, 2, 3, paddings=1),
+            "Conv2d.__init__() got an unexpected keyword argument 'paddings'. Did you mean 'padding'?",
+        ),
+        (
+            lambda: nn.optim.Adam([nn.Parameter(tensor.zeros(1))], lr_=0.1),
+            "Adam.__init__() got an unexpected keyword argument 'lr_'. Did you mean 'lr'?",
+        ),
+        (
+            lambda: nn.Linear(10, 20, nothing_like_it=1),
+            "Linear.__init__() got an unexpected keyword argument 'nothing_like_it'",
+        ),
+        (
+            lambda: nn.Sequential(module=1),
+            "Sequential.__init__() got an unexpected keyword argument 'module'",
+        ),
+    ],
+)
+def test_keywords_that_were_probably_meant(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert str(caught.value) == words
+
+
+def test_keywords_that_a_class_takes_by_other_ways_are_left_to_it() -> None:
+    class Made:
+        def __new__(cls, *args: object, **kwargs: object) -> Self:
+            made = super().__new__(cls)
+            made.given = kwargs  # type: ignore[attr-defined]
+            return made
+
+    class Net(nn.Module, Made):
+        def __init__(self, size: int, **rest: object) -> None:
+            super().__init__()
+
+    assert Net(3, sizes=4).given == {"sizes": 4}  # type: ignore[attr-defined]
+
+    class Wrapped(nn.Module):
+        @functools.wraps(nn.Linear.__init__)
+        def __init__(self, *args: object, **kwargs: object) -> None:
+            super().__init__()
+
+    Wrapped(biases=True)
