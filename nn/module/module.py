@@ -8,7 +8,7 @@ import tensor
 from nn.parameter import Buffer, Parameter
 from tensor import Tensor, empty, empty_like
 from tensor.core.absent_names import missing_attribute
-from tensor.core.keyword_hints import check_keywords
+from tensor.core.keyword_hints import KeywordHints
 from tensor.utils.hooks import HookTable, RemovableHandle
 
 from . import hooks, state
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TABLES = ("_parameters", "_buffers", "_modules")
 
 
-class Module:
+class Module(KeywordHints):
     """Base class of layers and models: a callable with parameters, buffers and submodules.
 
     Derive a class, call ``super().__init__()`` first, assign parameters and modules to attributes, and define
@@ -76,14 +76,6 @@ class Module:
     _state_dict_pre_hooks: HookTable
     _load_state_dict_pre_hooks: HookTable
     _load_state_dict_post_hooks: HookTable
-
-    if not TYPE_CHECKING:  # what type checkers read is each class's __init__
-
-        def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-            if kwargs:
-                check_keywords(cls, kwargs)
-            new = super().__new__
-            return new(cls) if new is object.__new__ else new(cls, *args, **kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
@@ -234,7 +226,7 @@ class Module:
             if table in attributes and name in attributes[table]:
                 return attributes[table][name]
         raise missing_attribute(
-            self, name, names=[each for table in _TABLES for each in attributes.get(table, ())]
+            self, name, "nn.Module", [each for table in _TABLES for each in attributes.get(table, ())]
         )
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -6,11 +6,11 @@ import functools
 import warnings
 from collections import defaultdict
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import tensor
 from tensor import Tensor
-from tensor.core.keyword_hints import check_keywords
+from tensor.core.keyword_hints import KeywordHints
 from tensor.utils.hooks import HookTable, RemovableHandle
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return hooked
 
 
-class Optimizer:
+class Optimizer(KeywordHints):
     """Base class of the optimizers.
 
     Parameters
@@ -156,14 +156,6 @@ class Optimizer:
         super().__init_subclass__(**kwargs)
         if "step" in vars(cls):
             cls.step = _with_hooks(vars(cls)["step"])  # type: ignore[method-assign]
-
-    if not TYPE_CHECKING:  # what type checkers read is each class's __init__
-
-        def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-            if kwargs:
-                check_keywords(cls, kwargs)
-            new = super().__new__
-            return new(cls) if new is object.__new__ else new(cls, *args, **kwargs)
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         self._make_hook_tables()

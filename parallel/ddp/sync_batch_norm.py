@@ -56,6 +56,8 @@ class SyncBatchNorm(_BatchNorm):
         The ranks whose batches count; all by default.
     device, dtype
         Of parameters and buffers.
+    bias : bool
+        Whether there are biases, if ``affine``.
 
     Raises
     ------
@@ -75,8 +77,10 @@ class SyncBatchNorm(_BatchNorm):
         process_group: ProcessGroup | None = None,
         device: Any = None,
         dtype: tensor.dtype | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
         self.process_group = process_group
 
     def _check_input_dim(self, input: Tensor) -> None:

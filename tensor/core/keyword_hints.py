@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from .absent_names import nearest_of
 
@@ -12,7 +12,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def check_keywords(cls: type, names: Iterable[str]) -> None:
+class KeywordHints:
+    """Classes derived from it say which keyword of their ``__init__`` was probably meant.
+
+    It is a base of its own so that ``inspect.signature`` finds their ``__init__`` before its ``__new__``.
+    """
+
+    if not TYPE_CHECKING:  # what type checkers read is each class's __init__
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+            if kwargs:
+                _check_keywords(cls, kwargs)
+            new = super().__new__
+            return new(cls) if new is object.__new__ else new(cls, *args, **kwargs)
+
+
+def _check_keywords(cls: type, names: Iterable[str]) -> None:
     """Raise TypeError, in Python's words and with a hint, for a keyword that is one of ``cls.__init__`` misspelt.
 
     A keyword that is like none of them is left to the call itself, and so is what a wrapper or ``**kwargs`` takes.

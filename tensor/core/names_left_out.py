@@ -314,6 +314,12 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             "left out; use nn.Linear and nn.CrossEntropyLoss",
         ),
     },
+    "nn.Module": {
+        **_each(
+            "ipu mtia xpu", "left out: such devices are not supported; use module.to('cuda') or module.cpu()"
+        ),
+        "share_memory": "planned; until then each process makes its own module and loads the state dict",
+    },
     "nn.modules": {
         "Container": "left out, as PyTorch deprecates it; use nn.Module",
         **_each(

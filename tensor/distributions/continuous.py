@@ -426,6 +426,28 @@ class GeneralizedPareto(Distribution):
         z = (value - self.loc) / self.scale
         return -self.scale.log() - where(is_zero, z, (1 + 1 / shape) * (shape * z).log1p())
 
+    def log_survival_function(self, value: Tensor) -> Tensor:
+        """Logarithm of the probability of more than ``value``.
+
+        Raises
+        ------
+        ValueError
+            If arguments are validated and ``value`` is outside the support.
+        """
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._log_survival(value)
+
+    def log_cdf(self, value: Tensor) -> Tensor:
+        """Logarithm of the probability of ``value`` or less.
+
+        Raises
+        ------
+        ValueError
+            If arguments are validated and ``value`` is outside the support.
+        """
+        return (-self.log_survival_function(value).exp()).log1p()
+
     def _log_survival(self, value: Tensor) -> Tensor:
         is_zero, shape = self._shape
         z = (value - self.loc) / self.scale

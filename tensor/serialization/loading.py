@@ -34,7 +34,19 @@ _VIEW = frozenset(("shape", "strides", "offset", "dtype"))
 _KEYS = _VIEW | {"tensor", "class", "requires_grad", "attributes"}
 
 
-def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None) -> Any:
+#: Keywords of ``pickle.load``, which PyTorch passes on.
+_PICKLE_ARGUMENTS = frozenset(("encoding", "errors", "fix_imports"))
+
+
+def load(
+    f: Any,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = True,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
     """Read a checkpoint that :func:`save` wrote, a file of ``torch.save``, or the dict of tensors of a safetensors file.
 
     Which of them it is, its first bytes say. Nothing in the file is run, whatever it is: of a pickle, names that make
@@ -49,12 +61,16 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
         Where tensors go, if not to the devices they were on: a device for all; names of devices by names of devices
         (``{"cuda:1": "cuda:0"}``); or a function of a storage on the CPU and the name of its device, which gives
         a storage, or ``None`` for no other device.
-    weights_only : bool
+    pickle_module : module, optional
+        As in PyTorch; it makes no difference, as nothing is unpickled by a module.
+    weights_only : bool, optional
         As in PyTorch; it makes no difference, for there is nothing else: a file of ``torch.save`` that needs more is refused
         whatever it says.
     mmap : bool, optional
         Whether tensors on the CPU show the file's own pages, which are read when they are used, and changed only in
         memory; what they hold is not checked then.
+    **pickle_load_args
+        ``encoding``, ``errors`` and ``fix_imports`` as in PyTorch, where they are about files of Python 2; without effect.
 
     Raises
     ------
@@ -64,7 +80,8 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
         If the file is damaged or of another format, if a device is not here, or for ``mmap=True`` with a file
         object.
     TypeError
-        If ``f`` is neither a path nor a file opened for reading, or ``map_location`` none of the above.
+        If ``f`` is neither a path nor a file opened for reading, ``map_location`` none of the above, or a keyword another
+        one.
     OSError
         If it cannot be read.
 
@@ -77,6 +94,9 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
     >>> tensor.load(file)
     {'weight': tensor([1., 1.]), 'step': 3}
     """
+    unknown = next((name for name in pickle_load_args if name not in _PICKLE_ARGUMENTS), None)
+    if unknown is not None:
+        raise TypeError(f"load() got an unexpected keyword argument {unknown!r}")
     locations = Locations(map_location)
     if hasattr(f, "read"):
         if mmap:

@@ -39,7 +39,16 @@ AS_PAIRS = {dtypes.complex128: dtypes.float64}
 _AS_TEXT = "save(): the file is opened as text, open it with mode 'wb'"
 
 
-def save(obj: Any, f: Any, *, format: str = "safetensors") -> None:
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+    *,
+    format: str = "safetensors",
+) -> None:
     """Write ``obj`` to a checkpoint file, which :func:`load` reads.
 
     The file is a safetensors file: any program that reads those finds the tensors under the names of their places, such
@@ -55,6 +64,8 @@ def save(obj: Any, f: Any, *, format: str = "safetensors") -> None:
     f : str, os.PathLike or file object
         Where to. A file of this name is replaced once the new one is complete; until then, and if anything goes wrong,
         it stays what it was.
+    pickle_module, pickle_protocol
+        As in PyTorch; they make no difference, as nothing is pickled by a module.
     format : str
         ``"safetensors"``, or ``"torch"`` for the ZIP archive of ``torch.save``, which ``torch.load(weights_only=True)`` reads
         without further ado. That has whole storages, as in PyTorch, also where tensors view little of them; of the

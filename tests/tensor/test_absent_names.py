@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import pickle
 import subprocess
 import sys
@@ -205,6 +206,8 @@ def test_hints_of_modules_name_their_parameters() -> None:
     with pytest.raises(AttributeError) as caught:
         Net().encodr  # noqa: B018 - the access is what raises
     assert str(caught.value) == "'Net' object has no attribute 'encodr': did you mean 'encoder'?"
+    with pytest.raises(AttributeError, match="left out: such devices are not supported"):
+        Net().xpu()
     with pytest.raises(AttributeError) as caught:
         Net().nothing_like_it  # noqa: B018 - the access is what raises
     assert str(caught.value) == "'Net' object has no attribute 'nothing_like_it'"
@@ -277,3 +280,8 @@ def test_keywords_that_a_class_takes_by_other_ways_are_left_to_it() -> None:
             super().__init__()
 
     Wrapped(biases=True)
+
+
+def test_signatures_are_those_of_the_constructors() -> None:
+    assert list(inspect.signature(nn.Linear).parameters)[:3] == ["in_features", "out_features", "bias"]
+    assert list(inspect.signature(nn.optim.Optimizer).parameters) == ["params", "defaults"]

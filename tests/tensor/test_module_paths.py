@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import pickle
 import typing
 
 import numpy as np
@@ -15,6 +16,8 @@ import tensor
 from tests.pytorch import torch
 
 if typing.TYPE_CHECKING:
+    from pathlib import Path
+
     import drv
 
 
@@ -299,3 +302,32 @@ def test_lazy_properties_are_computed_once_with_gradients() -> None:
     assert scaled.twice is scaled.twice
     assert scaled.count == 1
     assert Scaled.twice.__doc__ == "Two times."
+
+
+def test_keywords_of_files(tmp_path: Path) -> None:
+    path = tmp_path / "state.pt"
+    tensor.save({"x": tensor.ones(2)}, path, pickle, 4, _use_new_zipfile_serialization=False)
+    for options in ({"pickle_module": pickle}, {"encoding": "latin1"}, {"weights_only": None}):
+        assert tensor.load(path, "cpu", **options)["x"].tolist() == [1.0, 1.0]
+    with pytest.raises(TypeError, match=r"load\(\) got an unexpected keyword argument 'maplocation'"):
+        tensor.load(path, maplocation="cpu")
+
+
+def test_pinned_memory_for_a_device(device: drv.Device) -> None:
+    assert tensor.zeros(2).pin_memory("cuda").is_pinned("cuda:0")
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("concentration", [0.5, 0.0, -0.3])
+def test_logarithms_of_generalized_pareto_are_pytorchs(concentration: float) -> None:
+    values = [0.2, 0.7, 1.5]
+    results = []
+    for m in (tensor, torch):
+        pareto = m.distributions.GeneralizedPareto(
+            m.tensor(0.1), m.tensor(0.9), m.tensor(concentration), validate_args=True
+        )
+        x = m.tensor(values)
+        results.append([pareto.log_cdf(x).numpy(), pareto.log_survival_function(x).numpy()])
+        with pytest.raises(ValueError, match=r"within the support|support"):
+            pareto.log_cdf(m.tensor(-1.0))
+    assert np.array(results[0]) == pytest.approx(np.array(results[1]), rel=1e-5)

@@ -428,8 +428,10 @@ def formatted(input: Tensor, spec: str) -> str:
 
 
 @operation(namespace="")
-def pin_memory(input: Tensor) -> Tensor:
+def pin_memory(input: Tensor, device: Any = None) -> Tensor:
     """A copy in pinned memory, from which copies to a device need not wait; itself where it is pinned.
+
+    Any CUDA device can copy from it: ``device`` makes no difference, and PyTorch deprecates it.
 
     Raises
     ------
@@ -447,8 +449,8 @@ def pin_memory(input: Tensor) -> Tensor:
 
 
 @operation(namespace="")
-def is_pinned(input: Tensor) -> bool:
-    """Whether the elements lie in page-locked host memory; see :meth:`Tensor.pin_memory`.
+def is_pinned(input: Tensor, device: Any = None) -> bool:
+    """Whether the elements lie in page-locked host memory, for whichever ``device``; see :meth:`Tensor.pin_memory`.
 
     Examples
     --------

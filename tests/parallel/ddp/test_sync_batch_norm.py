@@ -28,6 +28,7 @@ CASES: dict[str, tuple[tuple[int, ...], str, tuple[int, ...], dict[str, Any]]] =
     "plain": ((3, 4), "float64", (2, 3), {"affine": False}),
     "untracked": ((3, 2, 2, 2), "float32", (1, 2), {"track_running_stats": False}),
     "last": ((3, 2, 4), "float32", (2, 1), {}),
+    "unbiased": ((3, 4), "float32", (2, 3), {"bias": False}),
     "half": ((3, 4), "float16", (4, 3), {}),
 }
 
@@ -44,7 +45,8 @@ def layer(cls: Any, name: str) -> Any:
     result = cls(3, **CASES[name][3]).to(getattr(tensor, CASES[name][1].replace("float16", "float32")))
     if result.affine:
         result.weight.data.copy_(tensor.tensor([1.0, -2.0, 0.5]))
-        result.bias.data.copy_(tensor.tensor([0.5, 0.0, 3.0]))
+        if result.bias is not None:
+            result.bias.data.copy_(tensor.tensor([0.5, 0.0, 3.0]))
     return result
 
 
