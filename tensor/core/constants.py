@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .base import wrap
+from .modes.sync_debug import sync_debug
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,8 @@ def device_constant(
     state: Any = device_state
     result: Tensor | None = state.plans.get(key)
     if result is None:
-        result = wrap(make()).to(device_state.device)
+        with sync_debug.suspended():
+            result = wrap(make()).to(device_state.device)
         if device_state.is_cuda:
             # Other streams will read it: it is there before anyone can ask.
             state.local.stream.synchronize()

@@ -33,6 +33,7 @@ from nvrtc_kernels.dtypes import (
 from .base import empty, maker
 from .dtypes import float8
 from .memory_format import contiguous_format
+from .modes.sync_debug import sync_debug
 from .plans import planned
 
 if TYPE_CHECKING:
@@ -300,6 +301,8 @@ def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:
     def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
         stream = local.stream
         storage = source._storage
+        if sync_debug.level and not non_blocking:
+            sync_debug.report()
         if current.device is not native:
             native.make_current()
         status = copy(destination._address, source._address, nbytes, stream.handle)[0]
@@ -328,6 +331,8 @@ def _to_host(origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
     def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
         stream = local.stream
         storage = destination._storage
+        if sync_debug.level and not (non_blocking and storage.is_pinned()):
+            sync_debug.report()
         if current.device is not native:
             native.make_current()
         status = copy(destination._address, source._address, nbytes, stream.handle)[0]

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import drv
+from tensor.core.modes.sync_debug import DEFAULT, ERROR, WARN, sync_debug
 
 from .devices import existing_device, mem_get_info
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from tensor.core.devices.current import DeviceArgument
 
-_SYNC_MODES = {"default": 0, "warn": 1, "error": 2}
+_SYNC_MODES = {"default": DEFAULT, "warn": WARN, "error": ERROR}
 
 
 def utilization(device: DeviceArgument = None) -> int:
@@ -154,23 +155,35 @@ def is_current_stream_capturing() -> bool:
 
 
 def get_sync_debug_mode() -> int:
-    """0: synchronizing operations neither warn nor fail, see :func:`set_sync_debug_mode`."""
-    return 0
+    """What happens where the host waits for a device: 0 nothing, 1 a warning, 2 an error."""
+    return sync_debug.level
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """Accept ``"default"`` or 0 as ``debug_mode``; operations that wait for a device do not warn or fail yet.
+    """Have operations warn, or fail, that make the host wait for a device.
+
+    These are copies between the host and a device, unless they are ``non_blocking`` from or to pinned memory, with what
+    is made of them (``item``, ``tolist``, ``cpu``, ``nonzero``, ``if x:``), and ``Stream.synchronize``.
+    ``cuda.synchronize`` and ``Event.synchronize``, which say that they wait, and collectives are not among them.
+
+    Parameters
+    ----------
+    debug_mode : int or str
+        ``"default"`` or 0, ``"warn"`` or 1, ``"error"`` or 2.
 
     Raises
     ------
     RuntimeError
-        For ``"warn"`` (1) and ``"error"`` (2), which are not there yet, and for anything else.
+        For anything else.
+
+    Examples
+    --------
+    >>> tensor.cuda.set_sync_debug_mode("warn")
+    >>> tensor.cuda.get_sync_debug_mode()
+    1
+    >>> tensor.cuda.set_sync_debug_mode("default")
     """
     mode = _SYNC_MODES.get(debug_mode) if isinstance(debug_mode, str) else debug_mode
-    if mode not in _SYNC_MODES.values():
+    if mode is None or mode not in _SYNC_MODES.values():
         raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
-    if mode != 0:
-        raise RuntimeError(
-            f"cuda.set_sync_debug_mode({debug_mode!r}): only 'default' is there so far; item(), cpu(), tolist() and "
-            "nonzero() are what waits for a device"
-        )
+    sync_debug.level = mode

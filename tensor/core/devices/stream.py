@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import drv
+from tensor.core.modes.sync_debug import sync_debug
 
 from .current import index_or_current, restore, select
 from .event import Event
@@ -182,8 +183,10 @@ class Stream:
         Raises
         ------
         RuntimeError
-            One of drv's classes, if that work, or earlier work, failed.
+            One of drv's classes, if that work, or earlier work, failed; or if ``cuda.set_sync_debug_mode`` forbids it.
         """
+        if sync_debug.level:
+            sync_debug.report()
         self.native.synchronize()
 
     def __enter__(self) -> Self:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import nn
 import tensor
 from tensor.cuda import monitoring, nvtx
 
@@ -33,16 +34,78 @@ def test_small_answers() -> None:
     assert not tensor.cuda.is_current_stream_capturing()
 
 
+@pytest.fixture
+def _default_mode() -> Iterator[None]:
+    yield
+    tensor.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.usefixtures("_default_mode")
 def test_modes_of_synchronizing() -> None:
-    for mode in (0, "default"):
+    for mode, level in ((0, 0), ("warn", 1), (2, 2), ("error", 2), (1, 1), ("default", 0)):
         tensor.cuda.set_sync_debug_mode(mode)
-        assert tensor.cuda.get_sync_debug_mode() == 0
-    for mode in (1, 2, "warn", "error"):
-        with pytest.raises(RuntimeError, match="only 'default' is there so far"):
-            tensor.cuda.set_sync_debug_mode(mode)
+        assert tensor.cuda.get_sync_debug_mode() == level
     for mode in (3, "loud"):
         with pytest.raises(RuntimeError, match="expected one of `default`, `warn`, `error`"):
             tensor.cuda.set_sync_debug_mode(mode)
+    assert tensor.cuda.get_sync_debug_mode() == 0
+
+
+#: What makes the host wait for the device, of a tensor there.
+WAITING = {
+    "item": lambda x: x[0].item(),
+    "cpu": lambda x: x.cpu(),
+    "tolist": lambda x: x.tolist(),
+    "if": lambda x: bool(x.sum()),
+    "nonzero": lambda x: x.nonzero(),
+    "upload": lambda x: x.copy_(tensor.ones(2)),
+    "construction": lambda x: tensor.tensor([1.0, 2.0], device="cuda"),
+    "into pageable memory": lambda x: tensor.empty(2).copy_(x, non_blocking=True),
+    "stream": lambda x: tensor.cuda.current_stream().synchronize(),
+}
+
+
+@pytest.mark.usefixtures("_default_mode")
+@pytest.mark.parametrize("name", WAITING)
+def test_what_waits_for_the_device_warns_or_fails(name: str, device: drv.Device) -> None:
+    x = tensor.tensor([0.0, 2.0], device="cuda")
+    tensor.cuda.set_sync_debug_mode("warn")
+    with pytest.warns(UserWarning, match="called a synchronizing CUDA operation") as caught:
+        WAITING[name](x)
+    assert {each.filename for each in caught} == {__file__}
+    tensor.cuda.set_sync_debug_mode("error")
+    with pytest.raises(RuntimeError, match="called a synchronizing CUDA operation"):
+        WAITING[name](x)
+    tensor.cuda.set_sync_debug_mode("default")
+    # What was refused was not begun.
+    assert x.tolist() == ([1.0, 1.0] if name == "upload" else [0.0, 2.0])
+
+
+@pytest.mark.usefixtures("_default_mode")
+def test_what_does_not_wait_passes(device: drv.Device) -> None:
+    pinned = tensor.ones(2).pin_memory()
+    linear = nn.Linear(2, 2, device="cuda")
+    optimizer = nn.optim.AdamW(linear.parameters())
+    scheduler = nn.optim.lr_scheduler.StepLR(optimizer, 1)
+    tensor.cuda.set_sync_debug_mode("error")
+    x = pinned.to("cuda", non_blocking=True)
+    for _ in range(2):
+        loss = nn.functional.cross_entropy(
+            linear(x)[None], tensor.zeros(1, device="cuda", dtype=tensor.int64)
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(linear.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+    pinned.copy_(x, non_blocking=True)
+    event = tensor.cuda.Event()
+    event.record()
+    event.synchronize()
+    tensor.cuda.synchronize()
+    tensor.fft.fft(x)
+    x.sort()
+    x.cumsum(0)
 
 
 @pytest.mark.simulator_only
