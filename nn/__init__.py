@@ -341,7 +341,7 @@ _LAZY = {
     "SyncBatchNorm": "parallel:SyncBatchNorm",
     "common_types": "nn.common_types",
     "modules": "nn.modules",
-    "parallel": "parallel.modules",
+    "parallel": "nn.parallel",
 }
 
 if TYPE_CHECKING:

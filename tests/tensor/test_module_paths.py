@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import math
 import pickle
+import subprocess
+import sys
 import typing
 
 import numpy as np
@@ -33,6 +35,10 @@ if typing.TYPE_CHECKING:
         ("tensor.autograd.grad_mode", "no_grad", tensor.no_grad),
         ("tensor.cuda.streams", "Stream", tensor.cuda.Stream),
         ("tensor.utils.model_zoo", "load_url", tensor.hub.load_state_dict_from_url),
+        ("nn.parallel", "DistributedDataParallel", parallel.DistributedDataParallel),
+        ("nn.parallel", "comm", parallel.comm),
+        ("nn.parallel.distributed", "DistributedDataParallel", parallel.DistributedDataParallel),
+        ("nn.parallel.scatter_gather", "scatter_kwargs", None),
         ("nn.utils.clip_grad", "clip_grad_norm_", nn.utils.clip_grad_norm_),
         ("nn.utils.convert_parameters", "parameters_to_vector", nn.utils.parameters_to_vector),
         ("nn.utils.memory_format", "convert_conv2d_weight_memory_format", None),
@@ -53,6 +59,15 @@ def test_a_module_by_another_path_is_the_same_module() -> None:
 
     assert default_hooks is hooks
     assert parallel.algorithms.ddp_comm_hooks is parallel.ddp_comm_hooks
+
+
+def test_the_layer_above_is_imported_when_it_is_used() -> None:
+    code = (
+        "import sys, nn.parallel.distributed, nn.parallel.scatter_gather; assert 'parallel' not in sys.modules; "
+        "from nn.parallel import *; import parallel; assert scatter is parallel.modules.scatter"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_communication_is_found_under_cuda() -> None:
