@@ -24,7 +24,6 @@ __all__ = [
     "empty_cache",
     "empty_host_cache",
     "get_device_capability",
-    "get_device_module",
     "get_memory_info",
     "is_available",
     "max_memory_allocated",
@@ -287,7 +286,14 @@ def get_device_capability(device: DeviceArgument = None, /) -> dict[str, Any]:
 
 
 def empty_host_cache() -> None:
-    """Give cached pinned memory of the host back to the driver."""
+    """Give cached pinned memory of the host back to the driver.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device.
+    """
+    _check_available()
     cuda.memory.empty_host_cache()
 
 

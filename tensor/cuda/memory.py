@@ -35,7 +35,6 @@ __all__ = [
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "empty_cache",
-    "empty_host_cache",
     "get_allocator_backend",
     "get_per_process_memory_fraction",
     "host_memory_stats",

@@ -17,6 +17,8 @@ NEED_A_DEVICE = [
     ("current_device_index", ()),
     ("current_stream", ()),
     ("empty_cache", ()),
+    ("empty_host_cache", ()),
+    ("get_device_capability", ()),
     ("get_memory_info", ()),
     ("max_memory_allocated", ()),
     ("memory_allocated", ()),

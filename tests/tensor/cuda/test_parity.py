@@ -37,7 +37,7 @@ def pairs() -> list[tuple[Any, str]]:
     names = [
         (cuda, name)
         for name in cuda.__all__
-        if name not in OWN | classes | {"amp", "memory", "OutOfMemoryError"}
+        if name not in OWN | classes | {"CudaError", "OutOfMemoryError"} and callable(getattr(cuda, name))
     ]
     return names + [(cuda.memory, name) for name in cuda.memory.__all__ if name.startswith("_")]
 
