@@ -85,10 +85,15 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "thread_safe_generator": "left out; use a Generator in each thread",
     },
     "tensor.Tensor": {
-        **_each("q_* qscheme int_repr dequantize", _QUANTIZED),
+        **_each(
+            "q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme int_repr "
+            "dequantize",
+            _QUANTIZED,
+        ),
         **_each(
             "coalesce is_coalesced ccol_indices col_indices crow_indices row_indices indices values dense_dim "
-            "sparse_* resize_as_sparse_ smm sspaddmm to_sparse* to_dense",
+            "sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_ smm sspaddmm to_sparse "
+            "to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr to_dense",
             _SPARSE,
         ),
         **_each("chalf", "left out; use x.to(tensor.complex64)"),

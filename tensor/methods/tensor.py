@@ -12,7 +12,6 @@ from tensor.autograd.recording.inplace import become
 from tensor.autograd.recording.node import edge_of
 from tensor.autograd.recording.state import AutogradState
 from tensor.core import memory_format as formats
-from tensor.core.absent_names import missing_attribute
 from tensor.core.base import TensorBase, TensorFields, register, view_of
 from tensor.core.modes.grad_mode import modes
 from tensor.core.warning import warn_caller
@@ -50,14 +49,6 @@ class Tensor(Operators, Description, OperationMethods, TensorFields):
             return result
         derived: Tensor = result.as_subclass(cls)
         return derived
-
-    if not TYPE_CHECKING:  # a class with __getattr__ has every attribute for a type checker
-
-        def __getattr__(self, name: str) -> Any:
-            if hasattr(type(self), name):
-                # A property of the class raised AttributeError: its own words say more.
-                return object.__getattribute__(self, name)
-            raise missing_attribute(self, name, "tensor.Tensor")
 
     def as_subclass(self, cls: builtins.type[Any]) -> Any:
         """The elements as an object of ``cls``, a class derived from :class:`Tensor`; ``__init__`` is not called.
