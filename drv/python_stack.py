@@ -20,8 +20,8 @@ _PACKAGES = (
     *(str(_ROOT / name) + os.sep for name in _NAMES),
     "<frozen importlib",
 )
-#: A program that runs scripts: what is further out is how it was started, and no part of the script.
-_RUNS_SCRIPTS = str(_ROOT / "tools" / "memcheck") + os.sep
+#: Programs that run scripts: what is further out is how one was started, and no part of the script.
+_RUNS_SCRIPTS = tuple(str(_ROOT / "tools" / name) + os.sep for name in ("memcheck", "run"))
 _OUTSIDE: Frame = ("", 0, "")
 
 
