@@ -1,0 +1,41 @@
+"""How Sphinx builds the documentation: ``python -m sphinx -W docs build/site``; needs no network, and nor does the site."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+_DOCS = Path(__file__).resolve().parent
+sys.path[:0] = [str(_DOCS.parent), str(_DOCS)]
+
+_PROJECT = tomllib.loads((_DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+project = _PROJECT["name"]
+version = release = _PROJECT["version"]
+author = "the graphroot contributors"
+# No year: a page that is built again next year is the same.
+project_copyright = author
+html_title = f"{project} {version}"
+
+extensions = [
+    "myst_parser",
+    "extensions.mermaid",
+]
+exclude_patterns = ["_build"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+
+# Markdown: as GitHub reads it, so that a page is the same page there.
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+
+highlight_language = "none"
+
+html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["graphroot.css"]
+html_copy_source = False
+html_show_sphinx = False
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
+html_theme_options = {"navigation_with_keys": True}
