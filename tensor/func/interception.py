@@ -20,6 +20,7 @@ from tensor.operations.creation import conversions, copies
 from tensor.operations.indexing import subscripts
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.random import dropout
+from tensor.operations.recurrent import recurrent
 from tensor.operations.shapes import views
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def _functions() -> Iterator[FunctionType]:
         Tensor.detach,
         Tensor.detach_,
         dropout.drop,
+        recurrent.recur,
         Pointwise.unary,
         Pointwise.binary,
         Pointwise.__call__,

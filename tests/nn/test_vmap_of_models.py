@@ -150,6 +150,24 @@ def test_layers_under_vmap(device_name: str) -> None:
                 assert found[number].allclose(one, rtol=1e-8, atol=1e-10), layer
 
 
+@pytest.mark.parametrize(
+    "layer", [nn.LSTM(3, 4, num_layers=2, bidirectional=True), nn.GRU(3, 4), nn.RNN(3, 4)]
+)
+def test_recurrent_layers_are_called_for_each_sample(layer: Any) -> None:
+    layer.double()
+    x = tensor.randn(3, 5, 2, 3, dtype=tensor.float64)
+    parameters = {path: each.detach() for path, each in layer.named_parameters()}
+
+    def loss(parameters: Any, x: Any) -> Any:
+        return functional_call(layer, parameters, (x,))[0].square().sum()
+
+    with pytest.warns(UserWarning, match=r"no batching rule for recur\(\)"):
+        found = vmap(grad(loss), (None, 0))(parameters, x)
+    for number in range(3):
+        for path, each in grad(loss)(parameters, x[number]).items():
+            assert found[path][number].allclose(each, rtol=1e-8, atol=1e-10), path
+
+
 def test_losses_under_vmap(device_name: str) -> None:
     tensor.manual_seed(4)
     scores, classes = (
