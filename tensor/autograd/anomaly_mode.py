@@ -73,17 +73,27 @@ class detect_anomaly:  # noqa: N801 - PyTorch's name
         anomaly.mode.enabled, anomaly.mode.check_nan = self._before
 
 
-def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     """Turn anomaly detection on or off, as :class:`set_detect_anomaly` without ``with``.
 
     Parameters
     ----------
-    mode : bool
+    enabled : bool
         Whether anomalies are looked for.
     check_nan : bool
         Whether gradients are looked through for NaN, for which the host waits.
+
+    Raises
+    ------
+    TypeError
+        If one of them is no bool.
     """
-    anomaly.mode.enabled, anomaly.mode.check_nan = bool(mode), bool(check_nan)
+    for name, value in (("enabled", enabled), ("check_nan", check_nan)):
+        if not isinstance(value, bool):
+            raise TypeError(
+                f"set_anomaly_enabled(): argument '{name}' must be bool, not {type(value).__name__}"
+            )
+    anomaly.mode.enabled, anomaly.mode.check_nan = enabled, check_nan
 
 
 def is_anomaly_enabled() -> bool:

@@ -205,11 +205,16 @@ def test_anomalies_by_a_function() -> None:
         assert not tensor.is_anomaly_check_nan_enabled()
     finally:
         tensor.set_anomaly_enabled(False)
+    for wrong in ((3,), (True, "x")):
+        with pytest.raises(TypeError, match=r"set_anomaly_enabled\(\): .* must be bool"):
+            tensor.set_anomaly_enabled(*wrong)
     assert not tensor.is_anomaly_enabled()
     assert tensor.is_anomaly_check_nan_enabled()
 
 
 def test_what_is_taken_without_effect() -> None:
+    with pytest.raises(RuntimeError, match="must be a bool, got str"):
+        tensor.set_flush_denormal("x")
     assert tensor.set_flush_denormal(True) is False
     assert isinstance(tensor.strided, tensor.layout)
     with tensor.autograd.set_multithreading_enabled(False):

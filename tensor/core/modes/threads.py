@@ -95,5 +95,13 @@ def _positive(function: str, argument: Any) -> int:
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """False: the CPU keeps subnormal numbers, whatever ``mode`` says, as there is no way to tell it from Python."""
+    """False: the CPU keeps subnormal numbers, whatever ``mode`` says, as there is no way to tell it from Python.
+
+    Raises
+    ------
+    RuntimeError
+        If ``mode`` is no bool.
+    """
+    if not isinstance(mode, bool):
+        raise RuntimeError(f"set_flush_denormal(): mode must be a bool, got {type(mode).__name__}")
     return False

@@ -9,7 +9,7 @@ import numpy as np
 
 from nvrtc_kernels import dtypes, pointwise
 from tensor.core.arguments import as_int64
-from tensor.core.base import TensorBase, empty, maker, wrap
+from tensor.core.base import TensorBase, check_tensor, empty, maker, wrap
 from tensor.core.creation_arguments import as_out, check_memory, dtype_of_argument
 from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
@@ -463,6 +463,8 @@ def eye(
     if rows < 0 or columns < 0:
         which, wrong = ("n", rows) if rows < 0 else ("m", columns)
         raise RuntimeError(f"eye(): {which} must be greater or equal to 0, got {wrong}")
+    if out is not None:
+        check_tensor(out, "eye", "out")
     element_dtype = dtype if out is None else out._layout.dtype
     if element_dtype in dtypes.UNSIGNED:
         raise not_implemented("eye", element_dtype)

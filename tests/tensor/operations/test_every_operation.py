@@ -321,7 +321,8 @@ NO_OPERATIONS = frozenset(
     poisson_nll_loss triplet_margin_loss dropout_ feature_dropout_ alpha_dropout_ feature_alpha_dropout_
     gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell
     bartlett_window blackman_window hamming_window hann_window kaiser_window get_deterministic_debug_mode
-    compile is_anomaly_check_nan_enabled is_anomaly_enabled
+    compile is_anomaly_check_nan_enabled is_anomaly_enabled set_anomaly_enabled set_flush_denormal
+    sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum
     """.split()  # noqa: SIM905
 )
 

@@ -39,7 +39,7 @@ STATE = frozenset(
     set_printoptions set_rng_state use_deterministic_algorithms set_deterministic_debug_mode set_grad_enabled
     set_float32_matmul_precision set_autocast_cache_enabled set_autocast_enabled set_autocast_cpu_enabled
     set_autocast_dtype set_autocast_cpu_dtype set_autocast_gpu_dtype autocast_increment_nesting
-    autocast_decrement_nesting
+    autocast_decrement_nesting set_anomaly_enabled
     """.split()  # noqa: SIM905
 )
 #: Where PyTorch's own checks are assertions.
