@@ -1,4 +1,1 @@
-"""Runs PyTorch programs as they are: ``python -m tools.run [options] script.py [arguments]``.
-
-See docs/pytorch-programs.md.
-"""
+"""Runs a program, on a simulated GPU if asked: ``python -m tools.run [options] script.py [arguments]``."""
