@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import drv
+from drv.linkage import has_c_linkage
 
 from .kernel_cache import KernelCache
 from .program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class RawKernel:
@@ -55,7 +55,7 @@ class RawKernel:
             options=self.options,
             include_dirs=tuple(include_dirs),
             headers=tuple((headers or {}).items()),
-            name_expressions=() if _has_c_linkage(code, name) else (name,),
+            name_expressions=() if has_c_linkage(code, name) else (name,),
         )
 
     def __repr__(self) -> str:
@@ -107,26 +107,3 @@ class RawKernel:
         if device is None:
             device = drv.current_device()
         return KernelCache.of(device.runtime).function(self._program, self.name, device)
-
-
-def _has_c_linkage(code: str, name: str) -> bool:
-    """Whether ``code`` declares the kernel ``name`` as ``extern "C"``, by itself or in a block of such declarations.
-
-    Such a kernel is found by its name alone. NVRTC must not be asked for the name as an expression: that of a
-    function which CUDA has too, such as ``all`` or ``clock``, is ambiguous.
-    """
-    declaration = rf"[^;{{}}]*?\b{re.escape(name)}\s*\("
-    if re.search(rf'\bextern\s*"C"\s{declaration}', code):
-        return True
-    return any(re.search(rf"\b__global__\b{declaration}", block) for block in _blocks_of_c_linkage(code))
-
-
-def _blocks_of_c_linkage(code: str) -> Iterator[str]:
-    """What stands between the braces of ``extern "C" { }``, as far as braces in comments and texts are balanced."""
-    for begin in re.finditer(r'\bextern\s*"C"\s*\{', code):
-        depth = 1
-        for brace in re.finditer(r"[{}]", code[begin.end() :]):
-            depth += 1 if brace.group() == "{" else -1
-            if not depth:
-                yield code[begin.end() : begin.end() + brace.start()]
-                break

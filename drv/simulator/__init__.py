@@ -15,8 +15,18 @@ if TYPE_CHECKING:
 
     from .checks.findings import Findings
     from .injection import Injection
+    from .outsiders.running import run
 
-__all__ = ["findings", "from_environment", "inject", "install", "installed"]
+__all__ = ["findings", "from_environment", "inject", "install", "installed", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when it is used, since the simulated driver is: a program on NVIDIA's does without.
+    if name == "run":
+        from .outsiders.running import run
+
+        return globals().setdefault(name, run)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def install(**options: Any) -> Runtime:
