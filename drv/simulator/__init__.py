@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from .checks.findings import Findings
     from .injection import Injection
     from .outsiders.running import run
+    from .outsiders.stand_in import stand_in
 
-__all__ = ["findings", "from_environment", "inject", "install", "installed", "run"]
+__all__ = ["findings", "from_environment", "inject", "install", "installed", "run", "stand_in"]
 
 
 def __getattr__(name: str) -> Any:
@@ -26,6 +27,10 @@ def __getattr__(name: str) -> Any:
         from .outsiders.running import run
 
         return globals().setdefault(name, run)
+    if name == "stand_in":
+        from .outsiders.stand_in import stand_in
+
+        return globals().setdefault(name, stand_in)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

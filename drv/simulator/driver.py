@@ -69,6 +69,8 @@ class SimulatedDriver(
             return answer
 
         unsupported.__name__ = name
+        # It may take the place of the bindings' function, and be asked what that returns.
+        unsupported.__doc__ = real.__doc__
         return unsupported
 
 

@@ -2,6 +2,7 @@
 
 ===============  =======================================================================
 ``running``      one kernel on NumPy arrays: :func:`drv.simulator.run`
+``stand_in``     programs on ``cuda.bindings.driver``: :func:`drv.simulator.stand_in`
 ``values``       what a NumPy array, a number or a structure is as a kernel's parameter
 ===============  =======================================================================
 """
