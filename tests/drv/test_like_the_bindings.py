@@ -107,12 +107,11 @@ def test_every_call_has_as_many_results_as_in_the_bindings(libraries: Path) -> N
         refusing = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 801)
         address = ctypes.cast(refusing, ctypes.c_void_p).value
 
-        def find(symbol, place, version, flags, status):
+        def find(symbol, place, version, flags, found):
             ctypes.c_void_p.from_address(place).value = address
             return 0
 
-        lookup = type(fake._lookup)(find)
-        fake.library.fake_set_lookup(lookup)
+        fake._library._look_up = find
 
         def plain(annotation):
             kind = getattr(cuda, annotation.split("|")[-1].split("=")[0].strip(), None)

@@ -3,6 +3,12 @@
 ===============  =======================================================================
 ``running``      one kernel on NumPy arrays: :func:`drv.simulator.run`
 ``stand_in``     programs on ``cuda.bindings.driver``: :func:`drv.simulator.stand_in`
+``libcuda``      programs that reach the driver from C: a ``libcuda.so.1`` that Python writes
+``prototypes``   what that library exports, from CUDA's headers
+``c_functions``  C functions that end in calls of the simulated driver
+``c_types``      C values of these calls, read and written
+``elf``          shared libraries, written without a compiler
+``stubs``        the machine code in them
 ``values``       what a NumPy array, a number or a structure is as a kernel's parameter
 ===============  =======================================================================
 """

@@ -97,7 +97,17 @@ def shared_library(
     )  # fmt: skip
     for index, (kind, flags, at, size, alignment) in enumerate(segments):
         struct.pack_into(
-            "<IIQQQQQQ", image, _HEADER + index * _PROGRAM_HEADER, kind, flags, at, at, at, size, size, alignment
+            "<IIQQQQQQ",
+            image,
+            _HEADER + index * _PROGRAM_HEADER,
+            kind,
+            flags,
+            at,
+            at,
+            at,
+            size,
+            size,
+            alignment,
         )
     for at, part in (
         (symbols_at, symbols),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from cuda.bindings import driver as bindings
 
@@ -53,7 +53,7 @@ class StandIn:
         if self._installed and selection.is_current(self.runtime):
             selection.reset()
 
-    def __enter__(self) -> StandIn:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -96,11 +96,15 @@ def _aarch64_common(text: int, slots: int) -> list[int]:
     words = [0xA9BF7BFD]  # stp x29, x30, [sp, -16]!
     words += [0xA9BF0000 | first + 1 << 10 | 31 << 5 | first for first in (0, 2, 4, 6)]  # stp x0, x1, ...
     words += [0xA9BF0000 | 31 << 10 | 31 << 5 | 8]  # stp x8, xzr, ...
-    words += [0xADBF0000 | first + 1 << 10 | 31 << 5 | first for first in (0, 2, 4, 6)]  # stp q0, q1, [sp, -32]!
+    words += [
+        0xADBF0000 | first + 1 << 10 | 31 << 5 | first for first in (0, 2, 4, 6)
+    ]  # stp q0, q1, [sp, -32]!
     words += _aarch64_load(17, text + 4 * len(words), slots)
     words += [0x2A1003E0, 0xD2800010]  # mov w0, w16; mov x16, 0
     words += [0xB4000071, 0xD63F0220, 0xAA0003F0]  # cbz x17, over; blr x17; mov x16, x0
-    words += [0xACC10000 | first + 1 << 10 | 31 << 5 | first for first in (6, 4, 2, 0)]  # ldp q6, q7, [sp], 32
+    words += [
+        0xACC10000 | first + 1 << 10 | 31 << 5 | first for first in (6, 4, 2, 0)
+    ]  # ldp q6, q7, [sp], 32
     words += [0xA8C10000 | 31 << 10 | 31 << 5 | 8]  # ldp x8, xzr, [sp], 16
     words += [0xA8C10000 | first + 1 << 10 | 31 << 5 | first for first in (6, 4, 2, 0)]  # ldp x6, x7, ...
     words += [0xA8C17BFD]  # ldp x29, x30, [sp], 16

@@ -42,7 +42,11 @@ def saxpy(n: int) -> np.ndarray[Any, Any]:
     at_x, at_y = checked(driver.cuMemAlloc(x.nbytes)), checked(driver.cuMemAlloc(y.nbytes))
     checked(driver.cuMemcpyHtoDAsync(at_x, x.ctypes.data, x.nbytes, stream))
     checked(driver.cuMemcpyHtoDAsync(at_y, y.ctypes.data, y.nbytes, stream))
-    arguments = [np.array([2], np.float32), np.array([int(at_x)], np.uint64), np.array([int(at_y)], np.uint64)]
+    arguments = [
+        np.array([2], np.float32),
+        np.array([int(at_x)], np.uint64),
+        np.array([int(at_y)], np.uint64),
+    ]
     arguments.append(np.array([n], np.uint64))
     table = np.array([each.ctypes.data for each in arguments], np.uint64)
     checked(driver.cuLaunchKernel(kernel, -(-n // 128), 1, 1, 128, 1, 1, 0, stream, table.ctypes.data, 0))
@@ -92,7 +96,10 @@ def test_a_finding_is_raised_at_the_end() -> None:
             stream = checked(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
             checked(driver.cuMemsetD8Async(memory, 1, 64, stream))
 
-    with pytest.raises(drv.DataRaceError, match="race: nothing orders fill of 64 bytes"), stand_in(check="race"):
+    with (
+        pytest.raises(drv.DataRaceError, match="race: nothing orders fill of 64 bytes"),
+        stand_in(check="race"),
+    ):
         program()
     assert driver.cuInit is RELEASED
     # An error of the program's own goes first.

@@ -1,0 +1,304 @@
+"""C functions that end in the calls of a simulated driver."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import inspect
+import os
+import re
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from cuda.bindings import driver as cuda
+
+from . import c_types
+from .prototypes import forms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .prototypes import Form
+
+SUCCESS, INVALID_VALUE, NOT_INITIALIZED, NOT_SUPPORTED, UNKNOWN = 0, 1, 3, 801, 999
+#: Names of parameters that Python's own names had to give way to.
+_RENAMED = {"len": "length", "type": "typename"}
+#: The stream whose meaning depends on the function's form, and what it is in those for per-thread streams.
+_PER_THREAD_STREAM = 2
+_FOUR_BYTES = ("MEMORY_TYPE", "SYNC_MEMOPS", "IS_MANAGED", "DEVICE_ORDINAL", "MAPPED")
+
+
+class CFunctions:
+    """Makes the C functions of one simulated driver.
+
+    Parameters
+    ----------
+    driver
+        The simulated driver.
+    seen : callable, optional
+        Called with a function's name before each call; a status that it returns is the call's answer.
+    """
+
+    def __init__(self, driver: Any, seen: Callable[[str], int | None] | None = None) -> None:
+        self.driver = driver
+        self._seen = seen
+        self._process = os.getpid()
+        self._collector = _Collector()
+        self._made: dict[str, Any] = {}
+
+    def function(self, form: Form) -> Any:
+        """The C function for one form of a driver function. One that is not simulated says so when it is called."""
+        if form.symbol not in self._made:
+            types = [c_types.ctype(kind) for kind, _ in form.parameters]
+            entry = self._guarded(form, self._answer(form))
+            self._made[form.symbol] = ctypes.CFUNCTYPE(ctypes.c_int, *types)(entry)
+        return self._made[form.symbol]
+
+    def image(self, address: int) -> bytes | None:
+        """The code at ``address`` that is to be loaded."""
+        return c_types.image(address) if address else None
+
+    def _guarded(self, form: Form, answer: Callable[..., int]) -> Callable[..., int]:
+        name = form.symbol.removesuffix("_ptsz").removesuffix("_ptds")
+        name = name if hasattr(type(self.driver), name) else form.function
+
+        def function(*arguments: Any) -> int:
+            if os.getpid() != self._process:
+                return NOT_INITIALIZED
+            forced = self._seen(name) if self._seen is not None else None
+            if forced is not None:
+                return forced
+            self._collector.pause()
+            try:
+                return answer(*arguments)
+            except (TypeError, ValueError, OverflowError):
+                # An argument of C that has no meaning in the simulated driver.
+                traceback.print_exc()
+                return INVALID_VALUE
+            except BaseException:
+                # Nothing may pass through C.
+                traceback.print_exc()
+                return UNKNOWN
+            finally:
+                self._collector.resume()
+
+        return function
+
+    def _answer(self, form: Form) -> Callable[..., int]:
+        symbol = re.sub(r"_pt[ds][sz]$", "", form.symbol)
+        name = symbol if hasattr(type(self.driver), symbol) else form.function
+        if not hasattr(type(self.driver), name) or _is_narrow(form):
+            return lambda *arguments: NOT_SUPPORTED
+        call = getattr(self.driver, name)
+        special = getattr(self, f"_{name}", None)
+        if special is not None:
+            return lambda *arguments: int(special(call, form, *arguments))
+        return self._plain(
+            form, call, list(inspect.signature(getattr(type(self.driver), name)).parameters)[1:]
+        )
+
+    def _plain(self, form: Form, call: Any, expected: list[str]) -> Callable[..., int]:
+        """An answer for parameters each of which is either an argument of the call or where to write a result."""
+        inputs, outputs = _parted(form, expected)
+        absent = {name: None for name in expected if name not in {name for _, name, _ in inputs}}
+        order = _result_order(form, expected)
+        places = [(index, kind, order.index(name)) for index, kind, name in outputs if name in order]
+        streams = {index for index, (kind, _) in enumerate(form.parameters) if kind == "CUstream"}
+        readers = [
+            (index, name, _thread_stream if form.per_thread and index in streams else c_types.reader(kind))
+            for index, name, kind in inputs
+        ]
+
+        def answer(*arguments: Any) -> int:
+            operands = {name: read(arguments[index]) for index, name, read in readers}
+            status, *results = call(**operands, **absent)
+            if not status:
+                for index, kind, position in places:
+                    if arguments[index]:
+                        c_types.write(kind, arguments[index], results[position])
+            return int(status)
+
+        return answer
+
+    # Calls whose arguments say how long others are, or of which type
+
+    def _cuModuleLoadData(self, call: Any, form: Form, module: int, image: int) -> int:
+        return _written("CUmodule*", module, call(self.image(image)))
+
+    def _cuModuleLoadFatBinary(self, call: Any, form: Form, module: int, image: int) -> int:
+        return _written("CUmodule*", module, call(self.image(image)))
+
+    def _cuModuleLoadDataEx(
+        self, call: Any, form: Form, module: int, image: int, count: int, options: int, values: int
+    ) -> int:
+        kinds, numbers = _jit_options(count, options, values)
+        return _written("CUmodule*", module, call(self.image(image), count, kinds, numbers))
+
+    def _cuLibraryLoadData(
+        self,
+        call: Any,
+        form: Form,
+        library: int,
+        code: int,
+        options: int,
+        values: int,
+        count: int,
+        *rest: int,
+    ) -> int:
+        kinds, numbers = _jit_options(count, options, values)
+        answer = call(self.image(code), kinds, numbers, count, [], [], 0)
+        return _written("CUlibrary*", library, answer)
+
+    def _cuLibraryLoadFromFile(
+        self,
+        call: Any,
+        form: Form,
+        library: int,
+        path: int,
+        options: int,
+        values: int,
+        count: int,
+        *rest: int,
+    ) -> int:
+        kinds, numbers = _jit_options(count, options, values)
+        answer = call(ctypes.string_at(path) if path else None, kinds, numbers, count, [], [], 0)
+        return _written("CUlibrary*", library, answer)
+
+    def _cuModuleEnumerateFunctions(
+        self, call: Any, form: Form, functions: int, count: int, module: int
+    ) -> int:
+        return _written_array(functions, call(count, module))
+
+    def _cuLibraryEnumerateKernels(
+        self, call: Any, form: Form, kernels: int, count: int, library: int
+    ) -> int:
+        return _written_array(kernels, call(count, library))
+
+    def _cuMemSetAccess(
+        self, call: Any, form: Form, address: int, size: int, descriptions: int, count: int
+    ) -> int:
+        return int(call(address, size, c_types.structures("CUmemAccessDesc", descriptions, count), count)[0])
+
+    def _cuPointerGetAttribute(self, call: Any, form: Form, data: int, attribute: int, address: int) -> int:
+        expected = cuda.CUpointer_attribute(attribute)
+        return _written(_type_of_attribute(expected), data, call(expected, address))
+
+    def _cuPointerGetAttributes(
+        self, call: Any, form: Form, count: int, attributes: int, places: int, address: int
+    ) -> int:
+        expected = [cuda.CUpointer_attribute(each) for each in c_types.array(ctypes.c_int, attributes, count)]
+        status, values = call(count, expected, address)
+        if not status:
+            for kind, place, value in zip(
+                expected, c_types.array(ctypes.c_size_t, places, count), values, strict=True
+            ):
+                c_types.write(_type_of_attribute(kind), place, value)
+        return int(status)
+
+    def _cuMemPoolGetAttribute(self, call: Any, form: Form, pool: int, attribute: int, value: int) -> int:
+        status, result = call(pool, cuda.CUmemPool_attribute(attribute))
+        return _written("int*" if isinstance(result, int) else "size_t*", value, (status, result))
+
+    def _cuMemPoolSetAttribute(self, call: Any, form: Form, pool: int, attribute: int, value: int) -> int:
+        kind = cuda.CUmemPool_attribute(attribute)
+        wide = any(part in kind.name for part in ("_MEM_", "THRESHOLD"))
+        number = (ctypes.c_uint64 if wide else ctypes.c_int).from_address(value).value
+        return int(call(pool, kind, cuda.cuuint64_t(number) if wide else number)[0])
+
+    def _cuStreamGetCaptureInfo(self, call: Any, form: Form, stream: int, *places: int) -> int:
+        status, *results = call(_thread_stream(stream) if form.per_thread else stream)
+        if not status:
+            for (kind, name), place in zip(form.parameters[1:], places, strict=True):
+                if place and name in ("captureStatus_out", "id_out", "graph_out"):
+                    position = ("captureStatus_out", "id_out", "graph_out").index(name)
+                    c_types.write(kind, place, results[position])
+                elif place:
+                    # Nothing is captured, so that there is nothing that it depends on.
+                    ctypes.c_size_t.from_address(place).value = 0
+        return int(status)
+
+
+class _Collector:
+    """Keeps finalizers out of the calls: none runs inside a driver that is written in C."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._enabled = False
+
+    def pause(self) -> None:
+        with self._lock:
+            if self._depth == 0:
+                self._enabled = gc.isenabled()
+                gc.disable()
+            self._depth += 1
+
+    def resume(self) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0 and self._enabled:
+                gc.enable()
+
+
+def _is_narrow(form: Form) -> bool:
+    """Whether addresses and sizes have 32 bits in this form; CUDA 3.2 replaced those."""
+    wide = [each for each in forms()[form.function] if each.version == 3020]
+    return form.version < 3020 and any(each.parameters != form.parameters for each in wide)
+
+
+def _parted(form: Form, expected: list[str]) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
+    """Parameters that are arguments of the call (place, name there, type), and those that are results."""
+    inputs, outputs = [], []
+    names = {name for _, name in form.parameters}
+    # The header and the bindings call some parameters differently.
+    others = [name for name in expected if name not in names and name not in _RENAMED.values()]
+    for index, (kind, name) in enumerate(form.parameters):
+        argument = name if name in expected else _RENAMED.get(name, name)
+        if argument not in expected and others and not kind.endswith("*"):
+            argument = others.pop(0)
+        if argument in expected:
+            inputs.append((index, argument, kind))
+        else:
+            outputs.append((index, kind, name))
+    return inputs, outputs
+
+
+def _result_order(form: Form, expected: list[str]) -> list[str]:
+    """Names of the call's results: those of the latest form that has all its arguments."""
+    for other in reversed(forms()[form.function]):
+        inputs, outputs = _parted(other, expected)
+        if len(inputs) == len(expected):
+            return [name for _, _, name in outputs]
+    return [name for _, _, name in _parted(form, expected)[1]]
+
+
+def _thread_stream(stream: int) -> int:
+    return stream or _PER_THREAD_STREAM
+
+
+def _written(kind: str, place: int, answer: tuple[Any, Any]) -> int:
+    status, value = answer
+    if not status:
+        if not place:
+            return INVALID_VALUE
+        c_types.write(kind, place, value)
+    return int(status)
+
+
+def _written_array(place: int, answer: tuple[Any, Any]) -> int:
+    status, values = answer
+    if not status:
+        for index, value in enumerate(values):
+            c_types.write("size_t*", place + 8 * index, value)
+    return int(status)
+
+
+def _jit_options(count: int, options: int, values: int) -> tuple[list[Any], list[int]]:
+    kinds = [cuda.CUjit_option(number) for number in c_types.array(ctypes.c_int, options, count)]
+    return kinds, c_types.array(ctypes.c_size_t, values, count)
+
+
+def _type_of_attribute(attribute: Any) -> str:
+    short = attribute.name.removeprefix("CU_POINTER_ATTRIBUTE_") in _FOUR_BYTES
+    return "int*" if short else "size_t*"

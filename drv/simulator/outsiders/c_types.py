@@ -1,0 +1,115 @@
+"""C values of driver calls: their ctypes, and how they are read and written."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import TYPE_CHECKING, Any
+
+from cuda.bindings import driver as cuda
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NUMBERS = {
+    "int": ctypes.c_int,
+    "unsigned int": ctypes.c_uint,
+    "unsigned char": ctypes.c_ubyte,
+    "unsigned short": ctypes.c_ushort,
+    "unsigned long long": ctypes.c_ulonglong,
+    "cuuint32_t": ctypes.c_uint32,
+    "cuuint64_t": ctypes.c_uint64,
+    "size_t": ctypes.c_size_t,
+    "float": ctypes.c_float,
+    "CUdevice": ctypes.c_int,
+}
+#: Structures that are passed by value or written as results, and their bytes.
+_STRUCTURES = {
+    "CUuuid": 16,
+    "CUmemLocation": 8,
+    "CUmemAccessDesc": 12,
+    "CUipcMemHandle": 64,
+    "CUipcEventHandle": 64,
+    "CUmemAllocationProp": 32,
+}
+#: The machine that code for a GPU names in its ELF header.
+_EM_CUDA = 190
+_texts: dict[bytes, Any] = {}
+
+
+class _Handle(ctypes.Structure):
+    """An inter-process handle, which C passes by value."""
+
+    _fields_ = (("reserved", ctypes.c_char * 64),)
+
+
+class _Location(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
+
+
+_BY_VALUE = {"CUipcMemHandle": _Handle, "CUipcEventHandle": _Handle, "CUmemLocation": _Location}
+
+
+def ctype(kind: str) -> Any:
+    """The ctypes class of a parameter of C type ``kind``; handles and pointers alike are numbers."""
+    if kind in _NUMBERS:
+        return _NUMBERS[kind]
+    if kind in _BY_VALUE:
+        return _BY_VALUE[kind]
+    is_enum = hasattr(getattr(cuda, kind, None), "__members__")
+    return ctypes.c_int if is_enum else ctypes.c_size_t
+
+
+def reader(kind: str) -> Callable[[Any], Any]:
+    """What turns a C argument of type ``kind`` into what the simulated driver's call takes."""
+    if kind == "const char*":
+        return lambda address: ctypes.string_at(address) if address else None
+    structure = getattr(cuda, kind.removeprefix("const ").removesuffix("*"), None)
+    if kind.endswith("*") and structure is not None:
+        return lambda address: structure(_ptr=address) if address else None
+    if kind in _BY_VALUE:
+        return lambda value: getattr(cuda, kind)(_ptr=ctypes.addressof(value))
+    return lambda value: value
+
+
+def write(kind: str, address: int, value: Any) -> None:
+    """Write a result through a pointer of type ``kind``."""
+    pointee = kind.removesuffix("*")
+    if pointee == "const char*":
+        kept = _texts.setdefault(value, ctypes.create_string_buffer(value))
+        ctypes.c_size_t.from_address(address).value = ctypes.addressof(kept)
+    elif pointee == "char":
+        ctypes.memmove(address, value, len(value))
+    elif pointee in _STRUCTURES:
+        ctypes.memmove(address, value.getPtr(), _STRUCTURES[pointee])
+    elif pointee == "float":
+        ctypes.c_float.from_address(address).value = value
+    else:
+        ctype(pointee).from_address(address).value = int(value)
+
+
+def array(kind: Any, address: int, count: int) -> list[int]:
+    """``count`` numbers of ctypes class ``kind`` at ``address``."""
+    return list((kind * count).from_address(address)) if address and count else []
+
+
+def structures(name: str, address: int, count: int) -> list[Any]:
+    """``count`` structures of the bindings that lie one after the other."""
+    step = _STRUCTURES[name]
+    return [getattr(cuda, name)(_ptr=address + index * step) for index in range(count)] if address else []
+
+
+def image(address: int) -> bytes:
+    """Code to load, which says itself how long it is: PTX ends with a zero byte, an ELF file with its section table."""
+    head = ctypes.string_at(address, 4)
+    if head == b"\x7fELF":
+        header = ctypes.string_at(address, 20)
+        if struct.unpack_from("<H", header, 18)[0] != _EM_CUDA:
+            return header
+        sections = struct.unpack("<Q", ctypes.string_at(address + 40, 8))[0]
+        size, count = struct.unpack("<HH", ctypes.string_at(address + 58, 4))
+        return ctypes.string_at(address, sections + size * count)
+    if head == b"\x50\xed\x55\xba":
+        length, code = struct.unpack("<HQ", ctypes.string_at(address + 6, 10))
+        return ctypes.string_at(address, length + code)
+    return ctypes.string_at(address)

@@ -1,0 +1,131 @@
+"""A ``libcuda.so.1`` whose functions end in the simulated driver, for programs that reach the driver from C."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import traceback
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from .c_functions import INVALID_VALUE, SUCCESS
+from .elf import shared_library
+from .prototypes import exported, forms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .c_functions import CFunctions
+    from .prototypes import Form
+
+NAME = "libcuda.so.1"
+_SLOTS = "graphroot_slots"
+_NOT_FOUND = 500
+#: CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+_PER_THREAD = 2
+#: CU_GET_PROC_ADDRESS_SUCCESS, _SYMBOL_NOT_FOUND, _VERSION_NOT_SUFFICIENT
+_FOUND, _UNKNOWN_SYMBOL, _TOO_OLD = 0, 1, 2
+_LOOKUPS = ("cuGetProcAddress", "cuGetProcAddress_v2")
+
+
+def write(folder: Path) -> Path:
+    """Write the library into ``folder``, under the names by which programs look for it; where it is.
+
+    Raises
+    ------
+    LibraryNotInstalledError
+        If CUDA's headers, which say what it exports, are not there.
+    NotImplementedError
+        If this machine's architecture is not one that CUDA exists for.
+    """
+    path = folder / NAME
+    path.write_bytes(shared_library(NAME, exported(), _SLOTS))
+    (folder / "libcuda.so").symlink_to(NAME)
+    return path
+
+
+class LibCuda:
+    """The library, loaded into this process and connected with a simulated driver.
+
+    Parameters
+    ----------
+    path : Path
+        Where :func:`write` has put it.
+    make_functions : callable
+        Returns the :class:`CFunctions` of the simulated driver; called when a function is first looked for.
+    """
+
+    def __init__(self, path: Path, make_functions: Callable[[], CFunctions]) -> None:
+        # A library of that name that is loaded already is the one that others get.
+        self.library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        self._make_functions = make_functions
+        self._names = exported()
+        self._slots = (ctypes.c_size_t * (len(self._names) + 1)).in_dll(self.library, _SLOTS)
+        self._resolver = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(self._resolve)
+        self._slots[0] = _address(self._resolver)
+
+    @cached_property
+    def functions(self) -> CFunctions:
+        """The C functions, made when a program looks for the first."""
+        return self._make_functions()
+
+    @cached_property
+    def _forms(self) -> dict[str, Form]:
+        """The newest form of each symbol."""
+        return {form.symbol: form for several in forms().values() for form in several}
+
+    @cached_property
+    def _lookups(self) -> dict[str, Any]:
+        kinds = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint64)
+        short = ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(
+            lambda name, place, version, flags: self._look_up(name, place, version, flags, 0)
+        )
+        long = ctypes.CFUNCTYPE(ctypes.c_int, *kinds, ctypes.c_size_t)(self._look_up)
+        return dict(zip(_LOOKUPS, (short, long), strict=True))
+
+    def _resolve(self, number: int) -> int:
+        """The function with that number in the library, at its first call."""
+        try:
+            name = self._names[number]
+            function = self._lookups[name] if name in _LOOKUPS else self.functions.function(self._forms[name])
+            self._slots[1 + number] = _address(function)
+            return self._slots[1 + number]
+        except BaseException:
+            # Nothing may pass through C.
+            traceback.print_exc(file=sys.stderr)
+            return 0
+
+    def _look_up(self, symbol: bytes | None, place: int, version: int, flags: int, found: int) -> int:
+        """``cuGetProcAddress``: the latest form of a function that ``version`` of CUDA had."""
+        try:
+            if not symbol or not place:
+                return INVALID_VALUE
+            name = symbol.decode()
+            if name in _LOOKUPS:
+                function, state = self._lookups[_LOOKUPS[version >= 12000]], _FOUND
+            else:
+                form, state = self._chosen(name, version, per_thread=flags == _PER_THREAD)
+                function = None if form is None else self.functions.function(form)
+            ctypes.c_size_t.from_address(place).value = 0 if function is None else _address(function)
+            if found:
+                ctypes.c_int.from_address(found).value = state
+            # With somewhere to say it, a name that is not there is no error.
+            return SUCCESS if function is not None or found else _NOT_FOUND
+        except BaseException:
+            traceback.print_exc(file=sys.stderr)
+            return _NOT_FOUND
+
+    def _chosen(self, name: str, version: int, *, per_thread: bool) -> tuple[Form | None, int]:
+        several = forms().get(name)
+        if several is None:
+            return None, _UNKNOWN_SYMBOL
+        fitting = [form for form in several if form.version <= version]
+        if not fitting:
+            return None, _TOO_OLD
+        wanted = [form for form in fitting if form.per_thread] if per_thread else []
+        return (wanted or [form for form in fitting if not form.per_thread])[-1], _FOUND
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
