@@ -40,6 +40,8 @@ INSIDE_FUNCTIONS = {
         "RaceChecker": _CHOSEN,
         "Launch": _CHOSEN,
         "run": _CHOSEN,
+        "stand_in": _CHOSEN,
+        "child": _CHOSEN,
     },
     "nvrtc_kernels": {},
     "tensor": {},

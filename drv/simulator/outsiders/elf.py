@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from .stubs import SLOT_BYTES, machine
+from .stubs import RESERVED, SLOT_BYTES, machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ _SEGMENTS = 5
 
 
 def shared_library(
-    soname: str, functions: Sequence[str], slots_name: str, target: tuple[int, CodeMaker] | None = None
+    soname: str, functions: Sequence[str], prefix: str, status: int, target: tuple[int, CodeMaker] | None = None
 ) -> bytes:
     """A shared library whose functions go where a table in it says.
 
@@ -31,8 +31,12 @@ def shared_library(
         The library's own name, such as ``"libcuda.so.1"``.
     functions : sequence of str
         Names of the exported functions; a function's place in it is its number.
-    slots_name : str
-        Exported name of the table: the resolver's address, ``void *(*)(int number)``, and one for each function.
+    prefix : str
+        Beginning of two other names: ``prefix + "_slots"`` is the table, in which there are the resolver's address,
+        ``void *(*)(int number)``, the status, and one address for each function; ``prefix + "_end"`` is a function
+        without arguments that empties it for good.
+    status : int
+        What functions answer for which the table, and the resolver, have no address.
     target : tuple, optional
         ELF's number of the architecture, and what makes its code; by default those of this machine.
 
@@ -47,7 +51,7 @@ def shared_library(
         If this machine's architecture is not known.
     """
     number, make_code = machine() if target is None else target
-    names = [*functions, slots_name]
+    names = [*functions, f"{prefix}_end", f"{prefix}_slots"]
     strings, offsets = _strings([soname, *names])
     symbols_at = _HEADER + _SEGMENTS * _PROGRAM_HEADER
     hash_at = symbols_at + _SYMBOL * (len(names) + 1)
@@ -61,12 +65,12 @@ def shared_library(
         (14, offsets[soname]), (4, hash_at), (5, strings_at), (6, symbols_at), (10, len(strings)), (11, _SYMBOL), (0, 0),
     ]  # fmt: skip
     slots_at = data_at + 16 * len(dynamic)
-    slots_size = SLOT_BYTES * (len(functions) + 1)
+    slots_size = SLOT_BYTES * (len(functions) + RESERVED)
     text, starts = make_code(len(functions), text_at, slots_at)
     symbols = bytes(_SYMBOL)
-    for name, start in zip(functions, starts, strict=True):
+    for name, start in zip(names[:-1], starts, strict=True):
         symbols += struct.pack("<IBBHQQ", offsets[name], _GLOBAL_FUNCTION, 0, 4, text_at + start, 0)
-    symbols += struct.pack("<IBBHQQ", offsets[slots_name], _GLOBAL_OBJECT, 0, 6, slots_at, slots_size)
+    symbols += struct.pack("<IBBHQQ", offsets[names[-1]], _GLOBAL_OBJECT, 0, 6, slots_at, slots_size)
     end = slots_at + slots_size
     names_of_sections = b"\0.dynsym\0.hash\0.dynstr\0.text\0.dynamic\0.data\0.shstrtab\0"
     sections_at = -(-(end + len(names_of_sections)) // 8) * 8
@@ -115,6 +119,7 @@ def shared_library(
         (strings_at, strings),
         (text_at, text),
         (data_at, b"".join(struct.pack("<QQ", *entry) for entry in dynamic)),
+        (slots_at, struct.pack("<QQ", 0, status)),
         (end, names_of_sections),
     ):
         image[at : at + len(part)] = part

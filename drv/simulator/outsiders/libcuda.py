@@ -8,9 +8,10 @@ import traceback
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from .c_functions import INVALID_VALUE, SUCCESS
+from .c_functions import INVALID_VALUE, NOT_INITIALIZED, SUCCESS
 from .elf import shared_library
 from .prototypes import exported, forms
+from .stubs import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from .prototypes import Form
 
 NAME = "libcuda.so.1"
-_SLOTS = "graphroot_slots"
+_PREFIX = "graphroot"
 _NOT_FOUND = 500
 #: CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 _PER_THREAD = 2
@@ -40,7 +41,7 @@ def write(folder: Path) -> Path:
         If this machine's architecture is not one that CUDA exists for.
     """
     path = folder / NAME
-    path.write_bytes(shared_library(NAME, exported(), _SLOTS))
+    path.write_bytes(shared_library(NAME, exported(), _PREFIX, NOT_INITIALIZED))
     (folder / "libcuda.so").symlink_to(NAME)
     return path
 
@@ -61,9 +62,13 @@ class LibCuda:
         self.library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         self._make_functions = make_functions
         self._names = exported()
-        self._slots = (ctypes.c_size_t * (len(self._names) + 1)).in_dll(self.library, _SLOTS)
-        self._resolver = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(self._resolve)
+        self._slots = (ctypes.c_size_t * (len(self._names) + RESERVED)).in_dll(
+            self.library, f"{_PREFIX}_slots"
+        )
+        self._resolver = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(self.resolve)
         self._slots[0] = _address(self._resolver)
+        # C++ destructors of others call the driver when Python has ended.
+        ctypes.pythonapi.Py_AtExit(self.library[f"{_PREFIX}_end"])
 
     @cached_property
     def functions(self) -> CFunctions:
@@ -84,13 +89,13 @@ class LibCuda:
         long = ctypes.CFUNCTYPE(ctypes.c_int, *kinds, ctypes.c_size_t)(self._look_up)
         return dict(zip(_LOOKUPS, (short, long), strict=True))
 
-    def _resolve(self, number: int) -> int:
-        """The function with that number in the library, at its first call."""
+    def resolve(self, number: int) -> int:
+        """Address of the function with that number in the library, from its first call on; 0 where there is none."""
         try:
             name = self._names[number]
             function = self._lookups[name] if name in _LOOKUPS else self.functions.function(self._forms[name])
-            self._slots[1 + number] = _address(function)
-            return self._slots[1 + number]
+            self._slots[RESERVED + number] = _address(function)
+            return self._slots[RESERVED + number]
         except BaseException:
             # Nothing may pass through C.
             traceback.print_exc(file=sys.stderr)
@@ -103,15 +108,16 @@ class LibCuda:
                 return INVALID_VALUE
             name = symbol.decode()
             if name in _LOOKUPS:
-                function, state = self._lookups[_LOOKUPS[version >= 12000]], _FOUND
+                chosen, state = _LOOKUPS[version >= 12000], _FOUND
             else:
                 form, state = self._chosen(name, version, per_thread=flags == _PER_THREAD)
-                function = None if form is None else self.functions.function(form)
-            ctypes.c_size_t.from_address(place).value = 0 if function is None else _address(function)
+                chosen = "" if form is None else form.symbol
+            # The library's own function, which is safe to call when Python has ended.
+            ctypes.c_size_t.from_address(place).value = _address(self.library[chosen]) if chosen else 0
             if found:
                 ctypes.c_int.from_address(found).value = state
             # With somewhere to say it, a name that is not there is no error.
-            return SUCCESS if function is not None or found else _NOT_FOUND
+            return SUCCESS if chosen or found else _NOT_FOUND
         except BaseException:
             traceback.print_exc(file=sys.stderr)
             return _NOT_FOUND

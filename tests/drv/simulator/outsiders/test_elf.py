@@ -17,22 +17,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FUNCTIONS = [f"function_{number}" for number in range(300)]
+STATUS = 3
 RESOLVER = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)
 
 
 def load(folder: Path) -> tuple[Any, Any]:
     path = folder / "libsample.so.1"
-    path.write_bytes(shared_library("libsample.so.1", FUNCTIONS, "slots"))
+    path.write_bytes(shared_library("libsample.so.1", FUNCTIONS, "sample", STATUS))
     library = ctypes.CDLL(str(path))
-    return library, (ctypes.c_size_t * (len(FUNCTIONS) + 1)).in_dll(library, "slots")
+    return library, (ctypes.c_size_t * (len(FUNCTIONS) + stubs.RESERVED)).in_dll(library, "sample_slots")
 
 
 def test_functions_go_where_the_table_says(tmp_path: Path) -> None:
     library, slots = load(tmp_path)
     twice = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(lambda value: 2 * value)
-    slots[1 + 7] = ctypes.cast(twice, ctypes.c_void_p).value
+    slots[stubs.RESERVED + 7] = ctypes.cast(twice, ctypes.c_void_p).value
     assert library.function_7(21) == 42
-    assert library.function_8(21) == stubs.NOT_INITIALIZED
+    assert library.function_8(21) == STATUS
 
 
 def test_the_resolver_is_asked_once_and_the_arguments_are_kept(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_the_resolver_is_asked_once_and_the_arguments_are_kept(tmp_path: Path) -
         if number not in functions:
             return 0
         address = ctypes.cast(functions[number], ctypes.c_void_p).value
-        slots[1 + number] = address
+        slots[stubs.RESERVED + number] = address
         return address or 0
 
     entry = RESOLVER(resolve)
@@ -61,9 +62,21 @@ def test_the_resolver_is_asked_once_and_the_arguments_are_kept(tmp_path: Path) -
             assert form((f"function_{number}", library))(*values) == number
     assert asked == [299, 0, 150]
     assert received == [values] * 6
-    assert library.function_3() == library.function_3() == stubs.NOT_INITIALIZED
+    assert library.function_3() == library.function_3() == STATUS
     assert asked == [299, 0, 150, 3, 3]
     slots[0] = 0
+
+
+def test_the_end(tmp_path: Path) -> None:
+    library, slots = load(tmp_path)
+    twice = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(lambda value: 2 * value)
+    entry = RESOLVER(lambda number: ctypes.cast(twice, ctypes.c_void_p).value)
+    slots[0] = ctypes.cast(entry, ctypes.c_void_p).value
+    slots[stubs.RESERVED + 299] = slots[stubs.RESERVED] = ctypes.cast(twice, ctypes.c_void_p).value
+    assert library.function_299(4) == library.function_1(4) == 8
+    library.sample_end()
+    assert library.function_0(4) == library.function_1(4) == library.function_299(4) == stubs.ENDED
+    assert list(slots) == [0, stubs.ENDED, *[0] * len(FUNCTIONS)]
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
@@ -74,7 +87,7 @@ def test_programs_can_be_linked_with_it(tmp_path: Path) -> None:
     command = ["cc", str(source), "-o", str(tmp_path / "program"), f"-L{tmp_path}", "-l:libsample.so.1"]
     subprocess.run([*command, f"-Wl,-rpath,{tmp_path}"], check=True, timeout=120)
     run = subprocess.run([str(tmp_path / "program")], timeout=60, check=False)
-    assert run.returncode == stubs.NOT_INITIALIZED + 10
+    assert run.returncode == STATUS + 10
 
 
 @pytest.mark.parametrize("make_code", [stubs.x86_64, stubs.aarch64])
@@ -102,7 +115,7 @@ def test_loads_of_arm_reach_their_slot(register: int, address: int) -> None:
 
 
 def test_a_library_for_another_machine_says_so() -> None:
-    image = shared_library("libcuda.so.1", ["cuInit"], "slots", (183, stubs.aarch64))
+    image = shared_library("libcuda.so.1", ["cuInit"], "sample", STATUS, (183, stubs.aarch64))
     assert image[:4] == b"\x7fELF"
     assert struct.unpack_from("<HH", image, 16) == (3, 183)
 
@@ -110,4 +123,4 @@ def test_a_library_for_another_machine_says_so() -> None:
 def test_other_machines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     with pytest.raises(NotImplementedError, match="x86_64 and aarch64, this is riscv64"):
-        shared_library("libcuda.so.1", ["cuInit"], "slots")
+        shared_library("libcuda.so.1", ["cuInit"], "sample", STATUS)

@@ -1,0 +1,52 @@
+"""A process of a command that runs on a simulated GPU: its ``libcuda.so.1``, and what was found in it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import traceback
+from functools import cache
+from pathlib import Path
+
+from drv import selection
+
+from .c_functions import CFunctions
+from .libcuda import NAME, LibCuda
+
+#: Where the libraries are, and where the reports go that are not read from the screen.
+FOLDER = "GRAPHROOT_LIBCUDA"
+
+
+def resolve(number: int) -> int:
+    """The address of the library's function with that number, at its first call; 0 where it cannot be made."""
+    try:
+        return _library().resolve(number)
+    except BaseException:
+        # Nothing may pass through C.
+        traceback.print_exc()
+        return 0
+
+
+@cache
+def _library() -> LibCuda:
+    return LibCuda(Path(os.environ[FOLDER], NAME), _functions)
+
+
+def _functions() -> CFunctions:
+    result = CFunctions(selection.runtime().driver)
+    atexit.register(_report)
+    return result
+
+
+def _report() -> None:
+    """Say what was found and raised by nothing, since no program that calls the driver from C raises it."""
+    if not selection.is_initialized() or not selection.runtime().simulated:
+        return
+    findings = selection.runtime().driver.findings
+    if not findings:
+        return
+    findings.take_unraised()
+    count = f"{len(findings)} finding{'s' if len(findings) > 1 else ''}"
+    print(f"graphroot: {count} on the simulated GPU in process {os.getpid()}\n\n{findings}", file=sys.stderr)
+    Path(os.environ[FOLDER], f"findings-{os.getpid()}").write_text(str(len(findings)), encoding="utf-8")
