@@ -17,7 +17,7 @@ from .api.memory.memory import MemoryCalls
 from .api.memory.pointer import PointerCalls
 from .api.memory.pool import PoolCalls
 from .api.memory.virtual_memory import VirtualMemoryCalls
-from .api.modules.library import LibraryCalls
+from .api.modules.linker import LinkerCalls
 from .api.stream import StreamCalls
 from .unexecuted import UNEXECUTED, unexecuted
 
@@ -34,7 +34,7 @@ _SIZE_NOT_RETURNED = frozenset(
 
 class SimulatedDriver(
     DeviceCalls,
-    LibraryCalls,
+    LinkerCalls,
     ContextCalls,
     StreamCalls,
     CaptureCalls,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from drv.errors import LibraryNotInstalledError
 from drv.simulator.options import OptionError, parse_options
-from drv.simulator.outsiders import child, libcuda, start_folder
+from drv.simulator.outsiders import child, libcuda, libnvrtc, start_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,23 +72,26 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.si
         folder = Path(name)
         try:
             libcuda.write(folder)
+            nvrtc = libnvrtc.write(folder)
         except (LibraryNotInstalledError, NotImplementedError) as error:
             print(f"{prog}: {error}", file=sys.stderr)
             return 2
-        status = _run([program, *words[1:]], environment(folder, options))
+        status = _run([program, *words[1:]], environment(folder, options, nvrtc))
         found = list(folder.glob("findings-*"))
     if found and status == 0:
         return FOUND
     return status
 
 
-def environment(folder: Path, options: str) -> dict[str, str]:
-    """The environment of a command whose processes use the libraries in ``folder``."""
+def environment(folder: Path, options: str, nvrtc: Path | None) -> dict[str, str]:
+    """The environment of a command whose processes use the libraries in ``folder``; ``nvrtc`` is the real NVRTC."""
     result = dict(os.environ)
     inherited = result.get("GRAPHROOT_SIMULATOR", "")
     result["GRAPHROOT_DRIVER"] = "simulator"
     result["GRAPHROOT_SIMULATOR"] = ",".join(filter(None, (inherited or "check=race", options)))
     result[child.FOLDER] = str(folder)
+    if nvrtc is not None:
+        result[libnvrtc.REAL] = str(nvrtc)
     # Where those look that do not ask the loader: Numba and Triton.
     result["NUMBA_CUDA_DRIVER"] = str(folder / libcuda.NAME)
     result["TRITON_LIBCUDA_PATH"] = str(folder)

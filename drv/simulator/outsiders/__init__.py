@@ -4,6 +4,7 @@
 ``running``      one kernel on NumPy arrays: :func:`drv.simulator.run`
 ``stand_in``     programs on ``cuda.bindings.driver``: :func:`drv.simulator.stand_in`
 ``libcuda``      programs that reach the driver from C: a ``libcuda.so.1`` that Python writes
+``libnvrtc``     NVRTC with PTX for cubins, for programs that compile to these
 ``prototypes``   what that library exports, from CUDA's headers
 ``c_functions``  C functions that end in calls of the simulated driver
 ``c_types``      C values of these calls, read and written

@@ -7,6 +7,7 @@ import gc
 import inspect
 import os
 import re
+import sys
 import threading
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from cuda.bindings import driver as cuda
 
 from . import c_types
 from .prototypes import forms
+from .stubs import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +48,8 @@ class CFunctions:
         self._process = os.getpid()
         self._collector = _Collector()
         self._made: dict[str, Any] = {}
+        #: Names of functions that were called and are not simulated.
+        self.refused: set[str] = set()
 
     def function(self, form: Form) -> Any:
         """The C function for one form of a driver function. One that is not simulated says so when it is called."""
@@ -78,6 +82,8 @@ class CFunctions:
                 return INVALID_VALUE
             except BaseException:
                 # Nothing may pass through C.
+                if sys.is_finalizing():
+                    return ENDED
                 traceback.print_exc()
                 return UNKNOWN
             finally:
@@ -89,7 +95,7 @@ class CFunctions:
         symbol = re.sub(r"_pt[ds][sz]$", "", form.symbol)
         name = symbol if hasattr(type(self.driver), symbol) else form.function
         if not hasattr(type(self.driver), name) or _is_narrow(form):
-            return lambda *arguments: NOT_SUPPORTED
+            return lambda *arguments: self._refuse(form)
         call = getattr(self.driver, name)
         special = getattr(self, f"_{name}", None)
         if special is not None:
@@ -97,6 +103,10 @@ class CFunctions:
         return self._plain(
             form, call, list(inspect.signature(getattr(type(self.driver), name)).parameters)[1:]
         )
+
+    def _refuse(self, form: Form) -> int:
+        self.refused.add(form.symbol)
+        return NOT_SUPPORTED
 
     def _plain(self, form: Form, call: Any, expected: list[str]) -> Callable[..., int]:
         """An answer for parameters each of which is either an argument of the call or where to write a result."""
@@ -174,6 +184,20 @@ class CFunctions:
         self, call: Any, form: Form, kernels: int, count: int, library: int
     ) -> int:
         return _written_array(kernels, call(count, library))
+
+    def _cuLinkCreate(self, call: Any, form: Form, count: int, options: int, values: int, state: int) -> int:
+        kinds, numbers = _jit_options(count, options, values)
+        return _written("CUlinkState*", state, call(count, kinds, numbers))
+
+    def _cuLinkAddData(
+        self, call: Any, form: Form, state: int, kind: int, data: int, size: int, name: int, *options: int
+    ) -> int:
+        kinds, numbers = _jit_options(*options)
+        return int(call(state, kind, data, size, b"", options[0], kinds, numbers)[0])
+
+    def _cuLinkAddFile(self, call: Any, form: Form, state: int, kind: int, path: int, *options: int) -> int:
+        kinds, numbers = _jit_options(*options)
+        return int(call(state, kind, ctypes.string_at(path) if path else None, options[0], kinds, numbers)[0])
 
     def _cuMemSetAccess(
         self, call: Any, form: Form, address: int, size: int, descriptions: int, count: int

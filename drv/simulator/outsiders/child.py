@@ -8,20 +8,34 @@ import sys
 import traceback
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from drv import selection
 
 from .c_functions import CFunctions
 from .libcuda import NAME, LibCuda
+from .libnvrtc import LibNvrtc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Where the libraries are, and where the reports go that are not read from the screen.
 FOLDER = "GRAPHROOT_LIBCUDA"
 
 
 def resolve(number: int) -> int:
-    """The address of the library's function with that number, at its first call; 0 where it cannot be made."""
+    """The address of a driver function by its number in the library, at its first call; 0 where it cannot be made."""
+    return _resolved(_libcuda, number)
+
+
+def resolve_nvrtc(number: int) -> int:
+    """The address of a function of NVRTC, in the same way."""
+    return _resolved(_libnvrtc, number)
+
+
+def _resolved(library: Callable[[], LibCuda | LibNvrtc], number: int) -> int:
     try:
-        return _library().resolve(number)
+        return library().resolve(number)
     except BaseException:
         # Nothing may pass through C.
         traceback.print_exc()
@@ -29,18 +43,28 @@ def resolve(number: int) -> int:
 
 
 @cache
-def _library() -> LibCuda:
+def _libcuda() -> LibCuda:
     return LibCuda(Path(os.environ[FOLDER], NAME), _functions)
+
+
+@cache
+def _libnvrtc() -> LibNvrtc:
+    return LibNvrtc(Path(os.environ[FOLDER]))
 
 
 def _functions() -> CFunctions:
     result = CFunctions(selection.runtime().driver)
-    atexit.register(_report)
+    atexit.register(_report, result)
     return result
 
 
-def _report() -> None:
+def _report(functions: CFunctions) -> None:
     """Say what was found and raised by nothing, since no program that calls the driver from C raises it."""
+    if functions.refused:
+        names = ", ".join(sorted(functions.refused))
+        print(
+            f"graphroot: answered with CUDA_ERROR_NOT_SUPPORTED, as not simulated: {names}", file=sys.stderr
+        )
     if not selection.is_initialized() or not selection.runtime().simulated:
         return
     findings = selection.runtime().driver.findings

@@ -21,7 +21,11 @@ _SEGMENTS = 5
 
 
 def shared_library(
-    soname: str, functions: Sequence[str], prefix: str, status: int, target: tuple[int, CodeMaker] | None = None
+    soname: str,
+    functions: Sequence[str],
+    prefix: str,
+    status: int,
+    target: tuple[int, CodeMaker] | None = None,
 ) -> bytes:
     """A shared library whose functions go where a table in it says.
 

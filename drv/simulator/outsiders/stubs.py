@@ -59,9 +59,13 @@ def x86_64(functions: int, text: int, slots: int) -> tuple[bytes, list[int]]:
     starts.append(len(code))
     code += b"\xf3\x0f\x1e\xfa"  # endbr64
     at = slots - text
-    code += b"\xc7\x05" + struct.pack("<iI", at + SLOT_BYTES - (len(code) + 10), ENDED)  # mov dword [status], ENDED
+    code += b"\xc7\x05" + struct.pack(
+        "<iI", at + SLOT_BYTES - (len(code) + 10), ENDED
+    )  # mov dword [status], ENDED
     code += b"\x48\xc7\x05" + struct.pack("<iI", at - (len(code) + 11), 0)  # mov qword [resolver], 0
-    code += b"\x48\x8d\x3d" + struct.pack("<i", at + SLOT_BYTES * RESERVED - (len(code) + 7))  # lea rdi, [slots]
+    code += b"\x48\x8d\x3d" + struct.pack(
+        "<i", at + SLOT_BYTES * RESERVED - (len(code) + 7)
+    )  # lea rdi, [slots]
     code += b"\xb9" + struct.pack("<I", functions)  # mov ecx, functions
     code += b"\x31\xc0\xf3\x48\xab\xc3"  # xor eax, eax; rep stosq; ret
     return bytes(code), starts
@@ -84,7 +88,9 @@ def _x86_64_common(resolver: int) -> bytes:
     code += b"\x48\x81\xc4\x88\x00\x00\x00"  # add rsp, 136
     code += b"\x41\x59\x41\x58\x59\x5a\x5e\x5f"  # pop r9, r8, rcx, rdx, rsi, rdi
     code += b"\x48\x85\xc0\x74\x02\xff\xe0"  # test rax, rax; jz over; jmp rax
-    code += b"\x8b\x05" + struct.pack("<i", resolver + SLOT_BYTES - (len(code) + 6)) + b"\xc3"  # mov eax, [status]; ret
+    code += (
+        b"\x8b\x05" + struct.pack("<i", resolver + SLOT_BYTES - (len(code) + 6)) + b"\xc3"
+    )  # mov eax, [status]; ret
     return bytes(code)
 
 
@@ -104,7 +110,11 @@ def aarch64(functions: int, text: int, slots: int) -> tuple[bytes, list[int]]:
         ]
     starts.append(4 * len(words))
     words += _aarch64_address(0, text + 4 * len(words), slots)
-    words += [0x52800001 | ENDED << 5, 0xB9000801, 0xF801041F]  # mov w1, ENDED; str w1, [x0, 8]; str xzr, [x0], 16
+    words += [
+        0x52800001 | ENDED << 5,
+        0xB9000801,
+        0xF801041F,
+    ]  # mov w1, ENDED; str w1, [x0, 8]; str xzr, [x0], 16
     words += [0x52800001 | functions << 5]  # mov w1, functions
     words += [0xF800841F, 0x71000421, 0x54FFFFC1]  # str xzr, [x0], 8; subs w1, w1, 1; b.ne back
     words += [0xD65F03C0]  # ret

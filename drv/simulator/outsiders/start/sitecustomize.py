@@ -1,46 +1,55 @@
 """What Python imports when it starts, in the processes of a command that runs on a simulated GPU.
 
-It connects the library that stands in the place of CUDA's driver, and loads the simulator only if the library is used.
+It connects the libraries that stand in the place of CUDA's driver and of NVRTC, and loads the simulator only if one is
+used.
 """
 
 import ctypes
 import os
 import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from pathlib import Path
 
 
-def _connect(folder):
-    library = ctypes.CDLL(os.path.join(folder, "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
+def _connect(path: Path, prefix: str, resolver: str) -> None:
+    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
-    @ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)
-    def resolve(number):
+    def resolve(number: int) -> int:
+        if not sys.meta_path:
+            # Python is ending, and imports nothing more.
+            return 0
         from drv.simulator.outsiders import child
 
-        return child.resolve(number)
+        address: int = getattr(child, resolver)(number)
+        return address
 
-    ctypes.c_size_t.in_dll(library, "graphroot_slots").value = ctypes.cast(resolve, ctypes.c_void_p).value
+    entry = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(resolve)
+    ctypes.c_size_t.in_dll(library, f"{prefix}_slots").value = ctypes.cast(entry, ctypes.c_void_p).value or 0
     # When Python has ended, the library's functions answer without it.
-    ctypes.pythonapi.Py_AtExit(library.graphroot_end)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(resolve))
+    ctypes.pythonapi.Py_AtExit(library[f"{prefix}_end"])
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(entry))
 
 
-def _next_sitecustomize():
+def _connect_all(folder: Path) -> None:
+    _connect(folder / "libcuda.so.1", "graphroot", "resolve")
+    real = os.environ.get("GRAPHROOT_NVRTC")
+    if real:
+        # First, so that the real one is not found.
+        _connect(folder / Path(real).name, "graphroot_nvrtc", "resolve_nvrtc")
+
+
+def _run_the_hidden_one() -> None:
     """Run the ``sitecustomize`` that this one has hidden."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    path = [each for each in sys.path if os.path.abspath(each) != here]
-    from importlib.machinery import PathFinder
-
-    spec = PathFinder.find_spec("sitecustomize", path)
+    here = Path(__file__).resolve().parent
+    spec = PathFinder.find_spec("sitecustomize", [each for each in sys.path if Path(each).resolve() != here])
     if spec is not None and spec.loader is not None:
-        from importlib.util import module_from_spec
-
         spec.loader.exec_module(module_from_spec(spec))
 
 
-_root = os.path.abspath(__file__)
-for _ in range(5):
-    _root = os.path.dirname(_root)
+_root = str(Path(__file__).resolve().parents[4])
 if _root not in sys.path:
     sys.path.append(_root)
 if os.environ.get("GRAPHROOT_LIBCUDA"):
-    _connect(os.environ["GRAPHROOT_LIBCUDA"])
-_next_sitecustomize()
+    _connect_all(Path(os.environ["GRAPHROOT_LIBCUDA"]))
+_run_the_hidden_one()

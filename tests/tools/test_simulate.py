@@ -1,0 +1,198 @@
+"""Commands on a simulated GPU: ``python -m tools.simulate``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tools.simulate.command_line import FOUND
+
+ROOT = Path(__file__).resolve().parents[2]
+RACE = """
+from cuda.bindings import driver
+driver.cuInit(0)
+driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0)[1])
+memory = driver.cuMemAlloc(64)[1]
+for _ in range(2):
+    flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+    driver.cuMemsetD8Async(memory, 1, 64, driver.cuStreamCreate(flags)[1])
+driver.cuCtxSynchronize()
+"""
+
+
+def simulate(*arguments: str, variables: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tools.simulate", *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | (variables or {}),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def program(code: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return simulate(*options, sys.executable, "-c", dedent(code))
+
+
+def test_programs_on_the_bindings() -> None:
+    run = program(
+        "from cuda.bindings import driver as d; d.cuInit(0); print(d.cuDeviceGetCount())", "devices=3"
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "(<CUresult.CUDA_SUCCESS: 0>, 3)\n"
+    assert not run.stderr
+
+
+@pytest.mark.skipif(find_spec("cuda.core") is None, reason="cuda.core is not installed")
+@pytest.mark.parametrize("kind", ["ptx", "cubin"])
+def test_objects_of_cuda_core(kind: str) -> None:
+    run = program(
+        f"""
+        import numpy as np
+        from cuda.core import Device, LaunchConfig, LegacyPinnedMemoryResource, Program, ProgramOptions, launch
+
+        device = Device()
+        device.set_current()
+        stream = device.create_stream()
+        code = '''extern "C" __global__ void saxpy(float a, const float* x, float* y, size_t n) {{
+            size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) y[i] += a * x[i];
+        }}'''
+        program = Program(code, code_type="c++", options=ProgramOptions(std="c++17", arch="sm_90"))
+        kernel = program.compile({kind!r}).get_kernel("saxpy")
+        memory = LegacyPinnedMemoryResource()
+        buffers = [memory.allocate(4000, stream=stream) for _ in range(2)]
+        x, y = (np.from_dlpack(buffer).view(np.float32) for buffer in buffers)
+        x[:], y[:] = np.arange(1000), 1
+        launch(stream, LaunchConfig(grid=8, block=128), kernel, np.float32(2), *buffers, np.uint64(1000))
+        stream.sync()
+        print(device.name, np.array_equal(y, np.arange(1000) * 2 + 1))
+        """,
+        "check=full",
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "Simulated GPU sm_90 True\n"
+
+
+@pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
+def test_kernels_of_numba(tmp_path: Path) -> None:
+    script = tmp_path / "sums.py"
+    script.write_text(
+        dedent("""
+        import numpy as np
+        from numba import cuda, float32
+
+        @cuda.jit
+        def total(x, result):
+            tile = cuda.shared.array(128, float32)
+            thread, i = cuda.threadIdx.x, cuda.grid(1)
+            tile[thread] = x[i] if i < x.size else 0
+            cuda.syncthreads()
+            half = 64
+            while half > 0:
+                if thread < half:
+                    tile[thread] += tile[thread + half]
+                cuda.syncthreads()
+                half //= 2
+            if thread == 0:
+                cuda.atomic.add(result, 0, tile[0])
+
+        x, result = np.arange(1000, dtype=np.float32), np.zeros(1, np.float32)
+        stream = cuda.stream()
+        on_device, sums = cuda.to_device(x, stream=stream), cuda.to_device(result, stream=stream)
+        total[8, 128, stream](on_device, sums)
+        sums.copy_to_host(result, stream=stream)
+        stream.synchronize()
+        print(result[0] == x.sum())
+        """)
+    )
+    run = simulate("check=full,schedule=random", sys.executable, str(script))
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "True\n"
+
+
+def test_our_own_programs_are_on_the_same_device() -> None:
+    run = program(
+        """
+        import tensor
+        from cuda.bindings import driver
+        x = tensor.arange(4, device="cuda", dtype=tensor.uint8)
+        host = bytearray(4)
+        assert not driver.cuMemcpyDtoH(host, x.data_ptr(), 4)[0]
+        print(list(host))
+        """
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "[0, 1, 2, 3]\n"
+
+
+def test_findings_are_told_and_end_with_a_status_of_their_own() -> None:
+    run = program(RACE)
+    assert run.returncode == FOUND
+    assert "graphroot: 1 finding on the simulated GPU in process" in run.stderr
+    assert "race: nothing orders fill of 64 bytes on stream" in run.stderr
+    assert program(RACE, "check=on").returncode == 0
+    # The program's own status goes first.
+    assert program(RACE + "raise SystemExit(7)").returncode == 7
+
+
+def test_processes_that_the_command_starts(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {RACE!r}], check=True)")
+    run = simulate("sh", "-c", f"{sys.executable} {script}")
+    assert run.returncode == FOUND, run.stderr
+
+
+def test_functions_that_are_not_simulated_are_named() -> None:
+    run = program("from cuda.bindings import driver as d; d.cuInit(0); print(d.cuGLInit()[0].name)")
+    assert run.stdout in ("CUDA_ERROR_NOT_SUPPORTED\n", "")
+    run = program("from cuda.bindings import driver as d; d.cuInit(0); d.cuGraphicsUnregisterResource(0)")
+    assert run.returncode == 0
+    assert (
+        "answered with CUDA_ERROR_NOT_SUPPORTED, as not simulated: cuGraphicsUnregisterResource" in run.stderr
+    )
+
+
+def test_a_sitecustomize_of_the_users_runs(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('of the user')")
+    variables = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
+    run = simulate(sys.executable, "-c", "print('the program')", variables=variables)
+    # Once in the tool's own process, and once in the program's.
+    assert run.stdout.splitlines() == ["of the user", "of the user", "the program"]
+
+
+@pytest.mark.parametrize("status", ["3", "-15"])
+def test_the_commands_status(status: str) -> None:
+    code = (
+        f"import os, signal, sys; os.kill(os.getpid(), {status[1:]}) if {status} < 0 else sys.exit({status})"
+    )
+    run = simulate(sys.executable, "-c", code)
+    assert run.returncode == (int(status) if int(status) > 0 else 128 - int(status))
+
+
+def test_command_lines_that_are_wrong() -> None:
+    for arguments, status, words in (
+        (("devices=none", "true"), 2, "devices"),
+        (("chek=full", "true"), 2, "chek"),
+        ((), 2, "expected a command"),
+        (("no-such-command-anywhere",), 127, "no such command"),
+    ):
+        run = simulate(*arguments)
+        assert run.returncode == status, arguments
+        assert words in run.stderr
+    assert "OPTIONS are those of GRAPHROOT_SIMULATOR" in simulate("--help").stdout
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    run = simulate(sys.executable, "-c", "pass", variables={"TMPDIR": str(tmp_path)})
+    assert run.returncode == 0
+    assert not list(tmp_path.iterdir())
+    assert Path(tempfile.gettempdir()).exists()
