@@ -12,6 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from . import printed_names
+
 
 class Category(IntEnum):
     """What type promotion distinguishes, weakest first."""
@@ -78,7 +80,7 @@ class dtype:  # noqa: N801 - PyTorch's name
         self.is_signed = category is not Category.BOOL and self.numpy.kind != "u"
 
     def __repr__(self) -> str:
-        return f"tensor.{self.name}"
+        return f"{printed_names.library}.{self.name}"
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return dtype_named, (self.name,)

@@ -12,6 +12,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels.printed_names import printed
+
 from .names_left_out import LEFT_OUT as _LEFT_OUT
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ MissingNameError.__name__ = MissingNameError.__qualname__ = "AttributeError"
 
 def missing(module: str, name: str, lazy: Iterable[str] = ()) -> AttributeError:
     """The error for a ``name`` that ``module`` does not have, with what is known of it."""
-    text = f"module {module!r} has no attribute {name!r}"
+    text = printed(f"module {module!r} has no attribute {name!r}")
     # Protocols of Python ask for such names, often, and nobody reads the answer.
     if name.startswith("__"):
         return AttributeError(text)
@@ -171,7 +173,7 @@ def missing_attribute(
 def _hint(owner: str, name: str, public: Iterable[str]) -> str:
     words = said_of(owner, name)
     if words is not None:
-        return f": {words}"
+        return printed(f": {words}")
     nearest = nearest_of(name, public)
     return "" if nearest is None else f": did you mean {nearest!r}?"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nvrtc_kernels import layouts
+from nvrtc_kernels import layouts, printed_names
 
 from .layout import Memo
 
@@ -36,7 +36,7 @@ class memory_format:  # noqa: N801 - PyTorch's name
         self.order = order
 
     def __repr__(self) -> str:
-        return f"tensor.{self.name}"
+        return f"{printed_names.library}.{self.name}"
 
     def layout(self, like: Layout) -> Layout:
         """The layout in this format with the shape, dtype and device of ``like``.
@@ -127,7 +127,7 @@ class layout:  # noqa: N801 - PyTorch's name
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return "tensor.strided"
+        return f"{printed_names.library}.strided"
 
 
 strided = layout()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
+from nvrtc_kernels import printed_names
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -54,7 +56,7 @@ class Size(tuple[int, ...]):
         return prod(self)
 
     def __repr__(self) -> str:
-        return f"tensor.Size({list(self)})"
+        return f"{printed_names.library}.Size({list(self)})"
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> int: ...

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 import drv
+from nvrtc_kernels import printed_names
 
 from .devices.state import cpu, cuda_state, device_state_of
 from .host.shared_memory import SharedBlock
@@ -108,7 +109,7 @@ class Storage:
 
     def type(self) -> str:
         """Name of the class that PyTorch's programs know it by."""
-        return f"tensor.{'cuda.' if self.is_cuda else ''}UntypedStorage"
+        return f"{printed_names.library}.{'cuda.' if self.is_cuda else ''}UntypedStorage"
 
     def resizable(self) -> bool:
         """Whether :meth:`resize_` can give the memory back: not where it belongs to another library."""

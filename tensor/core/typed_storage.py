@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nvrtc_kernels import dtypes
+from nvrtc_kernels import dtypes, printed_names
+from nvrtc_kernels.printed_names import printed
 
 from .base import view_of, wrap
 from .copy_plans import copied
@@ -310,7 +311,7 @@ class TypedStorage:
 
     def type(self) -> str:
         """Name of the class of this dtype and device, such as ``"tensor.FloatStorage"``."""
-        return f"tensor.{'cuda.' if self.is_cuda else ''}{self.pickle_storage_type()}"
+        return f"{printed_names.library}.{'cuda.' if self.is_cuda else ''}{self.pickle_storage_type()}"
 
     def pickle_storage_type(self) -> str:
         """Name of the class of this dtype, such as ``"FloatStorage"``."""
@@ -377,7 +378,7 @@ class _OfOneDtype(type):
         )
 
     def __repr__(cls) -> str:
-        return f"<class '{cls.__module__}.{cls.__name__}'>"
+        return printed(f"<class '{cls.__module__}.{cls.__name__}'>")
 
     def from_buffer(cls, buffer: Any, *, byte_order: str = "native") -> TypedStorage:
         """See :meth:`TypedStorage.from_buffer`."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
+from nvrtc_kernels import printed_names
+
 _R = TypeVar("_R", bound="tuple[Any, ...]")
 
 #: All of them by name.
@@ -27,4 +29,4 @@ def return_type(name: str, fields: type[_R]) -> type[_R]:
 
 def _text(self: Any) -> str:
     shown = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
-    return f"tensor.return_types.{type(self).__name__}(\n{shown})"
+    return f"{printed_names.library}.return_types.{type(self).__name__}(\n{shown})"

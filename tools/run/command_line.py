@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
@@ -56,8 +55,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.ru
     parser.add_argument(
         "--as-torch",
         action=argparse.BooleanOptionalAction,
-        default=importlib.util.find_spec("tensor.as_torch") is not None,
-        help="let `import torch` be graphroot",
+        default=True,
+        help="let `import torch` be graphroot (default: yes)",
     )
     arguments_.add_target(parser)
     options, target = arguments_.parse(parser, sys.argv[1:] if arguments is None else arguments)

@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import drv
+from nvrtc_kernels import printed_names
 from tensor.core.modes.sync_debug import sync_debug
 
 from .current import index_or_current, restore, select
@@ -226,7 +227,7 @@ class Stream:
         )
 
     def __repr__(self) -> str:
-        return f"<tensor.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+        return f"<{printed_names.library}.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
 class ExternalStream(Stream):

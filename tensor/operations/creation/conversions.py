@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nvrtc_kernels import dtypes
+from nvrtc_kernels import dtypes, printed_names
 from nvrtc_kernels.dtypes import Category, dtype
 from tensor.core.base import TensorBase, check_tensor
 from tensor.core.creation_arguments import dtype_of_argument
@@ -206,8 +206,8 @@ def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     tensor([1], dtype=tensor.int32)
     """
     if dtype is None:
-        where = "tensor.cuda" if input._layout.device_state.is_cuda else "tensor"
-        return f"{where}.{TYPE_NAMES[input._layout.dtype.name]}Tensor"
+        where = ".cuda" if input._layout.device_state.is_cuda else ""
+        return f"{printed_names.library}{where}.{TYPE_NAMES[input._layout.dtype.name]}Tensor"
     if isinstance(dtype, type) and hasattr(dtype, "is_cuda"):
         dtype = f"{dtype.__module__}.{dtype.__name__}"
     if isinstance(dtype, str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
+from nvrtc_kernels.printed_names import printed
 from tensor.core.base import TensorBase
 from tensor.core.devices.state import cpu, cuda_state
 from tensor.core.dtypes.default import get_default_dtype, set_default_dtype
@@ -35,7 +36,7 @@ class _TypedTensor(type):
         )
 
     def __repr__(cls) -> str:
-        return f"<class '{cls.__module__}.{cls.__name__}'>"
+        return printed(f"<class '{cls.__module__}.{cls.__name__}'>")
 
 
 def typed(name: str, dtype: dtype, *, is_cuda: bool = False) -> Any:

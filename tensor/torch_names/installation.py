@@ -1,0 +1,61 @@
+"""Turning the import hook on, in this process and in those that it starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import module_from_spec
+from typing import TYPE_CHECKING
+
+from nvrtc_kernels import printed_names
+from nvrtc_kernels.dtypes import dtype
+from tensor.core.devices.device import device
+from tensor.methods.tensor import Tensor
+
+from .finder import SEARCH_PATH, AbsentFinder, TorchFinder
+from .stand_ins import Torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def install() -> None:
+    """Let ``import torch`` give our modules from now on; again does nothing.
+
+    Raises
+    ------
+    ImportError
+        If PyTorch itself has been imported in this process. Nothing has changed then.
+    """
+    present = sys.modules.get("torch")
+    if isinstance(present, Torch):
+        return
+    file = getattr(present, "__file__", None)
+    if present is not None and not str(file).startswith(str(SEARCH_PATH)):
+        raise ImportError(
+            f"PyTorch itself is imported already, from {file}: two libraries cannot both be torch. Put `import "
+            "tensor.as_torch` before every import of torch, or start the program with `python -m tools.run`"
+        )
+    finder = TorchFinder()
+    sys.meta_path.insert(0, finder)
+    sys.meta_path.append(AbsentFinder())
+    printed_names.library = "torch"
+    for cls in (Tensor, dtype, device):
+        # By it other packages tell whose tensors they are given.
+        cls.__module__ = "torch"
+    os.environ["PYTHONPATH"] = search_path(os.environ)
+    folder = str(SEARCH_PATH)
+    if folder not in sys.path:
+        # Processes that multiprocessing starts get this list. The first entry is the script's folder.
+        sys.path.insert(1, folder)
+    spec = finder.find_spec("torch")
+    assert spec is not None
+    sys.modules["torch"] = module_from_spec(spec)
+
+
+def search_path(environment: Mapping[str, str]) -> str:
+    """``PYTHONPATH`` of ``environment`` with the folder in front by which processes have the hook, once."""
+    present = environment.get("PYTHONPATH")
+    # Empty entries mean the current folder, and stay.
+    others = [] if not present else [entry for entry in present.split(os.pathsep) if entry != str(SEARCH_PATH)]
+    return os.pathsep.join([str(SEARCH_PATH), *others])
