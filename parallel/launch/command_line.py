@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parallel.groups.job_secret import VARIABLE, job_secret, new_secret
+from tensor.torch_names.children import search_path
 
 from .local_ranks import LocalRanks, Rank
 
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.redirects and options.log_dir is None:
         parser.error("--redirects needs --log-dir, the folder for the output")
     secret = _secret(parser, nodes)
+    found_as_torch = {"PYTHONPATH": search_path(os.environ)} if options.as_torch else {}
     crowded = nproc > 1 and "OMP_NUM_THREADS" not in os.environ
     if crowded:
         print(
@@ -68,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rank = node * nproc + local_rank
             environment = {
                 **os.environ,
+                **found_as_torch,
                 "RANK": str(rank),
                 "LOCAL_RANK": str(local_rank),
                 "WORLD_SIZE": str(nodes * nproc),
@@ -127,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     option("--module", "-m", action="store_true", help="SCRIPT is a module, run as by python -m")
     option("--no-python", action="store_true", help="SCRIPT is a program and not Python")
+    option("--as-torch", action="store_true", help="let `import torch` be graphroot in the ranks")
     option(
         "--log-dir",
         metavar="DIR",

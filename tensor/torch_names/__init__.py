@@ -6,7 +6,8 @@
 ``module_names``  which module of ours stands for which of PyTorch's
 ``stand_ins``     the modules that have to be made: ``torch`` itself, and modules with parts of ours
 ``finder``        what the import system asks
-``installation``  turning the hook on, here and in processes that the program starts
+``installation``  turning the hook on
+``children``      turning it on in processes that the program starts
 ``search_path``   the folder in which those processes find ``torch``
 ``versions``      the version that is followed, and versions that compare
 ================  ==================================================================================

@@ -7,12 +7,12 @@ import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import DistributionFinder, PathDistribution
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.printed_names import printed
 from tensor.core.absent_names import missing
 
+from .children import SEARCH_PATH
 from .module_names import PARTS, is_internal, ours
 from .stand_ins import Part, Torch
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import CodeType, ModuleType
 
-#: The folder in which processes that the program starts find ``torch``, and its version.
-SEARCH_PATH = Path(__file__).resolve().parent / "search_path"
+_EVERYTHING = DistributionFinder.Context()
 _PACKAGES = ("drv", "nvrtc_kernels", "tensor", "nn", "parallel")
 
 
@@ -54,10 +53,10 @@ class TorchFinder(DistributionFinder):
         )
 
     def find_distributions(
-        self, context: DistributionFinder.Context = DistributionFinder.Context()
+        self, context: DistributionFinder.Context = _EVERYTHING
     ) -> Iterable[PathDistribution]:
         """The version of ``torch`` that is followed, for programs that ask the installation."""
-        if context.name == "torch":
+        if context.name in (None, "torch"):
             yield from map(PathDistribution, SEARCH_PATH.glob("torch-*.dist-info"))
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from importlib.util import module_from_spec
-from typing import TYPE_CHECKING
 
 from nvrtc_kernels import printed_names
 from nvrtc_kernels.dtypes import dtype
 from tensor.core.devices.device import device
 from tensor.methods.tensor import Tensor
 
-from .finder import SEARCH_PATH, AbsentFinder, TorchFinder
+from .children import SEARCH_PATH, search_path
+from .finder import AbsentFinder, TorchFinder
 from .stand_ins import Torch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def install() -> None:
@@ -51,11 +48,3 @@ def install() -> None:
     spec = finder.find_spec("torch")
     assert spec is not None
     sys.modules["torch"] = module_from_spec(spec)
-
-
-def search_path(environment: Mapping[str, str]) -> str:
-    """``PYTHONPATH`` of ``environment`` with the folder in front by which processes have the hook, once."""
-    present = environment.get("PYTHONPATH")
-    # Empty entries mean the current folder, and stay.
-    others = [] if not present else [entry for entry in present.split(os.pathsep) if entry != str(SEARCH_PATH)]
-    return os.pathsep.join([str(SEARCH_PATH), *others])

@@ -37,7 +37,12 @@ class Torch(ModuleType):
         return value
 
     def __dir__(self) -> list[str]:
-        return sorted({*vars(self), *filter(lambda name: not _is_internal(name), dir(importlib.import_module("tensor")))})
+        return sorted(
+            {
+                *vars(self),
+                *filter(lambda name: not _is_internal(name), dir(importlib.import_module("tensor"))),
+            }
+        )
 
 
 def _is_internal(name: str) -> bool:

@@ -32,7 +32,9 @@ def test_pytorch_that_is_imported_already_is_an_error(tmp_path: Path) -> None:
         """,
     )
     first, second = out.splitlines()
-    assert first.startswith(f"PyTorch itself is imported already, from {torch.version.__file__[:-len('version.py')]}")
+    assert first.startswith(
+        f"PyTorch itself is imported already, from {torch.version.__file__[: -len('version.py')]}"
+    )
     assert "before every import of torch" in first
     assert second == "tensor.float32"
 

@@ -136,11 +136,27 @@ def test_texts_are_pytorchs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "error", "words"),
     [
-        ("torch.fx", AttributeError, "module 'torch' has no attribute 'fx': left out: programs are not traced"),
-        ("import torch.fx", ModuleNotFoundError, "'torch.fx' in graphroot: left out: programs are not traced"),
+        (
+            "torch.fx",
+            AttributeError,
+            "module 'torch' has no attribute 'fx': left out: programs are not traced",
+        ),
+        (
+            "import torch.fx",
+            ModuleNotFoundError,
+            "'torch.fx' in graphroot: left out: programs are not traced",
+        ),
         ("from torch import fx", ImportError, "'torch.fx' in graphroot: left out: programs are not traced"),
-        ("torch.nn.Conv2D", AttributeError, "module 'torch.nn' has no attribute 'Conv2D': did you mean 'Conv2d'?"),
-        ("from torch.nn import Conv2D", ImportError, "'torch.nn.Conv2D' in graphroot: did you mean 'Conv2d'?"),
+        (
+            "torch.nn.Conv2D",
+            AttributeError,
+            "module 'torch.nn' has no attribute 'Conv2D': did you mean 'Conv2d'?",
+        ),
+        (
+            "from torch.nn import Conv2D",
+            ImportError,
+            "'torch.nn.Conv2D' in graphroot: did you mean 'Conv2d'?",
+        ),
         ("from torch.utils import cpp_extension", ImportError, "left out: nothing is built"),
         ("import torch.distributed.fsdp", ImportError, "planned; until then use torch.distributed."),
         ("torch.symeig", AttributeError, "use torch.linalg.eigh"),
@@ -152,7 +168,9 @@ def test_texts_are_pytorchs(tmp_path: Path) -> None:
         ("torch.__wrapped__", AttributeError, "module 'torch' has no attribute '__wrapped__'"),
     ],
 )
-def test_what_is_not_there(statement: str, error: type[Exception], words: str, absent: dict[str, str]) -> None:
+def test_what_is_not_there(
+    statement: str, error: type[Exception], words: str, absent: dict[str, str]
+) -> None:
     name, _, text = absent[statement].partition(": ")
     assert issubclass(getattr(builtins, name), error)
     assert words in text

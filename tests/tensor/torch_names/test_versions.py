@@ -26,7 +26,7 @@ OTHERS: list[Any] = [*TEXTS, (2, 0), (2, 13), (2, 13, 0), (2, 14), (3,), [2, 13]
 
 
 def test_the_version_is_that_of_pytorch_and_names_graphroot() -> None:
-    assert TORCH_VERSION == f"{FOLLOWED}+graphroot.{tensor.__version__}"
+    assert f"{FOLLOWED}+graphroot.{tensor.__version__}" == TORCH_VERSION
     assert isinstance(TORCH_VERSION, str)
     assert TORCH_VERSION.split("+")[0] == FOLLOWED == "2.13.0"
     assert TORCH_VERSION >= "2.13" > "1.9"

@@ -8,9 +8,10 @@ if _ROOT not in sys.path:
     # Where graphroot is not installed, the program found it by a path that this process need not have.
     sys.path.append(_ROOT)
 try:
-    import tensor.as_torch  # noqa: F401
+    from tensor.torch_names.installation import install
 except ImportError as error:
     raise ImportError(
         f"this process was started by a program that runs with graphroot as torch (its PYTHONPATH has "
         f"{Path(__file__).resolve().parents[1]}), and its Python, {sys.executable}, cannot import graphroot: {error}"
     ) from error
+install()
