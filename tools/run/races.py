@@ -68,7 +68,8 @@ class Races:
         if findings:
             report.write(sys.stderr, findings, self.sources, _LIMIT, tool="run")
             print(
-                f"run: {len(findings)} errors in the program's use of streams and memory; --memcheck looks for more",
+                f"run: {len(findings)} error{'s' * (len(findings) > 1)} in the program's use of streams and memory; "
+                "--memcheck looks for more",
                 file=sys.stderr,
             )
         return len(findings)
