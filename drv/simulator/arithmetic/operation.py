@@ -50,11 +50,15 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 class UnknownInstruction(Exception):  # noqa: N818 - it ends a launch with a report of its own
-    """No row of the arithmetic tables has this opcode (with this many operands and results)."""
+    """No row of the arithmetic tables has this opcode (with this many operands and results).
 
-    def __init__(self, opcode: str) -> None:
+    ``known`` says which instructions like it there are, where that helps.
+    """
+
+    def __init__(self, opcode: str, known: str = "") -> None:
         super().__init__(f"{opcode}: not an arithmetic instruction that the simulator knows")
         self.opcode = opcode
+        self.known = known
 
 
 @dataclass(frozen=True, slots=True)

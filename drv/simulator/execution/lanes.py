@@ -9,6 +9,7 @@ import numpy as np
 from drv.simulator.memory.address_space import DEVICE_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 
 from . import warps
+from .matrices import MatrixAccess
 from .memory import MemoryAccess
 from .translation.plan import PARAMETER_WINDOW
 from .warps import WarpTable
@@ -22,13 +23,24 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-class Lanes(MemoryAccess):
+class Lanes(MemoryAccess, MatrixAccess):
     """``n`` threads of a batch. ``slots`` are their indices among all threads of the batch.
 
     ``frame`` is the first byte of the running function's part of local memory, ``top`` the first past it.
     """
 
-    __slots__ = ("_constants", "_table", "batch", "frame", "frame_bytes", "launch", "n", "slots", "top")
+    __slots__ = (
+        "_constants",
+        "_in_warps",
+        "_table",
+        "batch",
+        "frame",
+        "frame_bytes",
+        "launch",
+        "n",
+        "slots",
+        "top",
+    )
 
     def __init__(self, batch: Batch, slots: Array, frame: int, top: int) -> None:
         self.batch = batch
@@ -40,6 +52,8 @@ class Lanes(MemoryAccess):
         self.frame = batch.launch.wide_number(frame)
         self._constants: dict[Any, Array] = {}
         self._table: WarpTable | None = None
+        #: Order of the lanes by warp, once that is known; see :meth:`MatrixAccess._warps`.
+        self._in_warps: Any = False
 
     def subset(self, index: Array) -> Lanes:
         """The lanes ``index``."""
@@ -179,6 +193,6 @@ class Lanes(MemoryAccess):
         """``trap``: the kernel stops."""
         raise self.launch.reports.trap(self, site)
 
-    def unknown(self, site: Site) -> None:
-        """An instruction that the simulator does not know was reached."""
-        raise self.launch.reports.unknown(self, site)
+    def unknown(self, site: Site, known: str = "") -> None:
+        """An instruction that the simulator does not know was reached; ``known`` says what it knows instead."""
+        raise self.launch.reports.unknown(self, site, known)

@@ -170,13 +170,23 @@ class Reports:
             f"by {self.thread(lanes, 0)}",
         )
 
-    def unknown(self, lanes: Lanes, site: Site) -> DeviceFault:
-        """An instruction that the simulator does not know."""
+    def unknown(self, lanes: Lanes, site: Site, known: str = "") -> DeviceFault:
+        """An instruction that the simulator does not know; ``known`` are those like it that it does."""
+        lines = [f"by {self.thread(lanes, 0)}", *([known] if known else [])]
         return self._fault(
             CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION,
             "reached an instruction that the simulated driver does not know",
             site,
-            f"by {self.thread(lanes, 0)}",
+            *lines,
+        )
+
+    def part_of_warp(self, lanes: Lanes, site: Site, lane: int, present: int) -> DeviceFault:
+        """An instruction of whole warps that only some lanes of a warp run."""
+        return self._fault(
+            CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION,
+            f"ran an instruction of whole warps with {present} of the 32 threads of a warp",
+            site,
+            f"by the warp of {self.thread(lanes, lane)}",
         )
 
     def not_understood(self, error: Exception) -> DeviceFault:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .program import (
     Address,
     Group,
+    Immediate,
     Instruction,
     Negated,
     Pair,
@@ -29,6 +30,9 @@ _NO_RESULT = {
     "prefetchu", "nanosleep", "call", "pmevent", "cp", "griddepcontrol", "discard", "applypriority", "stackrestore",
     "setmaxnreg",
 }  # fmt: skip
+#: Instructions of whole warps, which have no member mask.
+_WHOLE_WARP = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"}
+_ALL_LANES = Immediate(0xFFFFFFFF)
 #: Pseudo-register of the carry flag.
 CARRY = "%cc"
 
@@ -75,13 +79,15 @@ def is_block_barrier(instruction: Instruction) -> bool:
 def is_warp_synchronous(instruction: Instruction) -> bool:
     """Whether the threads of a member mask meet here."""
     parts = instruction.parts
-    meets = parts[0] in ("shfl", "vote", "match", "redux", "elect") and "sync" in parts
+    meets = (
+        parts[0] in ("shfl", "vote", "match", "redux", "elect") or parts[0] in _WHOLE_WARP
+    ) and "sync" in parts
     return bool(instruction.operands) and (meets or parts[:2] == ["bar", "warp"])
 
 
 def member_mask(instruction: Instruction) -> Operand:
     """Operand that holds the member mask of a warp-level synchronisation."""
-    return instruction.operands[-1]
+    return _ALL_LANES if instruction.base in _WHOLE_WARP else instruction.operands[-1]
 
 
 def blocks_of(function: Function) -> list[Block]:
@@ -232,7 +238,8 @@ def has_result(instruction: Instruction) -> bool:
     base = instruction.base
     if base in ("bar", "barrier"):
         return "red" in instruction.parts
-    return base not in _NO_RESULT
+    # Whatever its name, an instruction whose first operand is an address writes to memory.
+    return base not in _NO_RESULT and not isinstance(next(iter(instruction.operands), None), Address)
 
 
 def is_parameter_store(instruction: Instruction) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from drv.simulator.arithmetic import UnknownInstruction, resolve
 from drv.simulator.memory.address_space import LOCAL_WINDOW, SHARED_WINDOW
-from drv.simulator.ptx.control_flow import CARRY, End, operand_registers
+from drv.simulator.ptx.control_flow import CARRY, End, member_mask, operand_registers
 from drv.simulator.ptx.program import (
     TYPE_BYTES,
     Group,
@@ -27,6 +27,7 @@ from drv.simulator.ptx.program import (
 )
 
 from .code import Call, Code, Site
+from .matrix_instructions import MatrixInstructions
 from .memory_instructions import MemoryInstructions
 from .warp_instructions import WarpInstructions
 
@@ -61,7 +62,7 @@ def translate(plan: FunctionPlan, block: Block) -> Code:
     return _Writer(plan, block).code()
 
 
-class _Writer(MemoryInstructions, WarpInstructions):
+class _Writer(MatrixInstructions, MemoryInstructions, WarpInstructions):
     # Results of the translation
 
     def code(self) -> Code:
@@ -101,7 +102,7 @@ class _Writer(MemoryInstructions, WarpInstructions):
             code.arrives = self.block.end is End.BARRIER and "arrive" in last.parts
         if self.block.converges:
             first = self.block.instructions[0]
-            code.mask = self.mask_source(first.operands[-1])
+            code.mask = self.mask_source(member_mask(first))
             if self.block.last is None:
                 code.site = Site(first, self.plan.function.name)
         return code
@@ -201,13 +202,13 @@ class _Writer(MemoryInstructions, WarpInstructions):
                 method(instruction)
             elif instruction.base not in _IGNORED:
                 self.arithmetic(instruction)
-        except _NOT_UNDERSTOOD:
-            self.refuse(instruction, mark)
+        except _NOT_UNDERSTOOD as error:
+            self.refuse(instruction, mark, getattr(error, "known", ""))
 
-    def refuse(self, instruction: Instruction, mark: int) -> None:
+    def refuse(self, instruction: Instruction, mark: int, known: str = "") -> None:
         """Stop the launch when it reaches ``instruction``, and not before; its lines begin at ``mark``."""
         del self.lines[mark:]
-        self.lines.append(f"X.unknown({self.site(instruction)})")
+        self.lines.append(f"X.unknown({self.site(instruction)}, {known!r})")
         self.undefined(instruction)
 
     def arithmetic(self, instruction: Instruction) -> None:

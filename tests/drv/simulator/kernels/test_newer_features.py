@@ -69,10 +69,11 @@ extern "C" __global__ void warp_extras(int* out) {
 
 # One instruction each that a simulated device does not have.
 UNKNOWN = {
-    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32": r"""
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": r"""
 extern "C" __global__ void outlandish(float* out) {
     float d0, d1, d2, d3;
-    if (threadIdx.x < 64) asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%4, %4}, {%5, %5, %5, %5};"
+    if (threadIdx.x < 64) asm volatile("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %4}, {%4, %4}, {%5, %5, %5, %5}, %4, 0x0;"
         : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3) : "r"(0), "f"(0.0f));
     out[threadIdx.x] = d0 + d1 + d2 + d3;
 }""",
@@ -161,3 +162,5 @@ def test_instructions_that_no_simulated_device_has(launch: Launch, instruction: 
     assert "outlandish" in message
     assert instruction in message
     assert "PTX line" in message
+    if instruction.startswith("mma"):
+        assert "shapes of mma that are known, by the type of the factors: f16: m8n8k4" in message
