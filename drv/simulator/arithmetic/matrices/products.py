@@ -185,7 +185,8 @@ def _decoded(ptx_type: str, bits: Array) -> Array:
 @functools.cache
 def _miniature(ptx_type: str) -> Array:
     """Values of the 256 patterns of an 8-bit format."""
-    return np.arange(256, dtype=np.uint8).view(MINIFLOATS[ptx_type][0]).astype(np.float64)
+    values: Array = np.arange(256, dtype=np.uint8).view(MINIFLOATS[ptx_type][0]).astype(np.float64)
+    return values
 
 
 def _integers(ptx_type: str, bits: Array) -> Array:
