@@ -24,6 +24,7 @@ from nvrtc_kernels.dtypes import (
 from nvrtc_kernels.dtypes import bool_ as bool
 
 from .methods.tensor import Tensor  # isort: skip - the class comes first, the families need it
+from .methods import sparse_tensor as _sparse_tensor  # isort: skip  # noqa: F401 - the class of sparse tensors
 from . import (
     accelerator,
     amp,
@@ -36,6 +37,7 @@ from . import (
     jit,
     linalg,
     signal,
+    sparse,
     special,
     utils,
     version,
@@ -106,6 +108,7 @@ from .core.modes.threads import (
     set_num_threads,
 )
 from .core.size import Size
+from .core.sparse import sparse_coo, sparse_csc, sparse_csr
 from .core.symbolic_numbers import (
     SymBool,
     SymFloat,
@@ -312,6 +315,10 @@ __all__ = [
     "set_rng_state",
     "short",
     "signal",
+    "sparse",
+    "sparse_coo",
+    "sparse_csc",
+    "sparse_csr",
     "special",
     "strided",
     "uint8",

@@ -17,6 +17,7 @@ from . import random as random
 from . import return_types as return_types
 from . import serialization as serialization
 from . import signal
+from . import sparse
 from . import special
 from . import testing as testing
 from . import types as types
@@ -75,6 +76,9 @@ from .core.modes.threads import set_flush_denormal
 from .core.modes.threads import set_num_interop_threads
 from .core.modes.threads import set_num_threads
 from .core.size import Size
+from .core.sparse import sparse_coo
+from .core.sparse import sparse_csc
+from .core.sparse import sparse_csr
 from .core.symbolic_numbers import SymBool
 from .core.symbolic_numbers import SymFloat
 from .core.symbolic_numbers import SymInt
@@ -592,6 +596,13 @@ from tensor.operations.shapes.views import transpose as swapdims
 from tensor.operations.shapes.views import unflatten
 from tensor.operations.shapes.views import unsqueeze
 from tensor.operations.shapes.views import view_as_complex
+from tensor.operations.sparse.construction import sparse_compressed_tensor
+from tensor.operations.sparse.construction import sparse_coo_tensor
+from tensor.operations.sparse.construction import sparse_csc_tensor
+from tensor.operations.sparse.construction import sparse_csr_tensor
+from tensor.operations.sparse.products import hspmm
+from tensor.operations.sparse.products import smm
+from tensor.operations.sparse.products import spmm
 from tensor.operations.special.bessel import i0
 from tensor.operations.special.bessel import sinc
 from tensor.operations.special.error_functions import erf
@@ -985,6 +996,7 @@ __all__ = [
     "histogram",
     "histogramdd",
     "hsplit",
+    "hspmm",
     "hstack",
     "hypot",
     "i0",
@@ -1239,11 +1251,21 @@ __all__ = [
     "sinh_",
     "slice_scatter",
     "slogdet",
+    "smm",
     "softmax",
     "sort",
+    "sparse",
+    "sparse_compressed_tensor",
+    "sparse_coo",
+    "sparse_coo_tensor",
+    "sparse_csc",
+    "sparse_csc_tensor",
+    "sparse_csr",
+    "sparse_csr_tensor",
     "special",
     "split",
     "split_with_sizes",
+    "spmm",
     "sqrt",
     "sqrt_",
     "square",

@@ -41,9 +41,6 @@ _WORDS = {
         "quantization": "left out: there are no quantized dtypes",
         "ao": "left out: there are no quantized dtypes",
         "solve": "left out, as PyTorch removed it; use tensor.linalg.solve",
-        "sparse": "planned; until then use dense tensors, index_add_ and scatter_add_",
-        "sparse_coo_tensor": "planned; until then use dense tensors, index_add_ and scatter_add_",
-        "sparse_csr_tensor": "planned; until then use dense tensors, index_add_ and scatter_add_",
         "symeig": "left out, as PyTorch removed it; use tensor.linalg.eigh",
         "eig": "left out, as PyTorch removed it; use tensor.linalg.eig",
         "xpu": "left out: Intel's devices are not supported; use device='cpu' or 'cuda'",
@@ -62,7 +59,7 @@ _WORDS = {
         "memory_cached": "left out, as PyTorch deprecates it; use cuda.memory_reserved",
         "max_memory_cached": "left out, as PyTorch deprecates it; use cuda.max_memory_reserved",
         "nccl": "left out; use the collectives of parallel with backend='nccl'",
-        "sparse": "planned; until then use dense tensors",
+        "sparse": "left out: it is empty in PyTorch too; see tensor.sparse",
         "tunable": "left out: cuBLAS chooses its algorithms",
     },
     "tensor.backends": {

@@ -17,6 +17,7 @@ from . import layout as layouts
 from .devices.state import cpu
 from .host import memory as host_memory
 from .modes.grad_mode import first_version, inference_blocks
+from .sparse import SparseLayout, SparseOperandError
 from .storage import DeviceStorage, HostStorage, PinnedStorage, show_with
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ else:
 def _host_array(input: TensorFields, *, writes: bool) -> NDArray[Any]:
     layout, storage = input._layout, input._storage
     if not isinstance(storage, HostStorage):
+        if isinstance(layout, SparseLayout):
+            raise SparseOperandError(layout.kind)
         raise TypeError(
             f"can't convert {layout.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
             "host memory first."

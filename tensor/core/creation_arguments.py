@@ -9,7 +9,9 @@ from nvrtc_kernels import dtypes
 from .arguments import integers
 from .base import check_tensor
 from .devices.state import device_state_of
+from .memory_format import layout as LayoutName
 from .memory_format import strided
+from .sparse import SparseOperandError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,12 +94,16 @@ def check_memory(layout: Any, pin_memory: bool, device_state: DeviceState, funct
     ------
     TypeError
         If ``layout`` is no layout.
+    SparseOperandError
+        If it is a sparse one.
     RuntimeError
         If memory of a device is to be pinned.
     """
+    if type(layout) is LayoutName and layout is not strided:
+        raise SparseOperandError(layout, function)
     if layout is not None and layout is not strided:
         raise TypeError(
-            f"{function}(): argument 'layout' must be tensor.layout, not {type(layout).__name__}; there is only "
+            f"{function}(): argument 'layout' must be tensor.layout, not {type(layout).__name__}; expected "
             "tensor.strided"
         )
     if pin_memory and device_state.is_cuda:

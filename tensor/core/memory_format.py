@@ -122,12 +122,21 @@ _suggested: Memo[memory_format] = Memo(_format)
 
 
 class layout:  # noqa: N801 - PyTorch's name
-    """How a tensor keeps its elements. There is one object, ``tensor.strided``."""
+    """How a tensor keeps its elements: ``tensor.strided``, or ``tensor.sparse_coo``, ``sparse_csr`` and ``sparse_csc``.
 
-    __slots__ = ()
+    It is printed with its ``name``.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def __repr__(self) -> str:
-        return f"{printed_names.library}.strided"
+        return f"{printed_names.library}.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
 
 
-strided = layout()
+strided = layout("strided")

@@ -5,7 +5,9 @@ from __future__ import annotations
 _QUANTIZED = "left out: there are no quantized dtypes; use tensor.int8 or tensor.uint8"
 _SCRIPTED = "left out: nothing is scripted or traced; programs run as Python"
 _STORAGES = "left out: storages have no dtype; use x.untyped_storage() or a tensor"
-_SPARSE = "planned with sparse tensors; until then use dense tensors"
+_BLOCKS = "left out: sparse tensors of blocks are not implemented; use tensor.sparse_csr_tensor"
+_COPIES = "left out: PyTorch's own transformations use it; call the method without _copy, and clone()"
+_MATRICES = "left out; use tensor.sparse.mm and tensor.sparse.addmm"
 _BITS = "left out: there are no dtypes below a byte; use tensor.uint8"
 _DISPATCH = "left out: there is no dispatcher to intercept operations in"
 _AUTOCAST_DEVICE = (
@@ -32,8 +34,13 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         ),
         **_each("BoolStorage ByteStorage CharStorage DoubleStorage IntStorage LongStorage", _STORAGES),
         **_each("ShortStorage TypedStorage storage", _STORAGES),
-        **_each("sparse_* ccol_* col_* crow_* indices_copy row_* values_copy resize_as_sparse_", _SPARSE),
-        **_each("dsmm hsmm hspmm saddmm smm spmm sspaddmm", _SPARSE),
+        **_each("sparse_bsr* sparse_bsc*", _BLOCKS),
+        **_each(
+            "ccol_indices_copy col_indices_copy crow_indices_copy indices_copy row_indices_copy values_copy",
+            _COPIES,
+        ),
+        **_each("saddmm sspaddmm", _MATRICES),
+        "resize_as_sparse_": "left out; make a new sparse tensor",
         **_each(
             "bit bits* int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7", _BITS
         ),
@@ -91,11 +98,10 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             _QUANTIZED,
         ),
         **_each(
-            "coalesce is_coalesced ccol_indices col_indices crow_indices row_indices indices values dense_dim "
-            "sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_ smm sspaddmm to_sparse "
-            "to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr to_dense",
-            _SPARSE,
+            "sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_", "left out; make a new sparse tensor"
         ),
+        **_each("to_sparse_bsc to_sparse_bsr", _BLOCKS),
+        "sspaddmm": _MATRICES,
         **_each("chalf", "left out; use x.to(tensor.complex64)"),
         **_each("ipu mtia xpu", "left out: such devices are not supported; use x.to('cuda') or x.cpu()"),
         **_each("resize resize_as", "left out, as PyTorch deprecates it; use x.reshape or x.resize_"),

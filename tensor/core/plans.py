@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from drv.host.blas import single_threaded
 from nvrtc_kernels.dtypes import dtype
 
+from .sparse import SparseLayout, SparseOperandError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -35,8 +37,12 @@ class Plans(dict[Any, Any]):
 
 
 def _check_stored(key: tuple[Any, ...]) -> None:
-    """Raise NotImplementedError if the operation does not take the dtype of one of its layouts, which is only stored."""
+    """Raise NotImplementedError if the operation does not take one of its layouts: one that is sparse, or of a dtype that is
+    only stored.
+    """
     for each in key[1:]:
+        if type(each) is SparseLayout:
+            raise SparseOperandError(each.kind)
         of = getattr(each, "dtype", None)
         if type(of) is dtype and of.is_storage_only and of not in getattr(key[0], "takes", ()):
             raise not_implemented(_name_of(key), of)

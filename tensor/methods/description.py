@@ -62,7 +62,13 @@ class Description(TensorFields):
 
     @property
     def layout(self) -> Any:
-        """``tensor.strided``, the only one there is."""
+        """``tensor.strided``; of a sparse tensor ``tensor.sparse_coo``, ``sparse_csr`` or ``sparse_csc``.
+
+        Examples
+        --------
+        >>> tensor.eye(2).to_sparse().layout
+        tensor.sparse_coo
+        """
         return formats.strided
 
     @property

@@ -13,11 +13,13 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase
 from tensor.core.dtypes.scalars import is_number
+from tensor.core.sparse import SparseOperandError
 from tensor.operations.call_forms import in_place
 from tensor.operations.creation.interchange.array_interfaces import from_numpy
 from tensor.operations.pointwise import arithmetic, bitwise, comparisons, powers
 from tensor.operations.pointwise_operation import IN_PLACE
 from tensor.operations.products import contractions
+from tensor.operations.sparse_rules import on_sparse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,15 +41,20 @@ def operand(other: Any) -> Any:
     return other if isinstance(other, TensorBase) or is_number(other) else NotImplemented
 
 
-def binary(operation: Callable[[Any, Any], Any]) -> Operator:
-    """Method for ``self <operator> other``."""
+def binary(operation: Callable[[Any, Any], Any], in_place: str = "") -> Operator:
+    """Method for ``self <operator> other``; for ``self <operator>= other``, of the operation that is called ``in_place``."""
 
     def method(self: Tensor, other: Any) -> Any:
         if not isinstance(other, TensorBase) and type(other) not in _NUMBERS:
             other = operand(other)
             if other is NotImplemented:
                 return NotImplemented
-        return operation(self, other)
+        try:
+            return operation(self, other)
+        except SparseOperandError:
+            if not in_place:
+                raise
+            return on_sparse(in_place, self, other)
 
     return method
 
@@ -57,7 +64,7 @@ def forms(operation: Pointwise) -> tuple[Operator, Operator, Operator]:
     return (
         binary(operation.binary),
         binary(lambda self, other: operation(other, self)),
-        binary(operation.in_place),
+        binary(operation.in_place, f"{operation.name}_"),
     )
 
 

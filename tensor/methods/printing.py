@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
+from tensor.core.sparse import sparse_coo, sparse_csc, sparse_csr, storage_of
 from tensor.operations.creation.conversions import host_copy_for_display
 
 if TYPE_CHECKING:
@@ -206,11 +207,19 @@ def tensor_text(prefix: str, array: np.ndarray[Any, Any], suffixes: Sequence[str
     """
     options = _options
     text = prefix + (array_text(array, len(prefix), options) if array.size else "[]")
+    return _with_suffixes(text, len(prefix), suffixes, options)
+
+
+def _with_suffixes(
+    text: str, indent: int, suffixes: Sequence[str], options: PrintOptions, *, below: bool = False
+) -> str:
+    """``text`` and what follows the elements; ``below`` starts a line for it."""
     column = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if column + len(suffix) + 2 > options.linewidth:
-            text += ",\n" + " " * len(prefix) + suffix
-            column = len(prefix) + len(suffix)
+        if below or column + len(suffix) + 2 > options.linewidth:
+            text += ",\n" + " " * indent + suffix
+            column = indent + len(suffix)
+            below = False
         else:
             text += ", " + suffix
             column += len(suffix) + 2
@@ -234,6 +243,43 @@ def text_of(tensor: Tensor) -> str:
             suffixes.append(f"dtype={dtype!r}")
     suffixes.extend(_history(tensor))
     return tensor_text("tensor(", host_copy_for_display(tensor.detach()), suffixes)
+
+
+def sparse_text(tensor: Tensor) -> str:
+    """What ``print`` shows of a sparse tensor: index tensors and values. Waits for a CUDA tensor."""
+    layout = tensor._layout
+    storage = storage_of(tensor)
+    structure = storage.structure
+    parts = [
+        (name, each) for name, each in zip(_INDEX_NAMES[structure.kind], structure.tensors(), strict=True)
+    ]
+    prefix, options = "tensor(", _options
+    texts = []
+    for name, part in [*parts, ("values", storage.values)]:
+        head = f"{name}=tensor("
+        elements = (
+            array_text(host_copy_for_display(part.detach()), len(prefix) + len(head), options)
+            if part._layout.numel
+            else f"[], size={tuple(part._layout.shape)}"
+        )
+        texts.append(f"{head}{elements})")
+    suffixes = [f"device='{layout.device}'"] if layout.device_state.is_cuda else []
+    suffixes += [f"size={tuple(layout.shape)}", f"nnz={structure.count}"]
+    if layout.dtype.name not in ("int64", "bool") and layout.dtype not in (
+        get_default_dtype(),
+        default_dtype_of(1j),
+    ):
+        suffixes.append(f"dtype={layout.dtype!r}")
+    suffixes += [f"layout={structure.kind!r}", *_history(tensor)]
+    text = prefix + (",\n" + " " * len(prefix)).join(texts)
+    return _with_suffixes(text, len(prefix), suffixes, options, below=structure.kind is sparse_coo)
+
+
+_INDEX_NAMES = {
+    sparse_coo: ("indices",),
+    sparse_csr: ("crow_indices", "col_indices"),
+    sparse_csc: ("ccol_indices", "row_indices"),
+}
 
 
 def _history(tensor: Tensor) -> list[str]:

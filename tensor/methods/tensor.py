@@ -28,12 +28,13 @@ from . import element_functions, pickling, printing
 from .description import Description
 from .operation_methods import OperationMethods
 from .operators import Operators
+from .sparse_methods import SparseMethods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Tensor(Operators, Description, OperationMethods, TensorFields):
+class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFields):
     """A multi-dimensional array of elements of one type, on the CPU or a CUDA device.
 
     Make one with :func:`tensor.tensor`, :func:`tensor.zeros` and their like; ``Tensor(data)`` and

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensor.core.modes.autocast import autocast_blocks
 from tensor.core.modes.grad_mode import modes
+from tensor.core.sparse import SparseOperandError
 
 from .autocast import enter
 from .catalogue import published
+from .sparse_rules import answer
 from .written_forms import FORMS
 from .wrong_arguments import explanation
 
@@ -40,6 +42,8 @@ _SEQUENCES = frozenset(("dims", "repeats", "shape", "size"))
 _ABSENT = object()
 #: Files that :mod:`linecache` knows the written functions by begin so.
 FILE_PREFIX = "<tensor call form "
+#: What functions call that gave up: for an argument of a wrong class, and for a sparse tensor.
+_FALLBACKS = {"_explanation": explanation, "_SparseOperandError": SparseOperandError, "_answer": answer}
 
 
 def complete_methods(cls: type[Any]) -> None:
@@ -109,7 +113,7 @@ def in_place(function: FunctionType, marker: Any) -> FunctionType:
         "_function": _wrapped(function),
         "_in_place": marker,
         "_name": name,
-        "_explanation": explanation,
+        **_FALLBACKS,
     }
     call = written(text, name, {"__name__": function.__module__, **names})
     call.__module__, call.__qualname__, call.__name__ = function.__module__, f"Tensor.{name}", name
@@ -123,7 +127,7 @@ def in_place(function: FunctionType, marker: Any) -> FunctionType:
 def _written(
     text: str, function: FunctionType, module: str, name: str, names: dict[str, Any], rules: Autocast | None
 ) -> FunctionType:
-    names |= {"_function": function, "_name": name, "__name__": module, "_explanation": explanation}
+    names |= {"_function": function, "_name": name, "__name__": module, **_FALLBACKS}
     if rules is not None:
         dtype_at = _dtype_at(Form.of(function))
         names |= {"_blocks": autocast_blocks, "_enter": enter, "_modes": modes}
@@ -215,6 +219,8 @@ def _call({heads}):
         if _found is None:
             raise
         raise _found from None
+    except _SparseOperandError as _error:
+        return _answer(_error, _function, _name, ({given}))
 """
 
 

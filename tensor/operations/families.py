@@ -24,6 +24,8 @@ _FAMILIES = {
     "resampling": "grid_sampling interpolation padding",
     "shapes": "broadcasting combinations diagonals joining rearrangement reshaping resizing slices triangles views",
     "special": "bessel error_functions gamma incomplete_gamma logistic orthogonal_polynomials",
+    # Its rules are made of the others.
+    "sparse": "construction elementwise sums_and_products products shapes reductions",
 }
 
 for _family, _files in _FAMILIES.items():

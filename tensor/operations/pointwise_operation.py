@@ -24,9 +24,11 @@ from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number, wrapped
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import not_implemented
+from tensor.core.sparse import SparseOperandError
 
 from .pointwise_node import node_name
 from .results import check_partial_overlap, check_target, result_layout
+from .sparse_rules import on_sparse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -159,7 +161,7 @@ class Pointwise:
             run = layout.device_state.plans[
                 self, None, layout, b._layout if isinstance(b, TensorBase) else type(b)
             ]
-        except (AttributeError, _Mixed):
+        except (AttributeError, _Mixed, SparseOperandError):
             run = None
         if run is None:
             return self(a, b)
@@ -182,6 +184,8 @@ class Pointwise:
         device_state = self._device_state_of(operands)
         try:
             run = device_state.plans[self, None, *signature]
+        except SparseOperandError:
+            return on_sparse(self.name, *operands)  # type: ignore[no-any-return]
         except _Mixed:
             operands = self._on_one_device(operands)
             signature = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]

@@ -25,6 +25,8 @@ def form_0():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('matrices', matrices), ('out', out), ))
     return _call
 
 
@@ -38,6 +40,8 @@ def form_1():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('tensors', tensors), ))
     return _call
 
 
@@ -51,6 +55,8 @@ def form_2():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('tensors', tensors), ('indexing', indexing), ))
     return _call
 
 
@@ -71,6 +77,8 @@ def form_3():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('check_errors', check_errors), ('out', out), ))
     return _call
 
 
@@ -91,6 +99,8 @@ def form_4():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('driver', driver), ('out', out), ))
     return _call
 
 
@@ -104,6 +114,8 @@ def form_5():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('check_errors', check_errors), ('out', out), ))
     return _call
 
 
@@ -117,6 +129,8 @@ def form_6():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('out', out), ))
     return _call
 
 
@@ -130,6 +144,8 @@ def form_7():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
     return _call
 
 
@@ -150,6 +166,8 @@ def form_8():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('out', out), ))
     return _call
 
 
@@ -163,6 +181,8 @@ def form_9():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('out', out), ))
     return _call
 
 
@@ -176,6 +196,8 @@ def form_10():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('pivot', pivot), ('check_errors', check_errors), ('out', out), ))
     return _call
 
 
@@ -189,6 +211,8 @@ def form_11():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('pivot', pivot), ('out', out), ))
     return _call
 
 
@@ -209,6 +233,8 @@ def form_12():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('upper', upper), ('check_errors', check_errors), ('out', out), ))
     return _call
 
 
@@ -229,6 +255,8 @@ def form_13():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('upper', upper), ('out', out), ))
     return _call
 
 
@@ -242,6 +270,8 @@ def form_14():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('check_errors', check_errors), ('out', out), ))
     return _call
 
 
@@ -262,6 +292,8 @@ def form_15():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('out', out), ))
     return _call
 
 
@@ -275,6 +307,8 @@ def form_16():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('B', B), ('upper', upper), ('left', left), ('unitriangular', unitriangular), ('out', out), ))
     return _call
 
 
@@ -295,6 +329,8 @@ def form_17():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('B', B), ('dims', dims), ('out', out), ))
     return _call
 
 
@@ -315,6 +351,8 @@ def form_18():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('B', B), ('rcond', rcond), ('driver', driver), ))
     return _call
 
 
@@ -335,6 +373,8 @@ def form_19():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('UPLO', UPLO), ('out', out), ))
     return _call
 
 
@@ -355,6 +395,8 @@ def form_20():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('full_matrices', full_matrices), ('driver', driver), ('out', out), ))
     return _call
 
 
@@ -375,6 +417,8 @@ def form_21():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('ind', ind), ('out', out), ))
     return _call
 
 
@@ -395,6 +439,8 @@ def form_22():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('mode', mode), ('out', out), ))
     return _call
 
 
@@ -408,6 +454,8 @@ def form_23():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('n', n), ('out', out), ))
     return _call
 
 
@@ -428,6 +476,8 @@ def form_24():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
 
 
@@ -457,6 +507,8 @@ def form_25():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
 
 
@@ -477,6 +529,8 @@ def form_26():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
     return _call
 
 
@@ -506,6 +560,8 @@ def form_27():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
     return _call
 
 
@@ -526,6 +582,8 @@ def form_28():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('p', p), ('out', out), ))
     return _call
 
 
@@ -539,6 +597,8 @@ def form_29():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('pivot', pivot), ('get_infos', get_infos), ('out', out), ))
     return _call
 
 
@@ -552,6 +612,8 @@ def form_30():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('q', q), ('center', center), ('niter', niter), ))
     return _call
 
 
@@ -565,6 +627,8 @@ def form_31():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('q', q), ('niter', niter), ('M', M), ))
     return _call
 
 
@@ -578,6 +642,8 @@ def form_32():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('rcond', rcond), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
     return _call
 
 
@@ -598,6 +664,8 @@ def form_33():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('tau', tau), ('out', out), ))
     return _call
 
 
@@ -618,6 +686,8 @@ def form_34():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('A', A), ('tol', tol), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
     return _call
 
 
@@ -638,6 +708,8 @@ def form_35():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('L', L), ('upper', upper), ('out', out), ))
     return _call
 
 
@@ -651,6 +723,8 @@ def form_36():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('LD', LD), ('pivots', pivots), ('B', B), ('hermitian', hermitian), ('out', out), ))
     return _call
 
 
@@ -671,6 +745,8 @@ def form_37():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('LU', LU), ('pivots', pivots), ('B', B), ('left', left), ('adjoint', adjoint), ('out', out), ))
     return _call
 
 
@@ -684,6 +760,8 @@ def form_38():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('LU_data', LU_data), ('LU_pivots', LU_pivots), ('unpack_data', unpack_data), ('unpack_pivots', unpack_pivots), ('out', out), ))
     return _call
 
 
@@ -704,6 +782,8 @@ def form_39():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('a', a), ('b', b), ('dims', dims), ('out', out), ))
     return _call
 
 
@@ -724,6 +804,8 @@ def form_40():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('abs', abs), ('angle', angle), ('out', out), ))
     return _call
 
 
@@ -737,6 +819,8 @@ def form_41():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('distance_function', distance_function), ('margin', margin), ('swap', swap), ('reduction', reduction), ))
     return _call
 
 
@@ -750,6 +834,8 @@ def form_42():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('reduction', reduction), ))
     return _call
 
 
@@ -770,6 +856,8 @@ def form_43():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
 
 
@@ -790,6 +878,8 @@ def form_44():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('b', b), ('LU_data', LU_data), ('LU_pivots', LU_pivots), ('out', out), ))
     return _call
 
 
@@ -810,6 +900,8 @@ def form_45():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('cell', cell), ('data', data), ('states', states), ('weights', weights), ('spans', spans), ('batch', batch), ))
     return _call
 
 
@@ -823,6 +915,8 @@ def form_46():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('condition', condition), ('input', input), ('other', other), ('out', out), ))
     return _call
 
 
@@ -836,6 +930,8 @@ def form_47():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('count', count), ('prob', prob), ('generator', generator), ))
     return _call
 
 
@@ -856,6 +952,8 @@ def form_48():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('equation', equation), ('operands', operands), ))
     return _call
 
 
@@ -869,6 +967,8 @@ def form_49():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('indices', indices), ('shape', shape), ))
     return _call
 
 
@@ -889,6 +989,8 @@ def form_50():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ))
     return _call
 
 
@@ -902,6 +1004,8 @@ def form_51():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ))
     return _call
 
 
@@ -915,6 +1019,8 @@ def form_52():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ))
     return _call
 
 
@@ -928,6 +1034,8 @@ def form_53():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('correction', correction), ('fweights', fweights), ('aweights', aweights), ))
     return _call
 
 
@@ -941,6 +1049,8 @@ def form_54():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('decimals', decimals), ))
     return _call
 
 
@@ -954,6 +1064,8 @@ def form_55():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('decimals', decimals), ))
     return _call
 
 
@@ -967,6 +1079,8 @@ def form_56():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('decimals', decimals), ('out', out), ))
     return _call
 
 
@@ -989,6 +1103,8 @@ def form_57():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
     return _call
 
 
@@ -1002,6 +1118,8 @@ def form_58():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
     return _call
 
 
@@ -1015,6 +1133,8 @@ def form_59():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
     return _call
 
 
@@ -1028,6 +1148,8 @@ def form_60():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('memory_format', memory_format), ))
     return _call
 
 
@@ -1048,6 +1170,8 @@ def form_61():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('out', out), ))
     return _call
 
 
@@ -1061,6 +1185,8 @@ def form_62():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('out', out), ))
     return _call
 
 
@@ -1074,6 +1200,8 @@ def form_63():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('out', out), ('as_tuple', as_tuple), ))
     return _call
 
 
@@ -1087,6 +1215,8 @@ def form_64():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('size', size), ('fill_value', fill_value), ('out', out), ))
     return _call
 
 
@@ -1104,6 +1234,8 @@ def form_65():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('spacing', spacing), ('dim', dim), ('edge_order', edge_order), ))
     return _call
 
 
@@ -1117,6 +1249,8 @@ def form_66():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('args', args), ('device', device), ('dtype', dtype), ('non_blocking', non_blocking), ('copy', copy), ('memory_format', memory_format), ('tensor', tensor), ))
     return _call
 
 
@@ -1130,6 +1264,8 @@ def form_67():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('arguments', arguments), ('low', low), ('high', high), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
     return _call
 
 
@@ -1143,6 +1279,8 @@ def form_68():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('axes', axes), ('dims', dims), ))
     return _call
 
 
@@ -1156,6 +1294,8 @@ def form_69():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('counts', counts), ('dims', dims), ))
     return _call
 
 
@@ -1169,6 +1309,8 @@ def form_70():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('order', order), ('dims', dims), ))
     return _call
 
 
@@ -1182,6 +1324,8 @@ def form_71():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('sizes', sizes), ('shape', shape), ))
     return _call
 
 
@@ -1195,6 +1339,8 @@ def form_72():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('sizes', sizes), ('size', size), ))
     return _call
 
 
@@ -1215,6 +1361,8 @@ def form_73():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('A', A), ('upper', upper), ('transpose', transpose), ('unitriangular', unitriangular), ('out', out), ))
     return _call
 
 
@@ -1235,6 +1383,8 @@ def form_74():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('L', L), ('upper', upper), ('out', out), ))
     return _call
 
 
@@ -1248,6 +1398,8 @@ def form_75():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('alpha', alpha), ))
     return _call
 
 
@@ -1261,6 +1413,8 @@ def form_76():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('alpha', alpha), ('inplace', inplace), ))
     return _call
 
 
@@ -1274,6 +1428,8 @@ def form_77():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('approximate', approximate), ('out', out), ))
     return _call
 
 
@@ -1287,6 +1443,8 @@ def form_78():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('axis0', axis0), ('axis1', axis1), ))
     return _call
 
 
@@ -1300,6 +1458,8 @@ def form_79():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ))
     return _call
 
 
@@ -1320,6 +1480,8 @@ def form_80():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ('out', out), ))
     return _call
 
 
@@ -1340,6 +1502,8 @@ def form_81():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('beta', beta), ('threshold', threshold), ('out', out), ))
     return _call
 
 
@@ -1353,6 +1517,8 @@ def form_82():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ))
     return _call
 
 
@@ -1366,6 +1532,8 @@ def form_83():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ('out', out), ))
     return _call
 
 
@@ -1379,6 +1547,8 @@ def form_84():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('bins', bins), ('min', min), ('max', max), ('out', out), ))
     return _call
 
 
@@ -1392,6 +1562,8 @@ def form_85():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('boundaries', boundaries), ('out_int32', out_int32), ('right', right), ('out', out), ))
     return _call
 
 
@@ -1409,6 +1581,8 @@ def form_86():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('chunks', chunks), ('dim', dim), ))
     return _call
 
 
@@ -1422,6 +1596,8 @@ def form_87():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('diagonal', diagonal), ('out', out), ))
     return _call
 
 
@@ -1442,6 +1618,8 @@ def form_88():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
     return _call
 
 
@@ -1462,6 +1640,8 @@ def form_89():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
     return _call
 
 
@@ -1482,6 +1662,8 @@ def form_90():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
     return _call
 
 
@@ -1502,6 +1684,8 @@ def form_91():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
     return _call
 
 
@@ -1515,6 +1699,8 @@ def form_92():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim0', dim0), ('dim1', dim1), ))
     return _call
 
 
@@ -1533,6 +1719,8 @@ def form_93():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ))
     return _call
 
 
@@ -1551,6 +1739,8 @@ def form_94():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ))
     return _call
 
 
@@ -1576,6 +1766,8 @@ def form_95():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
     return _call
 
 
@@ -1594,6 +1786,8 @@ def form_96():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('out', out), ))
     return _call
 
 
@@ -1613,6 +1807,8 @@ def form_97():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ))
     return _call
 
 
@@ -1632,6 +1828,8 @@ def form_98():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('out', out), ))
     return _call
 
 
@@ -1651,6 +1849,8 @@ def form_99():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('sparse_grad', sparse_grad), ('out', out), ))
     return _call
 
 
@@ -1671,6 +1871,8 @@ def form_100():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ))
     return _call
 
 
@@ -1691,6 +1893,8 @@ def form_101():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ('out', out), ))
     return _call
 
 
@@ -1711,6 +1915,8 @@ def form_102():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ))
     return _call
 
 
@@ -1738,6 +1944,8 @@ def form_103():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
     return _call
 
 
@@ -1759,6 +1967,8 @@ def form_104():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ))
     return _call
 
 
@@ -1780,6 +1990,8 @@ def form_105():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
     return _call
 
 
@@ -1800,6 +2012,8 @@ def form_106():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ))
     return _call
 
 
@@ -1827,6 +2041,8 @@ def form_107():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
     return _call
 
 
@@ -1848,6 +2064,8 @@ def form_108():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ))
     return _call
 
 
@@ -1869,6 +2087,8 @@ def form_109():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
     return _call
 
 
@@ -1888,6 +2108,8 @@ def form_110():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ))
     return _call
 
 
@@ -1907,6 +2129,8 @@ def form_111():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ('out', out), ))
     return _call
 
 
@@ -1927,6 +2151,8 @@ def form_112():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('value', value), ))
     return _call
 
 
@@ -1957,6 +2183,8 @@ def form_113():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
     return _call
 
 
@@ -1976,6 +2204,8 @@ def form_114():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('sizes', sizes), ))
     return _call
 
 
@@ -1996,6 +2226,8 @@ def form_115():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ))
     return _call
 
 
@@ -2016,6 +2248,8 @@ def form_116():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ('out', out), ))
     return _call
 
 
@@ -2029,6 +2263,8 @@ def form_117():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ))
     return _call
 
 
@@ -2046,6 +2282,8 @@ def form_118():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ))
     return _call
 
 
@@ -2059,6 +2297,8 @@ def form_119():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('_stacklevel', _stacklevel), ('dtype', dtype), ))
     return _call
 
 
@@ -2076,6 +2316,8 @@ def form_120():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ))
     return _call
 
 
@@ -2093,6 +2335,8 @@ def form_121():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ('out', out), ))
     return _call
 
 
@@ -2113,6 +2357,8 @@ def form_122():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
     return _call
 
 
@@ -2137,6 +2383,8 @@ def form_123():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
     return _call
 
 
@@ -2157,6 +2405,8 @@ def form_124():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
 
 
@@ -2186,6 +2436,8 @@ def form_125():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
 
 
@@ -2208,6 +2460,8 @@ def form_126():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
 
 
@@ -2230,6 +2484,8 @@ def form_127():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('other', other), ('out', out), ))
     return _call
 
 
@@ -2252,6 +2508,8 @@ def form_128():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
     return _call
 
 
@@ -2274,6 +2532,8 @@ def form_129():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ))
     return _call
 
 
@@ -2296,6 +2556,8 @@ def form_130():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ('out', out), ))
     return _call
 
 
@@ -2309,6 +2571,8 @@ def form_131():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('downscale_factor', downscale_factor), ))
     return _call
 
 
@@ -2322,6 +2586,8 @@ def form_132():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ))
     return _call
 
 
@@ -2335,6 +2601,8 @@ def form_133():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ('out', out), ))
     return _call
 
 
@@ -2355,6 +2623,8 @@ def form_134():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('ends', ends), ))
     return _call
 
 
@@ -2368,6 +2638,8 @@ def form_135():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('eps', eps), ))
     return _call
 
 
@@ -2381,6 +2653,8 @@ def form_136():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('eps', eps), ))
     return _call
 
 
@@ -2394,6 +2668,8 @@ def form_137():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('eps', eps), ('out', out), ))
     return _call
 
 
@@ -2407,6 +2683,8 @@ def form_138():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('exponent', exponent), ))
     return _call
 
 
@@ -2427,6 +2705,8 @@ def form_139():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
     return _call
 
 
@@ -2440,6 +2720,8 @@ def form_140():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
     return _call
 
 
@@ -2453,6 +2735,8 @@ def form_141():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('fill_value', fill_value), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
     return _call
 
 
@@ -2466,6 +2750,8 @@ def form_142():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('generator', generator), ))
     return _call
 
 
@@ -2486,6 +2772,8 @@ def form_143():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('grid', grid), ('mode', mode), ('padding_mode', padding_mode), ('align_corners', align_corners), ))
     return _call
 
 
@@ -2499,6 +2787,8 @@ def form_144():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('groups', groups), ))
     return _call
 
 
@@ -2512,6 +2802,8 @@ def form_145():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('hx', hx), ('w_ih', w_ih), ('w_hh', w_hh), ('b_ih', b_ih), ('b_hh', b_hh), ))
     return _call
 
 
@@ -2525,6 +2817,8 @@ def form_146():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('index', index), ('out', out), ))
     return _call
 
 
@@ -2538,6 +2832,8 @@ def form_147():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('index', index), ('source', source), ('accumulate', accumulate), ))
     return _call
 
 
@@ -2555,6 +2851,8 @@ def form_148():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('dim', dim), ('out', out), ))
     return _call
 
 
@@ -2575,6 +2873,8 @@ def form_149():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
     return _call
 
 
@@ -2588,6 +2888,8 @@ def form_150():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
     return _call
 
 
@@ -2608,6 +2910,8 @@ def form_151():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
     return _call
 
 
@@ -2621,6 +2925,8 @@ def form_152():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
     return _call
 
 
@@ -2634,6 +2940,8 @@ def form_153():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('sections', sections), ('indices', indices), ))
     return _call
 
 
@@ -2651,6 +2959,8 @@ def form_154():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('dim', dim), ('sections', sections), ('indices', indices), ))
     return _call
 
 
@@ -2664,6 +2974,8 @@ def form_155():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('inplace', inplace), ))
     return _call
 
 
@@ -2686,6 +2998,8 @@ def form_156():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
     return _call
 
 
@@ -2703,6 +3017,8 @@ def form_157():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('largest', largest), ('sorted', sorted), ('out', out), ))
     return _call
 
 
@@ -2716,6 +3032,8 @@ def form_158():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('k', k), ('dims', dims), ))
     return _call
 
 
@@ -2729,6 +3047,8 @@ def form_159():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
     return _call
 
 
@@ -2749,6 +3069,8 @@ def form_160():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
     return _call
 
 
@@ -2762,6 +3084,8 @@ def form_161():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
     return _call
 
 
@@ -2775,6 +3099,8 @@ def form_162():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ))
     return _call
 
 
@@ -2795,6 +3121,8 @@ def form_163():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
     return _call
 
 
@@ -2808,6 +3136,8 @@ def form_164():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
     return _call
 
 
@@ -2828,6 +3158,8 @@ def form_165():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
     return _call
 
 
@@ -2841,6 +3173,8 @@ def form_166():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
     return _call
 
 
@@ -2854,6 +3188,8 @@ def form_167():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('lambd', lambd), ('out', out), ))
     return _call
 
 
@@ -2867,6 +3203,8 @@ def form_168():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ))
     return _call
 
 
@@ -2880,6 +3218,8 @@ def form_169():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ('inplace', inplace), ))
     return _call
 
 
@@ -2893,6 +3233,8 @@ def form_170():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('mask', mask), ('out', out), ))
     return _call
 
 
@@ -2906,6 +3248,8 @@ def form_171():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('mask', mask), ('source', source), ))
     return _call
 
 
@@ -2919,6 +3263,8 @@ def form_172():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('mask', mask), ('value', value), ))
     return _call
 
 
@@ -2932,6 +3278,8 @@ def form_173():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
     return _call
 
 
@@ -2945,6 +3293,8 @@ def form_174():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
     return _call
 
 
@@ -2965,6 +3315,8 @@ def form_175():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ('out', out), ))
     return _call
 
 
@@ -2978,6 +3330,8 @@ def form_176():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ))
     return _call
 
 
@@ -2998,10 +3352,27 @@ def form_177():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ('out', out), ))
     return _call
 
 
 def form_178():
+    def _call(input, mat2):
+
+        try:
+            return _function(input, mat2)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('input', input), ('mat2', mat2), ))
+            if _found is None:
+                raise
+            raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('mat2', mat2), ))
+    return _call
+
+
+def form_179():
     def _call(input, mat2, *, out=_default_out):
 
         try:
@@ -3018,10 +3389,12 @@ def form_178():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('mat2', mat2), ('out', out), ))
     return _call
 
 
-def form_179():
+def form_180():
     def _call(input, max):
 
         try:
@@ -3031,10 +3404,12 @@ def form_179():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('max', max), ))
     return _call
 
 
-def form_180():
+def form_181():
     def _call(input, max):
 
         try:
@@ -3044,10 +3419,12 @@ def form_180():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('max', max), ))
     return _call
 
 
-def form_181():
+def form_182():
     def _call(input, max, *, out=_default_out):
 
         try:
@@ -3057,10 +3434,12 @@ def form_181():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('max', max), ('out', out), ))
     return _call
 
 
-def form_182():
+def form_183():
     def _call(input, min):
 
         try:
@@ -3070,10 +3449,12 @@ def form_182():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('min', min), ))
     return _call
 
 
-def form_183():
+def form_184():
     def _call(input, min):
 
         try:
@@ -3083,10 +3464,12 @@ def form_183():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('min', min), ))
     return _call
 
 
-def form_184():
+def form_185():
     def _call(input, min, *, out=_default_out):
 
         try:
@@ -3096,10 +3479,12 @@ def form_184():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('min', min), ('out', out), ))
     return _call
 
 
-def form_185():
+def form_186():
     def _call(input, min=_default_min, max=_default_max):
 
         try:
@@ -3109,10 +3494,12 @@ def form_185():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
     return _call
 
 
-def form_186():
+def form_187():
     def _call(input, min=_default_min, max=_default_max):
 
         try:
@@ -3122,10 +3509,12 @@ def form_186():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
     return _call
 
 
-def form_187():
+def form_188():
     def _call(input, min=_default_min, max=_default_max, *, out=_default_out):
 
         try:
@@ -3135,10 +3524,12 @@ def form_187():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('min', min), ('max', max), ('out', out), ))
     return _call
 
 
-def form_188():
+def form_189():
     def _call(input, min_val=_default_min_val, max_val=_default_max_val):
 
         try:
@@ -3148,10 +3539,12 @@ def form_188():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ))
     return _call
 
 
-def form_189():
+def form_190():
     def _call(input, min_val=_default_min_val, max_val=_default_max_val, inplace=_default_inplace):
 
         try:
@@ -3161,10 +3554,12 @@ def form_189():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ('inplace', inplace), ))
     return _call
 
 
-def form_190():
+def form_191():
     def _call(input, n):
 
         try:
@@ -3174,10 +3569,12 @@ def form_190():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('n', n), ))
     return _call
 
 
-def form_191():
+def form_192():
     def _call(input, n, *, out=_default_out):
 
         try:
@@ -3187,10 +3584,12 @@ def form_191():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('n', n), ('out', out), ))
     return _call
 
 
-def form_192():
+def form_193():
     def _call(input, n=_default_n, dim=_default_dim, norm=_default_norm, *, out=_default_out):
 
         try:
@@ -3207,10 +3606,12 @@ def form_192():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
     return _call
 
 
-def form_193():
+def form_194():
     def _call(input, n=_default_n, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3231,10 +3632,12 @@ def form_193():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
     return _call
 
 
-def form_194():
+def form_195():
     def _call(input, n=_default_n, dim=_default_dim, prepend=_default_prepend, append=_default_append, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3248,10 +3651,12 @@ def form_194():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('prepend', prepend), ('append', append), ('out', out), ))
     return _call
 
 
-def form_195():
+def form_196():
     def _call(input, n_fft, hop_length=_default_hop_length, win_length=_default_win_length, window=_default_window, center=_default_center, normalized=_default_normalized, onesided=_default_onesided, length=_default_length, return_complex=_default_return_complex):
 
         try:
@@ -3261,10 +3666,12 @@ def form_195():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('normalized', normalized), ('onesided', onesided), ('length', length), ('return_complex', return_complex), ))
     return _call
 
 
-def form_196():
+def form_197():
     def _call(input, n_fft, hop_length=_default_hop_length, win_length=_default_win_length, window=_default_window, center=_default_center, pad_mode=_default_pad_mode, normalized=_default_normalized, onesided=_default_onesided, return_complex=_default_return_complex, align_to_window=_default_align_to_window):
 
         try:
@@ -3281,10 +3688,12 @@ def form_196():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('pad_mode', pad_mode), ('normalized', normalized), ('onesided', onesided), ('return_complex', return_complex), ('align_to_window', align_to_window), ))
     return _call
 
 
-def form_197():
+def form_198():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf):
 
         try:
@@ -3294,10 +3703,12 @@ def form_197():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
     return _call
 
 
-def form_198():
+def form_199():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf):
 
         try:
@@ -3307,10 +3718,12 @@ def form_198():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
     return _call
 
 
-def form_199():
+def form_200():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf, *, out=_default_out):
 
         try:
@@ -3320,10 +3733,12 @@ def form_199():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ('out', out), ))
     return _call
 
 
-def form_200():
+def form_201():
     def _call(input, negative_slope=_default_negative_slope):
 
         try:
@@ -3333,10 +3748,12 @@ def form_200():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ))
     return _call
 
 
-def form_201():
+def form_202():
     def _call(input, negative_slope=_default_negative_slope, inplace=_default_inplace):
 
         try:
@@ -3346,10 +3763,12 @@ def form_201():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ('inplace', inplace), ))
     return _call
 
 
-def form_202():
+def form_203():
     def _call(input, norm_type, kernel_size, stride=_default_stride, ceil_mode=_default_ceil_mode):
 
         try:
@@ -3359,10 +3778,12 @@ def form_202():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('norm_type', norm_type), ('kernel_size', kernel_size), ('stride', stride), ('ceil_mode', ceil_mode), ))
     return _call
 
 
-def form_203():
+def form_204():
     def _call(input, normalized_shape, weight=_default_weight, bias=_default_bias, eps=_default_eps):
 
         try:
@@ -3372,10 +3793,12 @@ def form_203():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ))
     return _call
 
 
-def form_204():
+def form_205():
     def _call(input, normalized_shape, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enable=_default_cudnn_enable):
 
         try:
@@ -3392,10 +3815,12 @@ def form_204():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enable', cudnn_enable), ))
     return _call
 
 
-def form_205():
+def form_206():
     def _call(input, normalized_shape, weight=_default_weight, eps=_default_eps):
 
         try:
@@ -3412,10 +3837,12 @@ def form_205():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('eps', eps), ))
     return _call
 
 
-def form_206():
+def form_207():
     def _call(input, num_groups, weight=_default_weight, bias=_default_bias, eps=_default_eps):
 
         try:
@@ -3425,10 +3852,12 @@ def form_206():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ))
     return _call
 
 
-def form_207():
+def form_208():
     def _call(input, num_groups, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
@@ -3445,10 +3874,12 @@ def form_207():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
     return _call
 
 
-def form_208():
+def form_209():
     def _call(input, num_samples, replacement=_default_replacement, *, generator=_default_generator, out=_default_out):
 
         try:
@@ -3458,10 +3889,12 @@ def form_208():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('num_samples', num_samples), ('replacement', replacement), ('generator', generator), ('out', out), ))
     return _call
 
 
-def form_209():
+def form_210():
     def _call(input, offset=_default_offset):
 
         try:
@@ -3471,10 +3904,12 @@ def form_209():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('offset', offset), ))
     return _call
 
 
-def form_210():
+def form_211():
     def _call(input, offset=_default_offset, dim1=_default_dim1, dim2=_default_dim2):
 
         try:
@@ -3484,10 +3919,12 @@ def form_210():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
     return _call
 
 
-def form_211():
+def form_212():
     def _call(input, other):
 
         try:
@@ -3504,10 +3941,12 @@ def form_211():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ))
     return _call
 
 
-def form_212():
+def form_213():
     def _call(input, other):
 
         try:
@@ -3517,10 +3956,12 @@ def form_212():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ))
     return _call
 
 
-def form_213():
+def form_214():
     def _call(input, other):
 
         try:
@@ -3530,10 +3971,12 @@ def form_213():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ))
     return _call
 
 
-def form_214():
+def form_215():
     def _call(input, other, *, alpha=_default_alpha):
 
         try:
@@ -3543,10 +3986,12 @@ def form_214():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
     return _call
 
 
-def form_215():
+def form_216():
     def _call(input, other, *, alpha=_default_alpha):
 
         try:
@@ -3556,10 +4001,12 @@ def form_215():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
     return _call
 
 
-def form_216():
+def form_217():
     def _call(input, other, *, alpha=_default_alpha, out=_default_out):
 
         try:
@@ -3569,10 +4016,12 @@ def form_216():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ('out', out), ))
     return _call
 
 
-def form_217():
+def form_218():
     def _call(input, other, *, dim=_default_dim, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3586,10 +4035,12 @@ def form_217():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
     return _call
 
 
-def form_218():
+def form_219():
     def _call(input, other, *, out=_default_out):
 
         try:
@@ -3606,10 +4057,12 @@ def form_218():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
     return _call
 
 
-def form_219():
+def form_220():
     def _call(input, other, *, out=_default_out):
 
         try:
@@ -3619,10 +4072,12 @@ def form_219():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
     return _call
 
 
-def form_220():
+def form_221():
     def _call(input, other, *, rounding_mode=_default_rounding_mode):
 
         try:
@@ -3632,10 +4087,12 @@ def form_220():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ))
     return _call
 
 
-def form_221():
+def form_222():
     def _call(input, other, *, rounding_mode=_default_rounding_mode, out=_default_out):
 
         try:
@@ -3645,10 +4102,12 @@ def form_221():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ('out', out), ))
     return _call
 
 
-def form_222():
+def form_223():
     def _call(input, other, dim=_default_dim, *, out=_default_out):
 
         try:
@@ -3665,10 +4124,12 @@ def form_222():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
     return _call
 
 
-def form_223():
+def form_224():
     def _call(input, other, dim=_default_dim, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3689,10 +4150,12 @@ def form_223():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
     return _call
 
 
-def form_224():
+def form_225():
     def _call(input, other, p=_default_p):
 
         try:
@@ -3709,10 +4172,12 @@ def form_224():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('p', p), ))
     return _call
 
 
-def form_225():
+def form_226():
     def _call(input, other, rtol=_default_rtol, atol=_default_atol, equal_nan=_default_equal_nan):
 
         try:
@@ -3722,10 +4187,12 @@ def form_225():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('other', other), ('rtol', rtol), ('atol', atol), ('equal_nan', equal_nan), ))
     return _call
 
 
-def form_226():
+def form_227():
     def _call(input, output_size):
 
         try:
@@ -3742,10 +4209,12 @@ def form_226():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ))
     return _call
 
 
-def form_227():
+def form_228():
     def _call(input, output_size):
 
         try:
@@ -3755,10 +4224,12 @@ def form_227():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ))
     return _call
 
 
-def form_228():
+def form_229():
     def _call(input, output_size, kernel_size, dilation=_default_dilation, padding=_default_padding, stride=_default_stride):
 
         try:
@@ -3768,10 +4239,12 @@ def form_228():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
     return _call
 
 
-def form_229():
+def form_230():
     def _call(input, output_size, return_indices=_default_return_indices):
 
         try:
@@ -3788,10 +4261,12 @@ def form_229():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
     return _call
 
 
-def form_230():
+def form_231():
     def _call(input, output_size, return_indices=_default_return_indices):
 
         try:
@@ -3801,10 +4276,12 @@ def form_230():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
     return _call
 
 
-def form_231():
+def form_232():
     def _call(input, p):
 
         try:
@@ -3814,10 +4291,12 @@ def form_231():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ))
     return _call
 
 
-def form_232():
+def form_233():
     def _call(input, p, *, out=_default_out):
 
         try:
@@ -3827,10 +4306,12 @@ def form_232():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ('out', out), ))
     return _call
 
 
-def form_233():
+def form_234():
     def _call(input, p, dim, maxnorm):
 
         try:
@@ -3840,10 +4321,12 @@ def form_233():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ))
     return _call
 
 
-def form_234():
+def form_235():
     def _call(input, p, dim, maxnorm, *, out=_default_out):
 
         try:
@@ -3860,10 +4343,12 @@ def form_234():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
     return _call
 
 
-def form_235():
+def form_236():
     def _call(input, p, dim=_absent, maxnorm=_absent, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -3886,10 +4371,12 @@ def form_235():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
     return _call
 
 
-def form_236():
+def form_237():
     def _call(input, p, train):
 
         try:
@@ -3899,10 +4386,12 @@ def form_236():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ('train', train), ))
     return _call
 
 
-def form_237():
+def form_238():
     def _call(input, p=_default_p):
 
         try:
@@ -3919,10 +4408,12 @@ def form_237():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ))
     return _call
 
 
-def form_238():
+def form_239():
     def _call(input, p=_default_p, *, generator=_default_generator):
 
         try:
@@ -3932,10 +4423,12 @@ def form_238():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ))
     return _call
 
 
-def form_239():
+def form_240():
     def _call(input, p=_default_p, *, generator=_default_generator, out=_default_out):
 
         try:
@@ -3945,10 +4438,12 @@ def form_239():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ('out', out), ))
     return _call
 
 
-def form_240():
+def form_241():
     def _call(input, p=_default_p, dim=_default_dim, eps=_default_eps, out=_default_out):
 
         try:
@@ -3958,10 +4453,12 @@ def form_240():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('eps', eps), ('out', out), ))
     return _call
 
 
-def form_241():
+def form_242():
     def _call(input, p=_default_p, dim=_default_dim, keepdim=_default_keepdim, out=_default_out, dtype=_default_dtype):
 
         try:
@@ -3978,10 +4475,12 @@ def form_241():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
     return _call
 
 
-def form_242():
+def form_243():
     def _call(input, p=_default_p, dim=_default_dim, keepdim=_default_keepdim, out=_default_out, dtype=_default_dtype, *, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -4007,10 +4506,12 @@ def form_242():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
     return _call
 
 
-def form_243():
+def form_244():
     def _call(input, p=_default_p, training=_default_training, inplace=_default_inplace):
 
         try:
@@ -4020,10 +4521,12 @@ def form_243():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('p', p), ('training', training), ('inplace', inplace), ))
     return _call
 
 
-def form_244():
+def form_245():
     def _call(input, pad, mode=_default_mode, value=_default_value):
 
         try:
@@ -4033,10 +4536,12 @@ def form_244():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('pad', pad), ('mode', mode), ('value', value), ))
     return _call
 
 
-def form_245():
+def form_246():
     def _call(input, q, dim=_default_dim, keepdim=_default_keepdim, *, interpolation=_default_interpolation, out=_default_out):
 
         try:
@@ -4053,10 +4558,12 @@ def form_245():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
     return _call
 
 
-def form_246():
+def form_247():
     def _call(input, q, dim=_default_dim, keepdim=_default_keepdim, *, interpolation=_default_interpolation, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -4082,10 +4589,12 @@ def form_246():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
     return _call
 
 
-def form_247():
+def form_248():
     def _call(input, r=_default_r, with_replacement=_default_with_replacement):
 
         try:
@@ -4095,10 +4604,12 @@ def form_247():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('r', r), ('with_replacement', with_replacement), ))
     return _call
 
 
-def form_248():
+def form_249():
     def _call(input, rcond=_default_rcond):
 
         try:
@@ -4115,10 +4626,12 @@ def form_248():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('rcond', rcond), ))
     return _call
 
 
-def form_249():
+def form_250():
     def _call(input, return_inverse=_default_return_inverse, return_counts=_default_return_counts, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -4132,10 +4645,12 @@ def form_249():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
     return _call
 
 
-def form_250():
+def form_251():
     def _call(input, running_mean, running_var, weight=_default_weight, bias=_default_bias, training=_default_training, momentum=_default_momentum, eps=_default_eps):
 
         try:
@@ -4145,10 +4660,12 @@ def form_250():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('training', training), ('momentum', momentum), ('eps', eps), ))
     return _call
 
 
-def form_251():
+def form_252():
     def _call(input, running_mean=_default_running_mean, running_var=_default_running_var, weight=_default_weight, bias=_default_bias, use_input_stats=_default_use_input_stats, momentum=_default_momentum, eps=_default_eps):
 
         try:
@@ -4158,10 +4675,12 @@ def form_251():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ))
     return _call
 
 
-def form_252():
+def form_253():
     def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out):
 
         try:
@@ -4178,10 +4697,12 @@ def form_252():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
     return _call
 
 
-def form_253():
+def form_254():
     def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -4202,10 +4723,12 @@ def form_253():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
     return _call
 
 
-def form_254():
+def form_255():
     def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -4219,10 +4742,12 @@ def form_254():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
     return _call
 
 
-def form_255():
+def form_256():
     def _call(input, shifts, dims=_default_dims):
 
         try:
@@ -4232,10 +4757,12 @@ def form_255():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('shifts', shifts), ('dims', dims), ))
     return _call
 
 
-def form_256():
+def form_257():
     def _call(input, size, alpha=_default_alpha, beta=_default_beta, k=_default_k):
 
         try:
@@ -4252,10 +4779,12 @@ def form_256():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('size', size), ('alpha', alpha), ('beta', beta), ('k', k), ))
     return _call
 
 
-def form_257():
+def form_258():
     def _call(input, size, stride, storage_offset=_default_storage_offset):
 
         try:
@@ -4265,10 +4794,12 @@ def form_257():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
     return _call
 
 
-def form_258():
+def form_259():
     def _call(input, size=_default_size, scale_factor=_default_scale_factor):
 
         try:
@@ -4278,10 +4809,12 @@ def form_258():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ))
     return _call
 
 
-def form_259():
+def form_260():
     def _call(input, size=_default_size, scale_factor=_default_scale_factor, mode=_default_mode, align_corners=_default_align_corners):
 
         try:
@@ -4291,10 +4824,12 @@ def form_259():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ))
     return _call
 
 
-def form_260():
+def form_261():
     def _call(input, size=_default_size, scale_factor=_default_scale_factor, mode=_default_mode, align_corners=_default_align_corners, recompute_scale_factor=_default_recompute_scale_factor, antialias=_default_antialias):
 
         try:
@@ -4311,10 +4846,12 @@ def form_260():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ('recompute_scale_factor', recompute_scale_factor), ('antialias', antialias), ))
     return _call
 
 
-def form_261():
+def form_262():
     def _call(input, some=_default_some, *, out=_default_out):
 
         try:
@@ -4331,10 +4868,12 @@ def form_261():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('some', some), ('out', out), ))
     return _call
 
 
-def form_262():
+def form_263():
     def _call(input, some=_default_some, compute_uv=_default_compute_uv, *, out=_default_out):
 
         try:
@@ -4351,10 +4890,12 @@ def form_262():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('some', some), ('compute_uv', compute_uv), ('out', out), ))
     return _call
 
 
-def form_263():
+def form_264():
     def _call(input, sorted=_default_sorted, return_inverse=_default_return_inverse, return_counts=_default_return_counts, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -4368,10 +4909,12 @@ def form_263():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('sorted', sorted), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
     return _call
 
 
-def form_264():
+def form_265():
     def _call(input, source, destination):
 
         try:
@@ -4381,10 +4924,12 @@ def form_264():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('source', source), ('destination', destination), ))
     return _call
 
 
-def form_265():
+def form_266():
     def _call(input, source=_default_source, storage_offset=_default_storage_offset, size=_default_size, stride=_default_stride):
 
         try:
@@ -4394,10 +4939,12 @@ def form_265():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('source', source), ('storage_offset', storage_offset), ('size', size), ('stride', stride), ))
     return _call
 
 
-def form_266():
+def form_267():
     def _call(input, split_size, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -4411,10 +4958,12 @@ def form_266():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('split_size', split_size), ('dim', dim), ))
     return _call
 
 
-def form_267():
+def form_268():
     def _call(input, split_sizes, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -4428,10 +4977,12 @@ def form_267():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('split_sizes', split_sizes), ('dim', dim), ))
     return _call
 
 
-def form_268():
+def form_269():
     def _call(input, src, dim=_absent, index=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -4447,10 +4998,12 @@ def form_268():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('index', index), ))
     return _call
 
 
-def form_269():
+def form_270():
     def _call(input, src, dim=_default_dim, start=_default_start, end=_default_end, step=_default_step, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -4464,10 +5017,12 @@ def form_269():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('start', start), ('end', end), ('step', step), ('out', out), ))
     return _call
 
 
-def form_270():
+def form_271():
     def _call(input, src, non_blocking=_default_non_blocking):
 
         try:
@@ -4477,10 +5032,12 @@ def form_270():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('src', src), ('non_blocking', non_blocking), ))
     return _call
 
 
-def form_271():
+def form_272():
     def _call(input, src, offset=_default_offset, dim1=_default_dim1, dim2=_default_dim2):
 
         try:
@@ -4490,10 +5047,12 @@ def form_271():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('src', src), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
     return _call
 
 
-def form_272():
+def form_273():
     def _call(input, src, size, stride, storage_offset=_default_storage_offset):
 
         try:
@@ -4503,10 +5062,12 @@ def form_272():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('src', src), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
     return _call
 
 
-def form_273():
+def form_274():
     def _call(input, start_dim=_default_start_dim, end_dim=_default_end_dim):
 
         try:
@@ -4516,10 +5077,12 @@ def form_273():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('start_dim', start_dim), ('end_dim', end_dim), ))
     return _call
 
 
-def form_274():
+def form_275():
     def _call(input, target, log_input, full, eps, reduction):
 
         try:
@@ -4529,10 +5092,12 @@ def form_274():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('eps', eps), ('reduction', reduction), ))
     return _call
 
 
-def form_275():
+def form_276():
     def _call(input, target, log_input=_default_log_input, full=_default_full, size_average=_default_size_average, eps=_default_eps, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -4549,10 +5114,12 @@ def form_275():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('size_average', size_average), ('eps', eps), ('reduce', reduce), ('reduction', reduction), ))
     return _call
 
 
-def form_276():
+def form_277():
     def _call(input, target, margin=_default_margin, reduction=_default_reduction):
 
         try:
@@ -4562,10 +5129,12 @@ def form_276():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('reduction', reduction), ))
     return _call
 
 
-def form_277():
+def form_278():
     def _call(input, target, margin=_default_margin, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -4582,10 +5151,12 @@ def form_277():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
 
 
-def form_278():
+def form_279():
     def _call(input, target, p=_default_p, margin=_default_margin, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -4602,10 +5173,12 @@ def form_278():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('p', p), ('margin', margin), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
 
 
-def form_279():
+def form_280():
     def _call(input, target, reduction=_default_reduction, *, log_target=_default_log_target):
 
         try:
@@ -4615,10 +5188,12 @@ def form_279():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('log_target', log_target), ))
     return _call
 
 
-def form_280():
+def form_281():
     def _call(input, target, reduction=_default_reduction, delta=_default_delta, weight=_default_weight):
 
         try:
@@ -4635,10 +5210,12 @@ def form_280():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('delta', delta), ('weight', weight), ))
     return _call
 
 
-def form_281():
+def form_282():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -4655,10 +5232,12 @@ def form_281():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
 
 
-def form_282():
+def form_283():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, beta=_default_beta):
 
         try:
@@ -4675,10 +5254,12 @@ def form_282():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('beta', beta), ))
     return _call
 
 
-def form_283():
+def form_284():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, log_target=_default_log_target):
 
         try:
@@ -4695,10 +5276,12 @@ def form_283():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('log_target', log_target), ))
     return _call
 
 
-def form_284():
+def form_285():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, weight=_default_weight):
 
         try:
@@ -4715,10 +5298,12 @@ def form_284():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('weight', weight), ))
     return _call
 
 
-def form_285():
+def form_286():
     def _call(input, target, var, full=_default_full, eps=_default_eps, reduction=_default_reduction):
 
         try:
@@ -4728,10 +5313,12 @@ def form_285():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('var', var), ('full', full), ('eps', eps), ('reduction', reduction), ))
     return _call
 
 
-def form_286():
+def form_287():
     def _call(input, target, weight=_default_weight, pos_weight=_default_pos_weight, reduction=_default_reduction):
 
         try:
@@ -4741,10 +5328,12 @@ def form_286():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('pos_weight', pos_weight), ('reduction', reduction), ))
     return _call
 
 
-def form_287():
+def form_288():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, ignore_index=_default_ignore_index, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -4761,10 +5350,12 @@ def form_287():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ))
     return _call
 
 
-def form_288():
+def form_289():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, ignore_index=_default_ignore_index, reduce=_default_reduce, reduction=_default_reduction, label_smoothing=_default_label_smoothing):
 
         try:
@@ -4781,10 +5372,12 @@ def form_288():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ('label_smoothing', label_smoothing), ))
     return _call
 
 
-def form_289():
+def form_290():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -4801,10 +5394,12 @@ def form_289():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
 
 
-def form_290():
+def form_291():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -4814,10 +5409,12 @@ def form_290():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
 
 
-def form_291():
+def form_292():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, pos_weight=_default_pos_weight):
 
         try:
@@ -4834,10 +5431,12 @@ def form_291():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('pos_weight', pos_weight), ))
     return _call
 
 
-def form_292():
+def form_293():
     def _call(input, tau, *, out=_default_out):
 
         try:
@@ -4854,10 +5453,12 @@ def form_292():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('tau', tau), ('out', out), ))
     return _call
 
 
-def form_293():
+def form_294():
     def _call(input, tau, other, left=_default_left, transpose=_default_transpose, *, out=_default_out):
 
         try:
@@ -4874,10 +5475,12 @@ def form_293():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('tau', tau), ('other', other), ('left', left), ('transpose', transpose), ('out', out), ))
     return _call
 
 
-def form_294():
+def form_295():
     def _call(input, tensor, *, out=_default_out):
 
         try:
@@ -4894,10 +5497,12 @@ def form_294():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('tensor', tensor), ('out', out), ))
     return _call
 
 
-def form_295():
+def form_296():
     def _call(input, tensor1, tensor2, *, value=_default_value):
 
         try:
@@ -4907,10 +5512,12 @@ def form_295():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ))
     return _call
 
 
-def form_296():
+def form_297():
     def _call(input, tensor1, tensor2, *, value=_default_value, out=_default_out):
 
         try:
@@ -4927,10 +5534,12 @@ def form_296():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ('out', out), ))
     return _call
 
 
-def form_297():
+def form_298():
     def _call(input, the_template, memory_format=_default_memory_format):
 
         try:
@@ -4940,10 +5549,12 @@ def form_297():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('the_template', the_template), ('memory_format', memory_format), ))
     return _call
 
 
-def form_298():
+def form_299():
     def _call(input, threshold, value):
 
         try:
@@ -4953,10 +5564,12 @@ def form_298():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ))
     return _call
 
 
-def form_299():
+def form_300():
     def _call(input, threshold, value, inplace=_default_inplace):
 
         try:
@@ -4966,10 +5579,12 @@ def form_299():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ('inplace', inplace), ))
     return _call
 
 
-def form_300():
+def form_301():
     def _call(input, upper=_default_upper, *, out=_default_out):
 
         try:
@@ -4986,10 +5601,12 @@ def form_300():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('upper', upper), ('out', out), ))
     return _call
 
 
-def form_301():
+def form_302():
     def _call(input, upscale_factor):
 
         try:
@@ -4999,10 +5616,12 @@ def form_301():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('upscale_factor', upscale_factor), ))
     return _call
 
 
-def form_302():
+def form_303():
     def _call(input, value):
 
         try:
@@ -5012,10 +5631,12 @@ def form_302():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('value', value), ))
     return _call
 
 
-def form_303():
+def form_304():
     def _call(input, values):
 
         try:
@@ -5025,10 +5646,12 @@ def form_303():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('values', values), ))
     return _call
 
 
-def form_304():
+def form_305():
     def _call(input, values, *, out=_default_out):
 
         try:
@@ -5038,10 +5661,12 @@ def form_304():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('values', values), ('out', out), ))
     return _call
 
 
-def form_305():
+def form_306():
     def _call(input, vec, *, out=_default_out):
 
         try:
@@ -5058,10 +5683,12 @@ def form_305():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('vec', vec), ('out', out), ))
     return _call
 
 
-def form_306():
+def form_307():
     def _call(input, vec1, vec2, *, beta=_default_beta, alpha=_default_alpha):
 
         try:
@@ -5071,10 +5698,12 @@ def form_306():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ))
     return _call
 
 
-def form_307():
+def form_308():
     def _call(input, vec1, vec2, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
 
         try:
@@ -5091,10 +5720,12 @@ def form_307():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ('out', out), ))
     return _call
 
 
-def form_308():
+def form_309():
     def _call(input, vec2, *, out=_default_out):
 
         try:
@@ -5104,10 +5735,12 @@ def form_308():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('vec2', vec2), ('out', out), ))
     return _call
 
 
-def form_309():
+def form_310():
     def _call(input, weight):
 
         try:
@@ -5124,10 +5757,12 @@ def form_309():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('weight', weight), ))
     return _call
 
 
-def form_310():
+def form_311():
     def _call(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
@@ -5137,10 +5772,12 @@ def form_310():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('training', training), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
     return _call
 
 
-def form_311():
+def form_312():
     def _call(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
@@ -5150,10 +5787,12 @@ def form_311():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
     return _call
 
 
-def form_312():
+def form_313():
     def _call(input, weight, bias=_default_bias, *, out=_default_out):
 
         try:
@@ -5170,10 +5809,12 @@ def form_312():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('out', out), ))
     return _call
 
 
-def form_313():
+def form_314():
     def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, dilation=_default_dilation, groups=_default_groups):
 
         try:
@@ -5190,10 +5831,12 @@ def form_313():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('dilation', dilation), ('groups', groups), ))
     return _call
 
 
-def form_314():
+def form_315():
     def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, output_padding=_default_output_padding, groups=_default_groups, dilation=_default_dilation):
 
         try:
@@ -5210,10 +5853,12 @@ def form_314():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('output_padding', output_padding), ('groups', groups), ('dilation', dilation), ))
     return _call
 
 
-def form_315():
+def form_316():
     def _call(input, weight, offsets=_default_offsets, max_norm=_default_max_norm, norm_type=_default_norm_type, scale_grad_by_freq=_default_scale_grad_by_freq, mode=_default_mode, sparse=_default_sparse, per_sample_weights=_default_per_sample_weights, include_last_offset=_default_include_last_offset, padding_idx=_default_padding_idx):
 
         try:
@@ -5223,10 +5868,12 @@ def form_315():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('offsets', offsets), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
     return _call
 
 
-def form_316():
+def form_317():
     def _call(input, weight, padding_idx=_default_padding_idx, max_norm=_default_max_norm, norm_type=_default_norm_type, scale_grad_by_freq=_default_scale_grad_by_freq, sparse=_default_sparse):
 
         try:
@@ -5236,10 +5883,12 @@ def form_316():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('padding_idx', padding_idx), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
     return _call
 
 
-def form_317():
+def form_318():
     def _call(input, weights=_default_weights, minlength=_default_minlength):
 
         try:
@@ -5249,10 +5898,12 @@ def form_317():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('weights', weights), ('minlength', minlength), ))
     return _call
 
 
-def form_318():
+def form_319():
     def _call(input1, input2, target, margin=_default_margin, reduction=_default_reduction):
 
         try:
@@ -5262,10 +5913,12 @@ def form_318():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('reduction', reduction), ))
     return _call
 
 
-def form_319():
+def form_320():
     def _call(input1, input2, target, margin=_default_margin, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -5282,10 +5935,12 @@ def form_319():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
 
 
-def form_320():
+def form_321():
     def _call(input1, input2, weight, bias=_default_bias):
 
         try:
@@ -5302,10 +5957,12 @@ def form_320():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input1', input1), ('input2', input2), ('weight', weight), ('bias', bias), ))
     return _call
 
 
-def form_321():
+def form_322():
     def _call(input=_default_input, repeats=_default_repeats, dim=_default_dim, *, output_size=_default_output_size, axis=_absent):
 
         if axis is not _absent:
@@ -5319,10 +5976,12 @@ def form_321():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('repeats', repeats), ('dim', dim), ('output_size', output_size), ))
     return _call
 
 
-def form_322():
+def form_323():
     def _call(log_probs, targets, input_lengths, target_lengths, blank=_default_blank, reduction=_default_reduction, zero_infinity=_default_zero_infinity):
 
         try:
@@ -5339,10 +5998,12 @@ def form_322():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
     return _call
 
 
-def form_323():
+def form_324():
     def _call(log_probs, targets, input_lengths, target_lengths, blank=_default_blank, reduction=_default_reduction, zero_infinity=_default_zero_infinity):
 
         try:
@@ -5352,10 +6013,12 @@ def form_323():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
     return _call
 
 
-def form_324():
+def form_325():
     def _call(logits, tau=_default_tau, hard=_default_hard, eps=_default_eps, dim=_default_dim):
 
         try:
@@ -5365,10 +6028,27 @@ def form_324():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('logits', logits), ('tau', tau), ('hard', hard), ('eps', eps), ('dim', dim), ))
     return _call
 
 
-def form_325():
+def form_326():
+    def _call(mat1, mat2):
+
+        try:
+            return _function(mat1, mat2)
+        except AttributeError as _error:
+            _found = _explanation(_error, _function, _name, (('mat1', mat1), ('mat2', mat2), ))
+            if _found is None:
+                raise
+            raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('mat1', mat1), ('mat2', mat2), ))
+    return _call
+
+
+def form_327():
     def _call(mean, std=_default_std, size=_default_size, *, generator=_default_generator, out=_default_out, dtype=_default_dtype, layout=_default_layout, device=_default_device, requires_grad=_default_requires_grad, pin_memory=_default_pin_memory):
 
         try:
@@ -5378,10 +6058,12 @@ def form_325():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('mean', mean), ('std', std), ('size', size), ('generator', generator), ('out', out), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ))
     return _call
 
 
-def form_326():
+def form_328():
     def _call(n, input, *, out=_default_out):
 
         try:
@@ -5391,10 +6073,12 @@ def form_326():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('n', n), ('input', input), ('out', out), ))
     return _call
 
 
-def form_327():
+def form_329():
     def _call(query, key, value, attn_mask=_default_attn_mask, dropout_p=_default_dropout_p, is_causal=_default_is_causal, scale=_default_scale, enable_gqa=_default_enable_gqa):
 
         try:
@@ -5411,10 +6095,12 @@ def form_327():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('attn_mask', attn_mask), ('dropout_p', dropout_p), ('is_causal', is_causal), ('scale', scale), ('enable_gqa', enable_gqa), ))
     return _call
 
 
-def form_328():
+def form_330():
     def _call(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training=_default_training, key_padding_mask=_default_key_padding_mask, need_weights=_default_need_weights, attn_mask=_default_attn_mask, use_separate_proj_weight=_default_use_separate_proj_weight, q_proj_weight=_default_q_proj_weight, k_proj_weight=_default_k_proj_weight, v_proj_weight=_default_v_proj_weight, static_k=_default_static_k, static_v=_default_static_v, average_attn_weights=_default_average_attn_weights, is_causal=_default_is_causal):
 
         try:
@@ -5424,10 +6110,12 @@ def form_328():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('embed_dim_to_check', embed_dim_to_check), ('num_heads', num_heads), ('in_proj_weight', in_proj_weight), ('in_proj_bias', in_proj_bias), ('bias_k', bias_k), ('bias_v', bias_v), ('add_zero_attn', add_zero_attn), ('dropout_p', dropout_p), ('out_proj_weight', out_proj_weight), ('out_proj_bias', out_proj_bias), ('training', training), ('key_padding_mask', key_padding_mask), ('need_weights', need_weights), ('attn_mask', attn_mask), ('use_separate_proj_weight', use_separate_proj_weight), ('q_proj_weight', q_proj_weight), ('k_proj_weight', k_proj_weight), ('v_proj_weight', v_proj_weight), ('static_k', static_k), ('static_v', static_v), ('average_attn_weights', average_attn_weights), ('is_causal', is_causal), ))
     return _call
 
 
-def form_329():
+def form_331():
     def _call(real, imag, *, out=_default_out):
 
         try:
@@ -5437,10 +6125,12 @@ def form_329():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('real', real), ('imag', imag), ('out', out), ))
     return _call
 
 
-def form_330():
+def form_332():
     def _call(self):
 
         try:
@@ -5450,10 +6140,12 @@ def form_330():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('self', self), ))
     return _call
 
 
-def form_331():
+def form_333():
     def _call(self, dim=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -5468,10 +6160,12 @@ def form_331():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('self', self), ('dim', dim), ))
     return _call
 
 
-def form_332():
+def form_334():
     def _call(self, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -5485,10 +6179,12 @@ def form_332():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('self', self), ('dim', dim), ))
     return _call
 
 
-def form_333():
+def form_335():
     def _call(self, size, stride, storage_offset=_default_storage_offset):
 
         try:
@@ -5498,10 +6194,12 @@ def form_333():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('self', self), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
     return _call
 
 
-def form_334():
+def form_336():
     def _call(sorted_sequence, input, *, out_int32=_default_out_int32, right=_default_right, side=_default_side, sorter=_default_sorter, out=_default_out):
 
         try:
@@ -5511,10 +6209,12 @@ def form_334():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('sorted_sequence', sorted_sequence), ('input', input), ('out_int32', out_int32), ('right', right), ('side', side), ('sorter', sorter), ('out', out), ))
     return _call
 
 
-def form_335():
+def form_337():
     def _call(tensor, num_classes=_default_num_classes):
 
         try:
@@ -5524,10 +6224,12 @@ def form_335():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('tensor', tensor), ('num_classes', num_classes), ))
     return _call
 
 
-def form_336():
+def form_338():
     def _call(tensor, split_size_or_sections, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -5541,10 +6243,12 @@ def form_336():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('tensor', tensor), ('split_size_or_sections', split_size_or_sections), ('dim', dim), ))
     return _call
 
 
-def form_337():
+def form_339():
     def _call(tensors, *, out=_default_out):
 
         try:
@@ -5561,10 +6265,12 @@ def form_337():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('tensors', tensors), ('out', out), ))
     return _call
 
 
-def form_338():
+def form_340():
     def _call(tensors, *, out=_default_out):
 
         try:
@@ -5574,10 +6280,12 @@ def form_338():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('tensors', tensors), ('out', out), ))
     return _call
 
 
-def form_339():
+def form_341():
     def _call(tensors, dim=_default_dim, *, out=_default_out):
 
         try:
@@ -5594,10 +6302,12 @@ def form_339():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
     return _call
 
 
-def form_340():
+def form_342():
     def _call(tensors, dim=_default_dim, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -5618,10 +6328,12 @@ def form_340():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
     return _call
 
 
-def form_341():
+def form_343():
     def _call(theta, size, align_corners=_default_align_corners):
 
         try:
@@ -5631,10 +6343,12 @@ def form_341():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('theta', theta), ('size', size), ('align_corners', align_corners), ))
     return _call
 
 
-def form_342():
+def form_344():
     def _call(weight, indices, offsets, scale_grad_by_freq=_default_scale_grad_by_freq, mode=_default_mode, sparse=_default_sparse, per_sample_weights=_default_per_sample_weights, include_last_offset=_default_include_last_offset, padding_idx=_default_padding_idx):
 
         try:
@@ -5644,10 +6358,12 @@ def form_342():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('weight', weight), ('indices', indices), ('offsets', offsets), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
     return _call
 
 
-def form_343():
+def form_345():
     def _call(weight, indices, padding_idx=_default_padding_idx, scale_grad_by_freq=_default_scale_grad_by_freq, sparse=_default_sparse):
 
         try:
@@ -5657,10 +6373,12 @@ def form_343():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('weight', weight), ('indices', indices), ('padding_idx', padding_idx), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
     return _call
 
 
-def form_344():
+def form_346():
     def _call(x, N=_default_N):
 
         try:
@@ -5670,10 +6388,12 @@ def form_344():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('x', x), ('N', N), ))
     return _call
 
 
-def form_345():
+def form_347():
     def _call(x, N=_default_N, increasing=_default_increasing):
 
         try:
@@ -5690,10 +6410,12 @@ def form_345():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('x', x), ('N', N), ('increasing', increasing), ))
     return _call
 
 
-def form_346():
+def form_348():
     def _call(x, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out):
 
         try:
@@ -5710,10 +6432,12 @@ def form_346():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
 
 
-def form_347():
+def form_349():
     def _call(x, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -5739,10 +6463,12 @@ def form_347():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
 
 
-def form_348():
+def form_350():
     def _call(x, y, *, dim=_default_dim, out=_default_out):
 
         try:
@@ -5759,10 +6485,12 @@ def form_348():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
     return _call
 
 
-def form_349():
+def form_351():
     def _call(x, y, *, dim=_default_dim, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -5783,10 +6511,12 @@ def form_349():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
     return _call
 
 
-def form_350():
+def form_352():
     def _call(x1, x2, dim=_default_dim, eps=_default_eps):
 
         try:
@@ -5803,10 +6533,12 @@ def form_350():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
     return _call
 
 
-def form_351():
+def form_353():
     def _call(x1, x2, dim=_default_dim, eps=_default_eps, *, axis=_absent):
 
         if axis is not _absent:
@@ -5827,10 +6559,12 @@ def form_351():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
     return _call
 
 
-def form_352():
+def form_354():
     def _call(x1, x2, p=_default_p, compute_mode=_default_compute_mode):
 
         try:
@@ -5847,10 +6581,12 @@ def form_352():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('compute_mode', compute_mode), ))
     return _call
 
 
-def form_353():
+def form_355():
     def _call(x1, x2, p=_default_p, eps=_default_eps, keepdim=_default_keepdim):
 
         try:
@@ -5860,10 +6596,12 @@ def form_353():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
     return _call
 
 
-def form_354():
+def form_356():
     def _call(x1, x2, p=_default_p, eps=_default_eps, keepdim=_default_keepdim, *, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -5877,10 +6615,12 @@ def form_354():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
     return _call
 
 
-def form_355():
+def form_357():
     def _call(y, x=_default_x, *, dx=_default_dx, dim=_default_dim, axis=_absent):
 
         if axis is not _absent:
@@ -5894,364 +6634,368 @@ def form_355():
             if _found is None:
                 raise
             raise _found from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('y', y), ('x', x), ('dx', dx), ('dim', dim), ))
     return _call
 
 
 FORMS = {
-    "498e3c94e35b4c78": form_0,
-    "5d232faf7f698e33": form_1,
-    "9a32397eaa42f79d": form_2,
-    "d827c739e573b86b": form_3,
-    "96ba958d0d02d8b9": form_4,
-    "a646b72cc2d40ca8": form_5,
-    "89f21f593249d2ea": form_6,
-    "20e514156b35af63": form_7,
-    "864ed9af620fb7e4": form_8,
-    "b444e96e2304b25e": form_9,
-    "7c8d2ee410d284d9": form_10,
-    "0a3cb5c9cb914304": form_11,
-    "db26871be4c1bfa0": form_12,
-    "185828141fc21903": form_13,
-    "134ab858af19cb89": form_14,
-    "8ef9aac280370c4c": form_15,
-    "5c51d61723431813": form_16,
-    "86b0ac3eca7ac68f": form_17,
-    "cd4b5fb3988b4022": form_18,
-    "81741e04729fbb57": form_19,
-    "27bbdf2dcbbc09b2": form_20,
-    "cbfe3bd258512ef0": form_21,
-    "1fe7cb0e2fcb7747": form_22,
-    "b6b3757da8743be9": form_23,
-    "d58b28774ee23253": form_24,
-    "d21a66f47004474b": form_25,
-    "76f59b2baf74c82c": form_26,
-    "ed7af38a726f3e82": form_27,
-    "0d3019bdbd5c5c2f": form_28,
-    "fe4eae3cca150365": form_29,
-    "58a0d0756565b077": form_30,
-    "7cf8e092fcd1b3ee": form_31,
-    "067463dba3118bb6": form_32,
-    "8a7b0248d7a8bb58": form_33,
-    "32c6253d9f45a25b": form_34,
-    "785ff712c69667af": form_35,
-    "46154633448bafc8": form_36,
-    "b8f08046ff5c48fd": form_37,
-    "95d9d0f462aecb94": form_38,
-    "5369bd1411ffc81a": form_39,
-    "5a2b8e0b1e63b60d": form_40,
-    "cbb56d0a69d5b289": form_41,
-    "819e4ff931b82c04": form_42,
-    "9f68d55bfe9dbf0c": form_43,
-    "67056756150cdba8": form_44,
-    "3211a9db281f3b17": form_45,
-    "bb46c53107c81895": form_46,
-    "33617ca4ce23be24": form_47,
-    "3487ec35b56ab8c7": form_48,
-    "12cf88f2b7840d9b": form_49,
-    "4ae0fd6cb94c5faa": form_50,
-    "76d0e82a8cae93fe": form_51,
-    "75328fd390594a0e": form_52,
-    "1cf4c4cb68b8e66e": form_53,
-    "e54fa7412e3bf1ab": form_54,
-    "781dae44b7912e43": form_55,
-    "8af716f7adbe69d9": form_56,
-    "7a2698600eb3786d": form_57,
-    "86b9a8b543932957": form_58,
-    "7666375a9b48b557": form_59,
-    "08428100a6f037c2": form_60,
-    "e572caff97db10bc": form_61,
-    "88bed7def3b70f2c": form_62,
-    "33776bb69c07b723": form_63,
-    "3b67648d7596ae52": form_64,
-    "ff70af71fee40ebb": form_65,
-    "4b021aef18c6a867": form_66,
-    "162ca4f1d5f806a3": form_67,
-    "18f9a07040da262a": form_68,
-    "ea287aac17c95036": form_69,
-    "10c71898b3e18282": form_70,
-    "c5b9e64c9a262afe": form_71,
-    "71c1316052877703": form_72,
-    "347dd5be124ad9e2": form_73,
-    "b9d0fbaeb61b6aec": form_74,
-    "244c18e44060ac32": form_75,
-    "08c42420316f0c44": form_76,
-    "b7ecd82ffb59d911": form_77,
-    "0019e7c288ea30a3": form_78,
-    "c8b77ebed4077758": form_79,
-    "3d4553dc15d64c3e": form_80,
-    "1765b3a85debc27e": form_81,
-    "4d7892048936c018": form_82,
-    "1b07000397c14b2f": form_83,
-    "f500e28894b1ccdb": form_84,
-    "fa936461a371a2ac": form_85,
-    "004e1b9dd62d6060": form_86,
-    "658c1c0697f704dc": form_87,
-    "081aa08a6b99c11d": form_88,
-    "793c0a858c1d54a3": form_89,
-    "f23cf6fbd694cc67": form_90,
-    "8417260f328d8d26": form_91,
-    "bd956323bd73f43e": form_92,
-    "f02df7d9c1ae7279": form_93,
-    "d7a5ffb28c77e730": form_94,
-    "319f641f798b8bd6": form_95,
-    "992e7bdab071a96e": form_96,
-    "dfa40a15ff95dad5": form_97,
-    "28731c8b8444323d": form_98,
-    "6611128eadce8faf": form_99,
-    "b8949e2830e27d18": form_100,
-    "1ca5ac2f032f64f6": form_101,
-    "dae969c90e362503": form_102,
-    "694a1a0e70a17bb7": form_103,
-    "7d976a6de4978242": form_104,
-    "9edfac56778b65dd": form_105,
-    "8fa33b876c4746fd": form_106,
-    "80a0f8c3ec960b8c": form_107,
-    "0fc97822a89c68ce": form_108,
-    "513caa11e868757d": form_109,
-    "f8b8d389b25c0238": form_110,
-    "7208f30fff26d126": form_111,
-    "ee5cfe5de4c2cd72": form_112,
-    "7fcc2a9d4e0ae0cd": form_113,
-    "9d1b82e04a9093a9": form_114,
-    "9084c87ab5fd8e16": form_115,
-    "6e215196e6d061fe": form_116,
-    "38b5f5d0d17deed3": form_117,
-    "8ca861b53147ba2f": form_118,
-    "2c8ced3da0548b9b": form_119,
-    "aa421a9fcca958bf": form_120,
-    "13dfb5797ddeb498": form_121,
-    "d2c17027afd0d437": form_122,
-    "fe1b995a33299004": form_123,
-    "478f45fa73b06f91": form_124,
-    "6cf95d12fe7d432f": form_125,
-    "a338af9d13588d44": form_126,
-    "4b0cdc3d93e1fbed": form_127,
-    "2494483e6e058d91": form_128,
-    "e602df558b01c4c2": form_129,
-    "901d468498d03312": form_130,
-    "a8c5ce5d507bec07": form_131,
-    "d153cf362e7f59bb": form_132,
-    "2e6e1c81ec8d89a1": form_133,
-    "c1521685c139d3cf": form_134,
-    "f4e61c4f069f3072": form_135,
-    "935963a89c546b5c": form_136,
-    "8b5868231c12cae6": form_137,
-    "a6082ebc1b757e08": form_138,
-    "c222e5927238e0e7": form_139,
-    "ce33457c8e24651a": form_140,
-    "84562fba402cfb76": form_141,
-    "11f1091a0e9fe000": form_142,
-    "ed626bb68de0fdcd": form_143,
-    "46ca11c3eeffd594": form_144,
-    "54b153ade8d3eeba": form_145,
-    "38218d787592dcc2": form_146,
-    "efcfae86d7feba1b": form_147,
-    "14e86465e9a13db7": form_148,
-    "dcb2e67f0b5ee488": form_149,
-    "4a23e987f3574ebf": form_150,
-    "8e45e28a7f1fec50": form_151,
-    "b3b54b98dc27d5f9": form_152,
-    "679cbce216955ed9": form_153,
-    "1cc34192c00591f2": form_154,
-    "c6202877cc3dc507": form_155,
-    "da16c0314a12c80f": form_156,
-    "d0e7ba75165e59ac": form_157,
-    "aba185a15bd87cbe": form_158,
-    "43f79a8d92fd5323": form_159,
-    "288e58b0f3f9a268": form_160,
-    "7f4d4bc3ba3d90d6": form_161,
-    "baa815ab104d0e36": form_162,
-    "79a11bb5445a23ff": form_163,
-    "34dad73d3796aedb": form_164,
-    "8e1a92f744753071": form_165,
-    "1c645c9b179ffe06": form_166,
-    "4995024bb655fb30": form_167,
-    "bb4ebbfc38699b5e": form_168,
-    "1168cfb0bedb0b5d": form_169,
-    "4ab32ef32dfd234c": form_170,
-    "802a40bb9ca9ea4b": form_171,
-    "816075e86635dec1": form_172,
-    "b864497d320f6445": form_173,
-    "ee1a1a6c04020c25": form_174,
-    "07d4cb3909dd3f83": form_175,
-    "0f91043cf1d9da12": form_176,
-    "8ad604d3ace3429b": form_177,
-    "06e5490e54809d07": form_178,
-    "36aa537ba156e475": form_179,
-    "936a86deefd1c0cd": form_180,
-    "9a226e11211591bf": form_181,
-    "c65a73f6b74b5ee5": form_182,
-    "1659fd16c813b4ea": form_183,
-    "c154ebae127f8d20": form_184,
-    "e3ff80ff209a96bc": form_185,
-    "9df6463b527d1865": form_186,
-    "2759c6e20761ba97": form_187,
-    "d546dbea2beff0aa": form_188,
-    "679d49dd197f97bf": form_189,
-    "013382c7f75ba1e2": form_190,
-    "4c2dc3edd62617fa": form_191,
-    "6b03b74f00944dd0": form_192,
-    "3efb6a7f1c49d992": form_193,
-    "271cab0f29720f10": form_194,
-    "a561216a32e462a4": form_195,
-    "7b0ea70df7988443": form_196,
-    "233be9d471ef3317": form_197,
-    "e03493b863473041": form_198,
-    "411e1dfb0c0d2f11": form_199,
-    "6f95a3dd6ef34efd": form_200,
-    "cced9774eda02bbc": form_201,
-    "eb0d600b3b08b31a": form_202,
-    "7e82f8a4c61b8c31": form_203,
-    "af63d79898f0d8ed": form_204,
-    "999f6aa1ffb7ca58": form_205,
-    "890dc4dc51ee5a85": form_206,
-    "ccc6080c4f42049f": form_207,
-    "4bbbd9f5e94bb5cb": form_208,
-    "f06655c818ad6d96": form_209,
-    "d097307d823cac46": form_210,
-    "7baf96be735ef4e9": form_211,
-    "b12b86d5a855a979": form_212,
-    "223f3e114c28c6ef": form_213,
-    "381f3c989539c2d9": form_214,
-    "90f106e0697c0313": form_215,
-    "5c205d95227f0787": form_216,
-    "f23376d7fb3208ac": form_217,
-    "fa41c7c33abe9383": form_218,
-    "06193cd3c6348a44": form_219,
-    "bacb165f91207de3": form_220,
-    "0d4b3b7c850a879e": form_221,
-    "b0a005f1e53bdcb8": form_222,
-    "fd60307c16e58785": form_223,
-    "6caa096c1c8a0603": form_224,
-    "f72a0f00d9226576": form_225,
-    "37f46c34a2714559": form_226,
-    "8940a1d5732770e8": form_227,
-    "03eff3dc1b16d8e2": form_228,
-    "178d25a6a36b8874": form_229,
-    "83118ae87369ed3b": form_230,
-    "c525303b3ed761f6": form_231,
-    "2ff7ace6deb65b40": form_232,
-    "d78fbd1d56ef7d5f": form_233,
-    "b3f64106e5628bc5": form_234,
-    "11450aea1fea8b28": form_235,
-    "9d687a54163f06c7": form_236,
-    "838555a770c27db5": form_237,
-    "3f7cc83a906df438": form_238,
-    "c5af8527d58bea29": form_239,
-    "f8c8ff620859a675": form_240,
-    "03ce14ba472d4f3c": form_241,
-    "46f27e1298c5f85f": form_242,
-    "8610e41729d518d9": form_243,
-    "e78fd967f74b23f3": form_244,
-    "24ddb59a8ca7fdde": form_245,
-    "ee8bd516474dad1e": form_246,
-    "139cc235325ccd15": form_247,
-    "ceb1bf940763c898": form_248,
-    "5296c6583f9a99e9": form_249,
-    "1fed1cc5080045e4": form_250,
-    "fe680bea2ac999db": form_251,
-    "30e0340114d061e2": form_252,
-    "29ed30843fc85d55": form_253,
-    "467efb0afec44627": form_254,
-    "9722f4cb8e0a5a39": form_255,
-    "1fa64888f927349a": form_256,
-    "22a95aa19b3aee1b": form_257,
-    "0db75f5ee6e9d0e7": form_258,
-    "8e8d82c723a279ff": form_259,
-    "a8e87020b0103a85": form_260,
-    "24dffa88c96f6156": form_261,
-    "0e51cca18958265d": form_262,
-    "64244652ce10f23e": form_263,
-    "6933445bd1a375a6": form_264,
-    "bc1fc93c09cf087b": form_265,
-    "bf55c26fa2f8aa44": form_266,
-    "1dda222c5fa2e45d": form_267,
-    "e20928d12b2e7b72": form_268,
-    "dd11558ec341ebcd": form_269,
-    "52caae50b2a7e655": form_270,
-    "9ede8ed99ed98160": form_271,
-    "33363a0a01424f01": form_272,
-    "e7003741500569af": form_273,
-    "182529fbf937dd82": form_274,
-    "1bcf60a1401cbc1e": form_275,
-    "97b9d4992d1497f7": form_276,
-    "4fe138da35572b58": form_277,
-    "b809e60397a9ecc7": form_278,
-    "6cc4b071355ef55a": form_279,
-    "d0ff6bedc9fd147b": form_280,
-    "a9394bee984b8e89": form_281,
-    "c075d6fb221b2f32": form_282,
-    "daa3906a6359bf70": form_283,
-    "2240742e9c820279": form_284,
-    "1ed027668b20e31b": form_285,
-    "2fdad6a947a94681": form_286,
-    "49e65aa9b2f3ceda": form_287,
-    "e21ab8f3c9e80c85": form_288,
-    "aac7710418408093": form_289,
-    "ee4a00a38e0badcd": form_290,
-    "fd356aaa898246b6": form_291,
-    "12e7959d4642ed26": form_292,
-    "0bd3b8bb86b6f6bb": form_293,
-    "311c61562e17a2d0": form_294,
-    "8a1ff4a9a1496ef3": form_295,
-    "6b83a4825fd9717c": form_296,
-    "2fbb26f6acfa1ba4": form_297,
-    "ecc2f4f20e66d600": form_298,
-    "556e90ef2cd8805e": form_299,
-    "75c79437084cc8a3": form_300,
-    "e6cdcc96ef628801": form_301,
-    "ae9310738027fcf9": form_302,
-    "3ce7c865089517d0": form_303,
-    "df7e5bdcaed66c49": form_304,
-    "4c0f5e15fa9279de": form_305,
-    "266ef04631d47d83": form_306,
-    "bb2a9daa9e697e24": form_307,
-    "09200e8d24ffe794": form_308,
-    "6d7797e48021dc1a": form_309,
-    "e97488099bb6ede1": form_310,
-    "a61dbbb1963575ac": form_311,
-    "f763e08cba3176fa": form_312,
-    "d2f85d4764d72e16": form_313,
-    "0e4a4ca4da5ecf0a": form_314,
-    "4f5ecb7ad318e6d3": form_315,
-    "770ead0cee0c72bd": form_316,
-    "d518fb0ebd64cd1c": form_317,
-    "544b34bcf5e06938": form_318,
-    "ed9096e88804a6e6": form_319,
-    "ee61a21ebaf20bd9": form_320,
-    "2eb2e0b2e85ad08f": form_321,
-    "e99bcb6b0991981b": form_322,
-    "46de74236c305696": form_323,
-    "395789916909ab18": form_324,
-    "ae1b417d4a225057": form_325,
-    "16708f3995149c47": form_326,
-    "26e55d502598543a": form_327,
-    "43e73ddb5b26d3ba": form_328,
-    "8051cdb0f0abdb6c": form_329,
-    "27fe524c8e96f9ba": form_330,
-    "ec4f7d97739b4216": form_331,
-    "012d0cd829028cf8": form_332,
-    "f16e7bab9ad924ca": form_333,
-    "41beaf0eaeb03917": form_334,
-    "6084aa58c0d39b3c": form_335,
-    "786f4c5120fca56a": form_336,
-    "4de33372d098b2de": form_337,
-    "3328210cdb66fd86": form_338,
-    "ddb60412fae62c5b": form_339,
-    "921b8b0839f782ba": form_340,
-    "ba257cd6bd0ee64f": form_341,
-    "9b7b06173521a535": form_342,
-    "66cf26df20430e15": form_343,
-    "e1040dd13e197247": form_344,
-    "15d4806210af940e": form_345,
-    "c7b752b7655ec683": form_346,
-    "05833fff1ad6f7f5": form_347,
-    "798dbf25e5bd6a35": form_348,
-    "e9cab680939bcace": form_349,
-    "5bb7fc0ef10e4139": form_350,
-    "6825b86ccdad05c3": form_351,
-    "5682b63c6881ec11": form_352,
-    "0ff02ae639d90e7f": form_353,
-    "7d50123bd8a411d1": form_354,
-    "f58077572be1adc1": form_355,
+    "012a1792732e6e62": form_0,
+    "a5ae638114aa88f9": form_1,
+    "8d40340d3798a7ab": form_2,
+    "a15134e7fb9e2618": form_3,
+    "4f80eca8913a1928": form_4,
+    "5a3baa96d11a6719": form_5,
+    "eafd7d06fcf62e22": form_6,
+    "2771ad3c2093bb92": form_7,
+    "0ea304304350061d": form_8,
+    "2874c00bd166e161": form_9,
+    "373312ac80928f87": form_10,
+    "c1e5b6996152d78f": form_11,
+    "1fda68df9c1d6504": form_12,
+    "75b2c6eb9357c268": form_13,
+    "ae2628c7e130214b": form_14,
+    "e9ee6e7eacb02c31": form_15,
+    "434f3b99a14d2e1c": form_16,
+    "568d28c309041e77": form_17,
+    "427196fae3be1cdb": form_18,
+    "b1b6f2b1df5b7fbb": form_19,
+    "fd4ab6893ab4d03c": form_20,
+    "ead98a724f608126": form_21,
+    "1bb4984fc393f6b1": form_22,
+    "ac2d7bfcd760f41d": form_23,
+    "ab91313ae7df46a6": form_24,
+    "b15f135b07dd81ff": form_25,
+    "6f7a211de4bafc49": form_26,
+    "2af4495845c397e4": form_27,
+    "abe228a31e470b53": form_28,
+    "9ceef6c720dacf88": form_29,
+    "4c1024bbf98d9f47": form_30,
+    "c2435cc79fefb2f1": form_31,
+    "10b990aa76d61f2f": form_32,
+    "a1f3c2e30b0c8a31": form_33,
+    "7c674b584ab960b0": form_34,
+    "0fe24619b90f59d1": form_35,
+    "353dd5821a1ba140": form_36,
+    "e339a70f72ef4396": form_37,
+    "2d231c1e61c8ab25": form_38,
+    "95514b5e773590c1": form_39,
+    "ab3fdc3447b9db1a": form_40,
+    "7eb96eb4b0d2e87b": form_41,
+    "d8c51c01de44a3aa": form_42,
+    "05dc4ebe7af6335e": form_43,
+    "019f40fbad564613": form_44,
+    "d526de514e33c31b": form_45,
+    "dd2a159aa242f96b": form_46,
+    "828aa9e34446d286": form_47,
+    "d0cd64c6e1f6dad0": form_48,
+    "df9de4915a0ff353": form_49,
+    "ab7155784a333361": form_50,
+    "ab7bf57c573680d9": form_51,
+    "486a9448a2ee50a2": form_52,
+    "9449a413b493f40e": form_53,
+    "3cd33082a58f3b7b": form_54,
+    "8ad9369697d10046": form_55,
+    "70dc78d2ea01678c": form_56,
+    "318a42824e18b67b": form_57,
+    "29af1a89ba9af396": form_58,
+    "a4df7a0681da8df9": form_59,
+    "ba7e324feaf69b45": form_60,
+    "43e1adbc36d2f6de": form_61,
+    "8bfe6d61bc8108dc": form_62,
+    "3d8e080ff0d62b42": form_63,
+    "faf5b76681ac9858": form_64,
+    "8b7fbde3f6ac8389": form_65,
+    "daa4d85c46b6e872": form_66,
+    "e858af5b6bf31340": form_67,
+    "461df0babe1644cb": form_68,
+    "0cc7562aba7f7b10": form_69,
+    "4d306a8c8340d695": form_70,
+    "181096d9ba1e703e": form_71,
+    "e54f60d45943219e": form_72,
+    "5eae42e3a789bf24": form_73,
+    "cf8b5c1dbbb5a81b": form_74,
+    "4864f9ee7f5abc29": form_75,
+    "432015a8746b3d7b": form_76,
+    "6c777ee3f8b417b8": form_77,
+    "b85ae1714d4b9027": form_78,
+    "f1f3d1db64adb697": form_79,
+    "f56d870630fd96d4": form_80,
+    "feed64d43cf0ecce": form_81,
+    "8995109a096a8c7e": form_82,
+    "3a1eba2fbb6da708": form_83,
+    "6fa506727b01f2ca": form_84,
+    "7b85f99afd497900": form_85,
+    "68c95bec57a3747d": form_86,
+    "6eabb579a35a87fe": form_87,
+    "64e47d2433cad652": form_88,
+    "aa0a3e7d3faeb578": form_89,
+    "ff33201abda2e15d": form_90,
+    "066fe863b08d64a5": form_91,
+    "62d9a2dbcf39e56a": form_92,
+    "67535b90bbf61b88": form_93,
+    "4e34b9def5fc419c": form_94,
+    "7fdb2dacb38306f7": form_95,
+    "12daeea994b1aace": form_96,
+    "d7ac3b56b7c564e7": form_97,
+    "76395a8ee463f0b1": form_98,
+    "67d061de19d9f6e6": form_99,
+    "9d86e75a6ff6ecf3": form_100,
+    "0e0c60f3241a6280": form_101,
+    "3e5f5c641495277a": form_102,
+    "3d43c34bef0fc211": form_103,
+    "721dd14236e6ca43": form_104,
+    "fd58b089c356cbd4": form_105,
+    "be3665bc18b3e825": form_106,
+    "fad788390a1a0b28": form_107,
+    "31d1c3feab5352c1": form_108,
+    "1d15e0f1241fcfd9": form_109,
+    "7f3a55a0c1071d28": form_110,
+    "002adb397ca47b2c": form_111,
+    "d57b3ced6cbd7ea9": form_112,
+    "23c64564baa506aa": form_113,
+    "942d33a75e075b42": form_114,
+    "2d6f39462647a766": form_115,
+    "0d14132ef02d1147": form_116,
+    "764c51f7756351fe": form_117,
+    "c8297f12a6f1f01d": form_118,
+    "f1de11d55000afd1": form_119,
+    "1deb51d0222a39c5": form_120,
+    "a145cacaac8051a3": form_121,
+    "9275bac5f80595c4": form_122,
+    "4fb9a41e0fefc46c": form_123,
+    "c7d1447c51f99d8c": form_124,
+    "5ce94beb157e9810": form_125,
+    "00171462183b0acf": form_126,
+    "1da3ea2450ba961b": form_127,
+    "609e6be114320944": form_128,
+    "0b1857f8babb270a": form_129,
+    "e116437f9e038ddf": form_130,
+    "9aaecc56f225141d": form_131,
+    "9f4b832d685a2ba9": form_132,
+    "823b9eeebf84c907": form_133,
+    "9b4e80b364c4e4b9": form_134,
+    "1979b2f1dc0e60c6": form_135,
+    "571d3e19c6fd536f": form_136,
+    "bf290ac4159b2953": form_137,
+    "9bfce5a36d5831f2": form_138,
+    "7f8410ff63f1ad7e": form_139,
+    "09259e3bb6674506": form_140,
+    "2f25d55a9e8ec4e0": form_141,
+    "aa1a59bb4a1711f3": form_142,
+    "2351563b2accf277": form_143,
+    "2f4408cdb0cb3288": form_144,
+    "d56753274814db06": form_145,
+    "400c03839cc125ae": form_146,
+    "2b9baf48bd93e884": form_147,
+    "fca45a2f8275e51d": form_148,
+    "363cb60af3cc9b31": form_149,
+    "52697695ac047fab": form_150,
+    "91c1020c86d2c464": form_151,
+    "5e1a758b3f9b67e8": form_152,
+    "7e49a414839fa21f": form_153,
+    "7096530b92205cb2": form_154,
+    "55f6ad40b3baf364": form_155,
+    "5cc0a70f3f689025": form_156,
+    "72e584c44b0274cd": form_157,
+    "792b95d94bc5ab9a": form_158,
+    "c5545ee4b66e4f1c": form_159,
+    "2fbcbda552bbf937": form_160,
+    "430d239c5c1747d8": form_161,
+    "988d10a8446a0a58": form_162,
+    "393a813145bdefa5": form_163,
+    "5298dec8e8b903ce": form_164,
+    "03516fde0b131fbe": form_165,
+    "10c267a1a8b11c4d": form_166,
+    "f36ab92a78686f27": form_167,
+    "f5460b168f896402": form_168,
+    "7aa9a0ccd9197d03": form_169,
+    "4e35fe58a3835ef6": form_170,
+    "abcb649c19bc940c": form_171,
+    "ce70391bb0b39851": form_172,
+    "46da6b50e791badd": form_173,
+    "3cf4e3ebad213177": form_174,
+    "5e69d5ba124b668d": form_175,
+    "93e2136d2d943176": form_176,
+    "e05578dfdcfa5c50": form_177,
+    "88d7591a94cd5d48": form_178,
+    "b51df98cb2e686d9": form_179,
+    "edd3c7c298a8d691": form_180,
+    "59c5e8f5a5243037": form_181,
+    "090abdb760df5ac6": form_182,
+    "36ba2e442b1ce14a": form_183,
+    "d7e5e4778918362b": form_184,
+    "de6fbfaf1cc70bb5": form_185,
+    "24c01d14161155e2": form_186,
+    "5718183b7ffa5958": form_187,
+    "5d4efb5cc8903a58": form_188,
+    "2de5e0d5f36d91ae": form_189,
+    "13aebc8d7a513fd5": form_190,
+    "d0b2fd9501f09835": form_191,
+    "fe965b62ace707c1": form_192,
+    "af268e7772ef439d": form_193,
+    "fd7ed172fdc3e652": form_194,
+    "7d16ef35a7cf4971": form_195,
+    "1668f4db1904ca7f": form_196,
+    "76bc27aaab7f0404": form_197,
+    "6dfde1516af485ed": form_198,
+    "8581607e267c29bd": form_199,
+    "5ff2db86452c61a3": form_200,
+    "ba3870302e4194ff": form_201,
+    "ed8afbdc39395fc3": form_202,
+    "bfbcd5285832a21a": form_203,
+    "73d8093e8db97704": form_204,
+    "3d995f3a913be60f": form_205,
+    "e5734f15137bfa97": form_206,
+    "155a58dd95d796de": form_207,
+    "13826c1f7e1a9751": form_208,
+    "e1adf79739767e6d": form_209,
+    "7d05070ee79f1659": form_210,
+    "06e06de21dd6d971": form_211,
+    "2ec46bd8f4a8cb70": form_212,
+    "fdd26ad77b7ba87e": form_213,
+    "10074844f825564f": form_214,
+    "f315343c3a8f07d7": form_215,
+    "96c0d4f30ee6a27a": form_216,
+    "e184f055719f52f6": form_217,
+    "d85d2857c743b190": form_218,
+    "d83e1981f9d4cac0": form_219,
+    "bba4f4e0065dd107": form_220,
+    "6dbb4c3fc12d32eb": form_221,
+    "c1abad09b55eb2b1": form_222,
+    "4cf862305781bb4c": form_223,
+    "7f6e520e3995b720": form_224,
+    "01846f922b6ef400": form_225,
+    "e1e2393d6bfb0b81": form_226,
+    "f54cf36a902e0383": form_227,
+    "f9d02b82ab6ee90a": form_228,
+    "c1011ed04f94e285": form_229,
+    "1be920e2b741811f": form_230,
+    "5d08f08398269edf": form_231,
+    "9152e52146437bd9": form_232,
+    "5a9dd9166ee93fcc": form_233,
+    "4c3b9a4cc70ed22f": form_234,
+    "48cd655195cec298": form_235,
+    "eb636b604f42bcd4": form_236,
+    "343558f49b737fcb": form_237,
+    "c22225cd9fd23780": form_238,
+    "987cfac4d63350fe": form_239,
+    "20f6a276c0027cfe": form_240,
+    "331ade56e402dc51": form_241,
+    "e796afa0e047db44": form_242,
+    "28cb605ed61678e2": form_243,
+    "83a82086f9cac087": form_244,
+    "6e4066031ccc5b89": form_245,
+    "e9dc172c84755552": form_246,
+    "32ddbe780f1ede7c": form_247,
+    "8ff6da3295ba7299": form_248,
+    "2c63008b5b2042eb": form_249,
+    "b64f42978c871c68": form_250,
+    "3bc0d277dcadef6f": form_251,
+    "1cd465eddca96a15": form_252,
+    "3384a69405a0918c": form_253,
+    "3aa9a14b7c4024e5": form_254,
+    "681753243a87c210": form_255,
+    "695826e405bbfb49": form_256,
+    "4bb0281c4de90cb8": form_257,
+    "029a670f3c8be5c0": form_258,
+    "4c71002f62fc1e7b": form_259,
+    "294e0d0ed3966b50": form_260,
+    "b79e6479be40c208": form_261,
+    "7b39a2966e3ed728": form_262,
+    "1aa31235068be586": form_263,
+    "522a5bf1e4e821eb": form_264,
+    "403a06839fa1abf9": form_265,
+    "b4f6f9bda849b37b": form_266,
+    "8a3dcfc74812e4a1": form_267,
+    "20da61240c3f6c5b": form_268,
+    "2651cfc2d4646a1b": form_269,
+    "0bf9586e1c8b8cbe": form_270,
+    "b6a09178fd743db1": form_271,
+    "b51db4c1db73c063": form_272,
+    "087aadb95cd81a3e": form_273,
+    "ac79bc9404fc262d": form_274,
+    "e62bcc79e11312fe": form_275,
+    "70c1d5011ba1ce2b": form_276,
+    "4190a846a30f2166": form_277,
+    "bcd808f5afc218bd": form_278,
+    "10c92b92916cb16a": form_279,
+    "9a9d5c3c7e999d50": form_280,
+    "29ff1b6b20cc4e76": form_281,
+    "93fe99c4997cb84c": form_282,
+    "0d11446267c1b9c5": form_283,
+    "4506e866cc40d6c6": form_284,
+    "e7e8d690b5c7432f": form_285,
+    "54e4209d47d0b460": form_286,
+    "5a85c0e72fd4b1fa": form_287,
+    "8591372d5269f785": form_288,
+    "ee1446b9072d6d0e": form_289,
+    "6c254c3d643eb940": form_290,
+    "033bb7d487eb5b26": form_291,
+    "aeccbfccf2774968": form_292,
+    "daac8df3be7ffa6e": form_293,
+    "753ac15cd67d4711": form_294,
+    "011bb00ff5399cb9": form_295,
+    "025679088f940cd6": form_296,
+    "23604f0d21775b33": form_297,
+    "06a14b1b42d3de8a": form_298,
+    "8429b64a64357237": form_299,
+    "92ce5d5d1b24129f": form_300,
+    "298881bee311f9ad": form_301,
+    "fbc15486e2fd2892": form_302,
+    "84418e5710976c88": form_303,
+    "248549924895a3e0": form_304,
+    "102c59dc43dec3aa": form_305,
+    "57309a063cd094f3": form_306,
+    "a4ce4606f2db0f9d": form_307,
+    "effa2b40af269b80": form_308,
+    "c31ddc9aff3707a0": form_309,
+    "84d18e594d38b72a": form_310,
+    "7d07244b105cb56e": form_311,
+    "6da678e66948198a": form_312,
+    "9feb9a2e134e5b3f": form_313,
+    "8bcfa261cb405edd": form_314,
+    "e8ec732fde39c2cf": form_315,
+    "7ccc00be45b11b11": form_316,
+    "21c0b3cc6da84a9b": form_317,
+    "e24f0f44c3bc5e58": form_318,
+    "ba0fbef40066c118": form_319,
+    "551c9aa18a8bda9e": form_320,
+    "341f951cd4d1fa36": form_321,
+    "0daa3c6fc9a3b86b": form_322,
+    "2afed4e9c4defa04": form_323,
+    "002c21dc8a3d8d6c": form_324,
+    "805d3167490175e4": form_325,
+    "b3c1b06bbe90b443": form_326,
+    "0ab7f6d2979ad6f6": form_327,
+    "0385e13ed7cfa593": form_328,
+    "2f96c2a4d50e03b5": form_329,
+    "aad455ede0e5e858": form_330,
+    "c082b4b00e9b8391": form_331,
+    "83329fa45bd52137": form_332,
+    "6a3266007a77c6a8": form_333,
+    "805cbffb953230fe": form_334,
+    "afcd7893728f5f94": form_335,
+    "fa739de7fc4eecd1": form_336,
+    "81ee9fd6c2f28dfb": form_337,
+    "0154fca5f3a40e62": form_338,
+    "725c66cba005f605": form_339,
+    "0bf0263b84beefe6": form_340,
+    "9689209475f1abbb": form_341,
+    "67b149b20b3a849c": form_342,
+    "258a78bca03453b9": form_343,
+    "0284129ce4d6e57a": form_344,
+    "67f3a4ca001fff9d": form_345,
+    "6c212176720546d6": form_346,
+    "6cd077a6b27ff706": form_347,
+    "c4fd809831143b98": form_348,
+    "a55136e66429c297": form_349,
+    "e40a420addd0a537": form_350,
+    "ff92a22469dad20b": form_351,
+    "a1cc9e505dc01194": form_352,
+    "4eb654d4e1dc0f55": form_353,
+    "bf166ae59e946f05": form_354,
+    "8e0055ca171cf49f": form_355,
+    "731c98fbebda1c85": form_356,
+    "fd6f3efd365bf763": form_357,
 }

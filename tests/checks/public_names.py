@@ -63,6 +63,7 @@ NAMESPACES = (
     "tensor.random",
     "tensor.serialization",
     "tensor.signal.windows",
+    "tensor.sparse",
     "tensor.testing",
     "tensor.utils._pytree",
     "tensor.utils.benchmark",

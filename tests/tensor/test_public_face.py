@@ -23,6 +23,7 @@ NAMESPACES = {
     "jit",
     "linalg",
     "signal",
+    "sparse",
     "special",
     "utils",
     "version",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.copy_plans import copied
 from tensor.core.modes.grad_mode import modes
+from tensor.core.sparse import SparseLayout, storage_of
 
 if TYPE_CHECKING:
     from tensor.autograd.recording.node import AccumulateGrad, Node
@@ -68,6 +69,9 @@ def add(slots: list[Any], number: int, other: Tensor, stream: Stream | None, tar
 
 
 def _sum(slots: list[Any], number: int, other: Tensor, target: Stream | None) -> None:
+    if type(slots[number]._layout) is SparseLayout:
+        slots[number] = _added_to_sparse(slots[number], other)
+        return
     # Only the list, and getrefcount's argument, refer to the value.
     if (
         not modes.recording
@@ -79,6 +83,11 @@ def _sum(slots: list[Any], number: int, other: Tensor, target: Stream | None) ->
         slots[number].add_(other)
     else:
         slots[number] = slots[number] + other
+
+
+def _added_to_sparse(held: Tensor, other: Tensor) -> Tensor:
+    """The sum of a sparse gradient and another one: dense if that is."""
+    return held + other if type(other._layout) is SparseLayout else other + held
 
 
 def _mark(stream: Stream | None, target: Stream | None) -> Any:
@@ -163,6 +172,14 @@ def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
         held = state.grad
         if held is None:
             state.grad = _first(variable, grads)
+        elif type(held._layout) is SparseLayout:
+            if node.stream is not None:
+                held.record_stream(node.stream)
+            gradient = grads.pop()
+            if modes.recording or type(gradient._layout) is not SparseLayout:
+                state.grad = _added_to_sparse(held, gradient)
+            else:
+                held.add_(gradient)
         elif modes.recording:
             state.grad = held + grads.pop()
         else:
@@ -179,6 +196,12 @@ def _first(variable: Tensor, grads: list[Any]) -> Tensor:
     gradient: Tensor = grads.pop()
     if modes.recording:
         return gradient
+    if type(gradient._layout) is SparseLayout:
+        # Nobody else refers to the values: the storage's tensor of them, and getrefcount's argument.
+        is_own = getrefcount(gradient) == 2 and getrefcount(storage_of(gradient).values._storage) == 2
+        return gradient.detach() if is_own else gradient.detach().clone()
+    if type(variable._layout) is SparseLayout:
+        return gradient.detach().clone()
     expected = variable._layout.as_dense()
     # This name and getrefcount's argument.
     if gradient._layout.strides == expected.strides and getrefcount(gradient) == 2 and _owns_memory(gradient):

@@ -25,11 +25,13 @@ from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
 from tensor.core.dtypes.scalars import element, is_number
 from tensor.core.fill_plans import filled
-from tensor.core.memory_format import format_of, preserve_format
+from tensor.core.memory_format import format_of, preserve_format, strided
+from tensor.core.memory_format import layout as LayoutName
 from tensor.core.memory_format import memory_format as MemoryFormat
 from tensor.core.modes.determinism import determinism, filling
 from tensor.core.modes.grad_mode import first_version, unrecorded
 from tensor.operations.definition import operation
+from tensor.operations.sparse_rules import without_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,6 +165,8 @@ def empty(
     device_state = device_state_of(device)
     result = new_layout(shape, dtype, device_state, memory_format)
     if layout is not None or pin_memory:
+        if type(layout) is LayoutName and layout is not strided:
+            return without_elements("empty", shape, layout, result.dtype, device_state.device, requires_grad)
         check_memory(layout, pin_memory, device_state, "empty")
     output = undefined(result, pin_memory=pin_memory) if out is None else shaped(out, result.shape)
     return output.requires_grad_(True) if requires_grad else output
@@ -271,6 +275,8 @@ def _made(
     device_state = device_state_of(device)
     result = new_layout(shape, dtype, device_state, None, function)
     if layout is not None or pin_memory:
+        if type(layout) is LayoutName and layout is not strided:
+            return without_elements(function, shape, layout, result.dtype, device_state.device, requires_grad)
         check_memory(layout, pin_memory, device_state, function)
     if out is None:
         output = filled(result, value, pin_memory=pin_memory)
