@@ -37,7 +37,7 @@ def test_functions_and_variables_of_other_texts(turned: bool) -> None:
 
 
 def test_what_is_defined_twice() -> None:
-    with pytest.raises(ValueError, match="Multiple definition of 'twice' in inputs 1 and 2"):
+    with pytest.raises(ValueError, match=r"Multiple definition of '\w+' in inputs 1 and 2"):
         link([text(TWICE), text(TWICE)])
 
 
