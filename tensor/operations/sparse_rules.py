@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FunctionType
 
+    from tensor import Tensor
     from tensor.core.memory_format import layout as LayoutName
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -49,7 +50,7 @@ def refusal(name: str, operands: Sequence[Any]) -> SparseOperandError:
     return SparseOperandError(next(kinds), name)
 
 
-def without_elements(name: str, shape: Sequence[int], layout: LayoutName, *arguments: Any) -> Any:
+def without_elements(name: str, shape: Sequence[int], layout: LayoutName, *arguments: Any) -> Tensor:
     """What a function that makes tensors gives for a sparse ``layout``: one without specified elements, if it makes zeros.
 
     Raises
@@ -60,7 +61,8 @@ def without_elements(name: str, shape: Sequence[int], layout: LayoutName, *argum
     found = _rules.get(name)
     if found is None:
         raise SparseOperandError(layout, name)
-    return found(shape, layout, *arguments)
+    result: Tensor = found(shape, layout, *arguments)
+    return result
 
 
 def on_sparse(name: str, *operands: Any) -> Any:
