@@ -22,6 +22,8 @@ _PACKAGES = (
 )
 #: Programs that run scripts: what is further out is how one was started, and no part of the script.
 _RUNS_SCRIPTS = tuple(str(_ROOT / "tools" / name) + os.sep for name in ("memcheck", "run"))
+#: Test runners: what is further out is how they came to the test.
+_RUNNERS = ("_pytest", "pluggy")
 _OUTSIDE: Frame = ("", 0, "")
 
 
@@ -56,7 +58,7 @@ class StackRecorder:
                 code = frame.f_code
                 if code.co_filename.startswith(_PACKAGES) or _is_generated(frame):
                     entry = None
-                elif code.co_filename.startswith(_RUNS_SCRIPTS):
+                elif code.co_filename.startswith(_RUNS_SCRIPTS) or _module(frame) in _RUNNERS:
                     entry = _OUTSIDE
                 else:
                     entry = (code.co_filename, frame.f_lineno or 0, code.co_name)
@@ -74,7 +76,12 @@ class StackRecorder:
 def _is_generated(frame: FrameType) -> bool:
     """Whether a frame runs code that this project has made from text."""
     generated = frame.f_code.co_filename.startswith("<")
-    return generated and frame.f_globals.get("__name__", "").split(".")[0] in _NAMES
+    return generated and _module(frame) in _NAMES
+
+
+def _module(frame: FrameType) -> str:
+    """First part of the name of the module whose code a frame runs."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def format_stack(stack: tuple[Frame, ...], indent: str = "    ") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import environment
@@ -13,7 +14,7 @@ from .failures import status_text
 from .runtime import Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .device import Device
 
@@ -135,6 +136,23 @@ def reset() -> None:
         dropped, _selection.runtime = _selection.runtime, None
         if dropped is not None:
             dropped.close()
+
+
+@contextmanager
+def set_aside() -> Iterator[None]:
+    """Leave the runtime in use as it is for a block, which may choose another; that is dropped at its end.
+
+    Objects of the one set aside work on, also within the block.
+    """
+    with _selection.lock:
+        kept = _selection.runtime, _selection.simulator
+        _selection.runtime = _selection.simulator = None
+    try:
+        yield
+    finally:
+        reset()
+        with _selection.lock:
+            _selection.runtime, _selection.simulator = kept
 
 
 def supervise(supervisor: Supervisor | None) -> None:

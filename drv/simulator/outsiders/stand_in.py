@@ -41,6 +41,31 @@ class StandIn:
         self._installed = installed
         self._originals = {name: getattr(bindings, name) for name in vars(bindings) if _FUNCTION.match(name)}
 
+    def finish(self) -> None:
+        """Have all that is queued run. It orders nothing, as the program has not waited for it."""
+        driver = self.runtime.driver
+        with driver.lock:
+            for context in list(driver.contexts.values()):
+                for stream in context.all_streams():
+                    if stream.last is not None and not stream.last.done:
+                        driver.scheduler.complete(stream.last)
+
+    def suspend(self) -> None:
+        """Give the functions back for a while, in which another stand-in may take them; :meth:`resume` ends it."""
+        global _active
+        with _lock:
+            if _active is self:
+                _active = None
+                self._give_back()
+
+    def resume(self) -> None:
+        """Take the functions again."""
+        global _active
+        with _lock:
+            _refuse_second()
+            _active = self
+            self._take_over()
+
     def close(self) -> None:
         """Give the functions of the bindings back to NVIDIA's driver. A second call does nothing."""
         global _active
@@ -48,8 +73,7 @@ class StandIn:
             if _active is not self:
                 return
             _active = None
-            for name, original in self._originals.items():
-                setattr(bindings, name, original)
+            self._give_back()
         if self._installed and selection.is_current(self.runtime):
             selection.reset()
 
@@ -64,9 +88,7 @@ class StandIn:
     ) -> None:
         try:
             if error is None and self.runtime.alive:
-                for device in self.runtime.devices:
-                    if device.context is not None:
-                        device.synchronize()
+                self.finish()
                 self.runtime.raise_pending()
         finally:
             self.close()
@@ -76,6 +98,20 @@ class StandIn:
         simulated = {name: getattr(self.runtime.driver, name) for name in self._originals}
         for name, function in simulated.items():
             setattr(bindings, name, function)
+
+    def _give_back(self) -> None:
+        for name, original in self._originals.items():
+            setattr(bindings, name, original)
+
+
+def active() -> StandIn | None:
+    """The stand-in in use, if there is one."""
+    return _active
+
+
+def _refuse_second() -> None:
+    if _active is not None:
+        raise CudaError("a simulated driver stands in for NVIDIA's already: close() that stand-in first")
 
 
 def stand_in(**options: Any) -> StandIn:
@@ -120,8 +156,7 @@ def stand_in(**options: Any) -> StandIn:
     """
     global _active
     with _lock:
-        if _active is not None:
-            raise CudaError("a simulated driver stands in for NVIDIA's already: close() that stand-in first")
+        _refuse_second()
         reused = not options and selection.is_initialized() and selection.runtime().simulated
         runtime = selection.runtime() if reused else install(**options)
         _active = StandIn(runtime, installed=not reused)

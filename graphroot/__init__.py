@@ -1,0 +1,1 @@
+"""What the installation is called by."""
