@@ -62,8 +62,9 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
             raise pytest.UsageError(
                 f"{_NAME} takes keywords only, such as devices=2: {marker.args} was given"
             )
-        item.stash[_own] = _own_driver(item.config, {} if marker is None else dict(marker.kwargs))
-        next(item.stash[_own])
+        driver = _own_driver(item.config, {} if marker is None else dict(marker.kwargs))
+        item.stash[_own] = driver
+        next(driver)
     return (yield)
 
 
