@@ -41,8 +41,8 @@ def embedding(
     scale_grad_by_freq : bool
         Whether the gradient of a row is divided by the number of its occurrences in the input.
     sparse : bool
-        Taken for PyTorch's sake: there are no sparse tensors. The gradient is dense, with the same elements; a warning
-        says so where there is one.
+        Whether the gradient is a sparse tensor of the rows that are looked up, for :class:`nn.optim.SparseAdam`, SGD and
+        Adagrad.
 
     Returns
     -------

@@ -9,7 +9,8 @@ import numpy as np
 import tensor
 
 from .optimizer import count
-from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step
+from .sparse_adam import at_places_of
+from .stepping import SteppingOptimizer, advance, at_least_zero, decayed, sign, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -114,6 +115,24 @@ class Adagrad(SteppingOptimizer):
                 value = complex(value, value)
             state["sum"] = tensor.full_like(parameter, value, memory_format=tensor.preserve_format)
         return state
+
+    def check_sparse(self, group: dict[str, Any]) -> None:
+        """See :meth:`SteppingOptimizer.check_sparse`."""
+        if float(group["weight_decay"]):
+            raise RuntimeError(
+                "weight_decay option is not compatible with sparse gradients: set it to 0 for their parameters, in a group of "
+                "their own"
+            )
+
+    def update_sparse(self, group: dict[str, Any], parameter: Tensor, grad: Tensor) -> None:
+        """See :meth:`SteppingOptimizer.update_sparse`; the rows that the gradient has are updated."""
+        state = self.prepare(group, parameter, ("sum",))
+        (t,) = advance([state["step"]])
+        rows = (grad * sign(group)).coalesce()
+        state["sum"].add_(rows * rows)
+        step = rows.values() / (state["sum"].sparse_mask(rows).values().sqrt() + float(group["eps"]))
+        lr = float(group["lr"]) / (1 + (t - 1) * float(group["lr_decay"]))
+        parameter.add_(at_places_of(rows, step), alpha=-lr)
 
     def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """See :meth:`SteppingOptimizer.update`."""

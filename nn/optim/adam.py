@@ -138,6 +138,7 @@ class Adam(SteppingOptimizer):
     "On the Convergence of Adam and Beyond", 2018.
     """
 
+    instead_of_sparse = ", please consider SparseAdam instead"
     absent = SteppingOptimizer.absent | {
         "amsgrad": False,
         "capturable": False,

@@ -119,6 +119,28 @@ class SGD(SteppingOptimizer):
             },
         )
 
+    def check_sparse(self, group: dict[str, Any]) -> None:
+        """See :meth:`SteppingOptimizer.check_sparse`."""
+        if float(group["weight_decay"]):
+            raise RuntimeError(
+                "SGD: weight_decay is not compatible with sparse gradients: set it to 0 for their parameters, in a group of "
+                "their own"
+            )
+
+    def update_sparse(self, group: dict[str, Any], parameter: Tensor, grad: Tensor) -> None:
+        """See :meth:`SteppingOptimizer.update_sparse`; the momentum is sparse too."""
+        step = grad * sign(group)
+        momentum = float(group["momentum"])
+        if momentum:
+            state = self.state[parameter]
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                state["momentum_buffer"] = buffer = step.clone()
+            else:
+                buffer.mul_(momentum).add_(step, alpha=1 - float(group["dampening"]))
+            step = step.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+        parameter.add_(step, alpha=-float(group["lr"]))
+
     def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """See :meth:`SteppingOptimizer.update`."""
         numbers = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensor
 from tensor import Tensor
+from tensor.core.sparse import SparseLayout
 from tensor.operations.optimizers.steps import advance, decayed, step
 
 from .optimizer import Optimizer, count
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SteppingOptimizer",
+    "advance",
     "at_least_zero",
     "check_betas",
     "decay",
@@ -35,6 +37,9 @@ class SteppingOptimizer(Optimizer):
     Options that choose between implementations in PyTorch (``foreach``, ``fused``, ``capturable``) are accepted and
     kept in state dicts; the one implementation here is fused. ``differentiable=True`` raises NotImplementedError.
     """
+
+    #: What PyTorch's error about a sparse gradient goes on with.
+    instead_of_sparse = ""
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         if defaults.get("differentiable"):
@@ -67,9 +72,14 @@ class SteppingOptimizer(Optimizer):
         with tensor.no_grad():
             for group in self.param_groups:
                 params, grads = [], []
+                sparse: list[tuple[Tensor, Tensor]] = []
                 for each in group["params"]:
                     grad = each.grad
                     if grad is not None:
+                        if type(grad._layout) is SparseLayout:
+                            self.check_sparse(group)
+                            sparse.append((each, grad))
+                            continue
                         params.append(each)
                         grads.append(grad)
                 if len(set(map(id, params))) < len(params):
@@ -78,7 +88,26 @@ class SteppingOptimizer(Optimizer):
                         self.update(group, [pair[0]], [pair[1]])
                 elif params:
                     self.update(group, params, grads)
+                for each, grad in sparse:
+                    self.update_sparse(group, each, grad)
         return loss
+
+    def check_sparse(self, group: dict[str, Any]) -> None:
+        """Check, before anything is updated, that the optimizer takes sparse gradients with the options of ``group``.
+
+        Raises
+        ------
+        RuntimeError
+            If it does not.
+        """
+        raise RuntimeError(
+            f"{type(self).__name__} does not support sparse gradients{self.instead_of_sparse}: use SparseAdam, SGD or Adagrad, "
+            "or a layer without sparse=True"
+        )
+
+    def update_sparse(self, group: dict[str, Any], parameter: Tensor, grad: Tensor) -> None:
+        """Update ``parameter`` of ``group`` by its sparse gradient ``grad``, where :meth:`check_sparse` lets it."""
+        raise NotImplementedError
 
     def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """Update ``params``, some or all of ``group``, by ``grads``."""

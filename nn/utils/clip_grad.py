@@ -10,7 +10,7 @@ import types
 import warnings
 from typing import TYPE_CHECKING
 
-from tensor import Tensor, no_grad, promote_types, stack, tensor
+from tensor import Tensor, no_grad, promote_types, stack, strided, tensor
 from tensor.core.absent_names import hints as _hints
 from tensor.operations.optimizers.gradient_clipping import scale, total_norm
 
@@ -48,8 +48,11 @@ def get_total_norm(
     ------
     RuntimeError
         If ``error_if_nonfinite`` and the norm is not finite.
+    NotImplementedError
+        If a tensor is sparse.
     """
     listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    _check_dense("get_total_norm", listed)
     if not listed:
         return tensor(0.0)
     power = float(norm_type)
@@ -129,6 +132,8 @@ def clip_grad_norm_(
     ------
     RuntimeError
         If ``error_if_nonfinite`` and the norm is not finite; the gradients are unchanged then.
+    NotImplementedError
+        If a gradient is sparse.
 
     Examples
     --------
@@ -191,11 +196,27 @@ def clip_grad_value_(
         Maximum magnitude of an element.
     foreach : bool, optional
         Accepted for compatibility.
+
+    Raises
+    ------
+    NotImplementedError
+        If a gradient is sparse; nothing is changed then.
     """
     bound = float(clip_value)
+    gradients = _gradients(parameters)
+    _check_dense("clip_grad_value_", gradients)
     with no_grad():
-        for gradient in _gradients(parameters):
+        for gradient in gradients:
             gradient.clamp_(-bound, bound)
+
+
+def _check_dense(name: str, gradients: list[Tensor]) -> None:
+    for each in gradients:
+        if each.layout is not strided:
+            raise NotImplementedError(
+                f"{name}(): not implemented for sparse gradients, and one of shape {list(each.shape)} has the layout "
+                f"{each.layout!r}: leave the parameter out, or use a layer without sparse=True"
+            )
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, overload
 import drv
 from nvrtc_kernels.dtypes import float16, float32
 from tensor.core.dtypes.limits import finfo
+from tensor.core.memory_format import strided
+from tensor.core.sparse import storage_of
 from tensor.methods.tensor import Tensor
 from tensor.operations.creation.factories import full
 from tensor.operations.optimizers.steps import unscale
@@ -150,7 +152,10 @@ class GradScaler:
         if stage == _STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
         grads = [
-            each.grad for group in optimizer.param_groups for each in group["params"] if each.grad is not None
+            each.grad if each.grad.layout is strided else storage_of(each.grad).values
+            for group in optimizer.param_groups
+            for each in group["params"]
+            if each.grad is not None
         ]
         for grad in grads:
             if grad.dtype is float16:

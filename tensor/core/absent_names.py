@@ -86,9 +86,6 @@ _WORDS = {
         "quantizable": "left out: there are no quantized dtypes",
         "quantized": "left out: there are no quantized dtypes",
     },
-    "nn.optim": {
-        "SparseAdam": "planned with sparse tensors; until then use AdamW or SGD",
-    },
 }
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FunctionType
 
-    from tensor import Tensor
     from tensor.core.memory_format import layout as LayoutName
+    from tensor.methods.tensor import Tensor
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
@@ -61,8 +61,7 @@ def without_elements(name: str, shape: Sequence[int], layout: LayoutName, *argum
     found = _rules.get(name)
     if found is None:
         raise SparseOperandError(layout, name)
-    result: Tensor = found(shape, layout, *arguments)
-    return result
+    return found(shape, layout, *arguments)  # type: ignore[no-any-return]
 
 
 def on_sparse(name: str, *operands: Any) -> Any:

@@ -220,6 +220,8 @@ class LBFGS(Optimizer):
             grad = each.grad
             if grad is None:
                 grad = tensor.zeros_like(each)
+            elif grad.layout is not tensor.strided:
+                grad = grad.to_dense()
             flat.append((tensor.view_as_real(grad) if grad.is_complex() else grad).reshape(-1))
         return tensor.cat(flat)
 

@@ -197,8 +197,11 @@ def _first(variable: Tensor, grads: list[Any]) -> Tensor:
     if modes.recording:
         return gradient
     if type(gradient._layout) is SparseLayout:
+        values = storage_of(gradient).values
         # Nobody else refers to the values: the storage's tensor of them, and getrefcount's argument.
-        is_own = getrefcount(gradient) == 2 and getrefcount(storage_of(gradient).values._storage) == 2
+        is_own = (
+            getrefcount(gradient) == 2 and getrefcount(values._storage) == 2 and values._layout.contiguous
+        )
         return gradient.detach() if is_own else gradient.detach().clone()
     if type(variable._layout) is SparseLayout:
         return gradient.detach().clone()

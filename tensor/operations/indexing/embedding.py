@@ -14,13 +14,15 @@ from tensor.core import layout as layouts
 from tensor.core.base import check_tensor, empty, wrap
 from tensor.core.modes.grad_mode import modes, no_grad
 from tensor.core.plans import planned
-from tensor.core.warning import warn_caller
+from tensor.core.sparse import Coordinates
 from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
 from tensor.operations.losses.loss import check_same_device
 from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
+from tensor.operations.sparse.parts import sparse_of
 
 from .advanced_indexing import READ, REDUCE, Indexing
+from .gather import true_places
 from .recorded_indexing import change_
 from .searching import bincount, searchsorted
 
@@ -40,14 +42,9 @@ def _check_indices(name: str, indices: Tensor) -> None:
         )
 
 
-def _check_table(name: str, weight: Tensor, sparse: bool) -> None:
+def _check_table(name: str, weight: Tensor) -> None:
     if len(weight._layout.shape) != 2:
         raise RuntimeError(f"{name}(): 'weight' must be 2-D, got shape {list(weight._layout.shape)}")
-    if sparse and modes.recording and weight.requires_grad:
-        warn_caller(
-            f"{name}(): the gradient is dense, also with sparse=True: there are no sparse tensors. Its elements are the "
-            "same; leave sparse=True out to silence this"
-        )
 
 
 def padding_row(padding_idx: int | None, rows: int) -> int:
@@ -86,7 +83,7 @@ def embedding(
     scale_grad_by_freq : bool
         Whether the gradient of a row is divided by how often it is named.
     sparse : bool
-        Taken for PyTorch's sake: the gradient is dense, with the same elements; a warning says so where there is one.
+        Whether the gradient is a sparse tensor of the rows that are named.
 
     Returns
     -------
@@ -97,6 +94,8 @@ def embedding(
     ------
     IndexError
         If an index is no row; on CUDA that is a failed assertion, which a later call raises.
+    RuntimeError
+        In a backward pass, if ``sparse`` and ``scale_grad_by_freq`` are both true.
 
     Examples
     --------
@@ -106,7 +105,7 @@ def embedding(
             [2., 3.],
             [0., 1.]])
     """
-    _check_table("embedding", weight, sparse)
+    _check_table("embedding", weight)
     _check_indices("embedding", indices)
     check_same_device("embedding", weight, indices=indices)
     shape = (*indices._layout.shape, weight._layout.shape[1])
@@ -116,16 +115,39 @@ def embedding(
     result: Tensor = layout.device_state.plans[READ, layout, *indexing.key()](weight, indexing.tensors)
     result = result.view(shape)
     result._base = None
-    _EMBEDDING_BACKWARD.record((result,), (weight,), (flat,), (layout, padding_idx, scale_grad_by_freq))
+    _EMBEDDING_BACKWARD.record(
+        (result,), (weight,), (flat,), (layout, padding_idx, scale_grad_by_freq, sparse)
+    )
     return result
 
 
 def _embedding_gradient(
-    _: tuple[bool, ...], grad: Tensor, flat: Tensor, table: Layout, padding: int, by_frequency: bool
+    _: tuple[bool, ...],
+    grad: Tensor,
+    flat: Tensor,
+    table: Layout,
+    padding: int,
+    by_frequency: bool,
+    sparse: bool,
 ) -> tuple[Tensor]:
-    return (
-        _added_rows(grad.reshape(flat._layout.numel, table.shape[1]), flat, table, padding, by_frequency),
-    )
+    rows = grad.reshape(flat._layout.numel, table.shape[1])
+    if sparse:
+        return (_sparse_rows("embedding", rows, flat, table, padding, by_frequency),)
+    return (_added_rows(rows, flat, table, padding, by_frequency),)
+
+
+def _sparse_rows(
+    name: str, values: Tensor, flat: Tensor, table: Layout, padding: int, by_frequency: bool
+) -> Tensor:
+    """A sparse table of the rows ``flat``, in their order, that has ``values`` there."""
+    if by_frequency:
+        raise RuntimeError(
+            f"{name}_backward: scale_grad_by_freq not supported with sparse gradients: leave one of the two out"
+        )
+    if padding >= 0:
+        named = true_places(flat != padding)
+        values, flat = values.index_select(0, named), flat.index_select(0, named)
+    return sparse_of(Coordinates(flat.to(int64).unsqueeze(0), coalesced=False), values, table.shape)
 
 
 _EMBEDDING_BACKWARD = BackwardFormula(
@@ -163,7 +185,7 @@ def renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: flo
     RuntimeError
         If ``weight`` is no matrix, indices are no integers, or the two are on different devices.
     """
-    _check_table("embedding_renorm_", weight, False)
+    _check_table("embedding_renorm_", weight)
     _check_indices("embedding_renorm_", indices)
     check_same_device("embedding_renorm_", weight, indices=indices)
     with no_grad():
@@ -276,7 +298,7 @@ def embedding_bag(
     mode : int or str
         0 or ``"sum"``, 1 or ``"mean"``, 2 or ``"max"``.
     sparse : bool
-        Taken for PyTorch's sake, as by :func:`embedding`.
+        As for :func:`embedding`; not for maxima.
     per_sample_weights : Tensor, optional
         What each row is multiplied with, for sums; of the shape of ``indices``.
     padding_idx : int, optional
@@ -296,13 +318,15 @@ def embedding_bag(
             [2., 3.]])
     """
     name = "embedding_bag"
-    _check_table(name, weight, sparse)
+    _check_table(name, weight)
     _check_indices(name, indices)
     _check_indices(name, offsets)
     check_same_device(name, weight, indices=indices, offsets=offsets, per_sample_weights=per_sample_weights)
     mode = kernels.MODES[mode] if isinstance(mode, int) and 0 <= mode < 3 else mode
     if mode not in kernels.MODES:
         raise ValueError("mode has to be one of sum, mean or max")
+    if mode == "max" and sparse:
+        raise ValueError("max mode does not support sparse weights")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None, but per_sample_weights is only supported for "
@@ -327,7 +351,7 @@ def embedding_bag(
     with no_grad():
         count = flat._layout.numel
         bags = searchsorted(starts, arange(count, device=flat.device), right=True) - 1 if count else flat
-    context = table._layout, mode, padding, scale_grad_by_freq
+    context = table._layout, mode, padding, scale_grad_by_freq, sparse
     _BAG_BACKWARD.record((result,), (weight, per_sample_weights), (flat, bags, chosen), context)
     nothing = flat.new_zeros(0)
     return result, bags, nothing if mode == "max" else chosen, chosen if mode == "max" else nothing
@@ -345,6 +369,7 @@ def _bag_gradients(
     mode: str,
     padding: int,
     by_frequency: bool,
+    sparse: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
     if mode == "max":
         rows, columns = table.shape
@@ -365,6 +390,8 @@ def _bag_gradients(
         return None, of_factors
     if factors is not None:
         gathered = gathered * factors.unsqueeze(1)
+    if sparse:
+        return _sparse_rows("embedding_bag", gathered, flat, table, padding, by_frequency), of_factors
     return _added_rows(gathered, flat, table, padding, by_frequency), of_factors
 
 

@@ -18,7 +18,7 @@ from tensor.operations.sparse_rules import refusal, rule
 from .elementwise import is_scalar, mapped, node, replace_parts, without_out, writable, written
 from .layouts import to_layout
 from .parts import as_coordinates, coalesced, gathered, sparse_of, structure_of, values_of
-from .structures import found_at, indices_of, keys_of, same
+from .structures import equal_on_host, found_at, indices_of, keys_of, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ def _sum(name: str, a: Tensor, b: Tensor, alpha: Any) -> Tensor:
             f"{name}: expected 'self' and 'other' to have one layout, but got {a.layout!r} and {b.layout!r}: convert one of "
             "them, as with to_sparse()"
         )
-    if same(structure_of(a), structure_of(b)):
+    if same(structure_of(a), structure_of(b)) or equal_on_host(structure_of(a), structure_of(b)):
         return mapped(a, values_of(a) + _scaled(values_of(b), alpha), name)
     x, y = as_coordinates(a), as_coordinates(b)
     if structure_of(x).dimensions != structure_of(y).dimensions:
@@ -168,7 +168,10 @@ def _add_in_place(name: str, input: Tensor, other: Any, alpha: Any) -> Tensor:
             f"{name[:-1]}(sparse, dense) is not supported. Use {name[:-1]}(dense, sparse) instead, or convert with to_dense()"
         )
     values = writable(input, name)
-    if same(structure_of(input), structure_of(other)):
+    if same(structure_of(input), structure_of(other)) or equal_on_host(
+        structure_of(input), structure_of(other)
+    ):
+        _check_pair(name[:-1], input, other)
         values.add_(_scaled(values_of(other).detach(), alpha))
         return written(input)
     result = _sum(name[:-1], input.detach(), other.detach(), alpha)

@@ -89,44 +89,73 @@ def test_what_tables_refuse() -> None:
 
 
 @pytest.mark.parity
-def test_sparse_gradients_are_dense(device_name: str) -> None:
-    """With the elements of PyTorch's, which are sparse."""
+def test_sparse_gradients(device_name: str) -> None:
+    """Element for element, in the order of the indices, as PyTorch has them before they are coalesced."""
     table = np.random.default_rng(0).standard_normal((5, 2)).astype(np.float32)
     for layer, options, indices in (
+        ("Embedding", {}, [[1, 3], [1, 4]]),
         ("Embedding", {"padding_idx": 3}, [[1, 3], [1, 4]]),
         ("EmbeddingBag", {"mode": "sum"}, [[1, 3], [1, 4]]),
-        ("EmbeddingBag", {"mode": "mean"}, [[1, 3], [1, 4]]),
+        ("EmbeddingBag", {"mode": "mean", "padding_idx": 1}, [[1, 3], [1, 4]]),
     ):
         gradients = []
         for library, layers in ((tensor, nn), (torch, torch.nn)):
             on = {"device": device_name} if library is tensor else {}
             weight = library.tensor(table, **on)
             module = getattr(layers, layer)(5, 2, sparse=True, _weight=weight, **options)
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                result = module(library.tensor(indices, **on))
-            assert [each.category for each in caught] == ([UserWarning] if library is tensor else [])
+            result = module(library.tensor(indices, **on))
             (result * result).sum().backward()
-            gradient = module.weight.grad
-            gradients.append(gradient.cpu().numpy() if library is tensor else gradient.to_dense().numpy())
-        np.testing.assert_allclose(*gradients, rtol=1e-6)
+            gradients.append(module.weight.grad)
+        mine, theirs = gradients
+        assert mine.is_sparse
+        assert mine.is_coalesced() == theirs.is_coalesced()
+        assert (mine.sparse_dim(), mine.dense_dim()) == (1, 1)
+        assert mine._indices().tolist() == theirs._indices().tolist()
+        np.testing.assert_allclose(mine._values().cpu().numpy(), theirs._values().numpy(), rtol=1e-6)
 
 
-def test_a_warning_says_that_gradients_are_dense() -> None:
+def test_a_sparse_gradient_has_the_rows_that_were_looked_up(device_name: str) -> None:
+    indices = tensor.tensor([[1, 3], [1, 4]], device=device_name)
+    for layer in (nn.Embedding, nn.EmbeddingBag):
+        gradients = []
+        for sparse in (True, False):
+            tensor.manual_seed(0)
+            module = layer(6, 3, sparse=sparse, device=device_name)
+            for part in (indices, indices[:1]):
+                module(part).pow(2).sum().backward()
+            gradients.append(module.weight.grad)
+        assert gradients[0].is_sparse
+        assert not gradients[1].is_sparse
+        assert gradients[0].coalesce().indices().tolist() == [[1, 3, 4]]
+        assert tensor.allclose(gradients[0].to_dense(), gradients[1])
+
+
+def test_a_sparse_gradient_beside_a_dense_one_is_added_to_it(device_name: str) -> None:
+    weight = tensor.ones(3, 2, device=device_name, requires_grad=True)
+    indices = tensor.tensor([1, 1], device=device_name)
+    for first in (True, False):
+        weight.grad = None
+        losses = [nn.functional.embedding(indices, weight, sparse=True).sum(), (3 * weight).sum()]
+        (losses[0] + losses[1]).backward()
+        assert weight.grad.tolist() == [[3, 3], [5, 5], [3, 3]]
+        weight.grad = None
+        for loss in losses if first else losses[::-1]:
+            loss = (
+                nn.functional.embedding(indices, weight, sparse=True).sum()
+                if loss is losses[0]
+                else (3 * weight).sum()
+            )
+            loss.backward()
+        assert weight.grad.tolist() == [[3, 3], [5, 5], [3, 3]]
+
+
+def test_sparse_gradients_are_refused_where_pytorch_has_none() -> None:
     weight, indices = tensor.ones(3, 2, requires_grad=True), tensor.tensor([[1, 1]])
-    for call in (
-        lambda: nn.functional.embedding(indices, weight, sparse=True),
-        lambda: nn.functional.embedding_bag(indices, weight, sparse=True),
-        lambda: tensor.embedding(weight, indices, sparse=True),
-    ):
-        with pytest.warns(UserWarning, match="the gradient is dense") as caught:
-            call()
-        assert caught[0].filename == __file__
+    with pytest.raises(RuntimeError, match="scale_grad_by_freq not supported with sparse gradients"):
+        nn.functional.embedding(indices, weight, scale_grad_by_freq=True, sparse=True).sum().backward()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nn.Embedding(3, 2, sparse=True, _weight=weight.detach(), _freeze=True)(indices)
-        with tensor.no_grad():
-            nn.functional.embedding(indices, weight, sparse=True)
     assert repr(nn.Embedding(3, 2, sparse=True)) == "Embedding(3, 2, sparse=True)"
     for options, message in (({"sparse": True}, "sparse weights"), ({"scale_grad_by_freq": True}, "scaling")):
         with pytest.raises(ValueError, match=f"max mode does not support {message}"):
