@@ -94,7 +94,6 @@ def test_functions_of_the_top_level_are_pytorchs() -> None:
         (tensor.utils, "cpp_extension", "cuda.RawKernel"),
         (tensor.autograd, "profiler", "cuda.Event"),
         (tensor.backends, "quantized", "left out"),
-        (nn.optim, "SparseAdam", "planned"),
         (parallel, "allreduce", "did you mean 'all_reduce'?"),
         (nn.functional, "crossentropy", "did you mean 'cross_entropy'?"),
         (nn.optim, "adamW", "did you mean 'AdamW'?"),
