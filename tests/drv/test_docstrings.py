@@ -14,6 +14,9 @@ import drv
 
 pytestmark = pytest.mark.simulator_only
 
+#: Modules whose examples choose the driver themselves.
+INSTALLING = ("drv.simulator", "drv.simulator.outsiders.stand_in")
+
 
 def _with_examples() -> list[str]:
     names = [module.name for module in pkgutil.walk_packages(drv.__path__, "drv.")]
@@ -27,7 +30,7 @@ def _with_examples() -> list[str]:
 
 @pytest.mark.parametrize("name", _with_examples())
 def test_examples(name: str) -> None:
-    if name != "drv.simulator":
+    if name not in INSTALLING:
         drv.simulator.install()
     finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner()
     for test in finder.find(importlib.import_module(name), name, extraglobs={"drv": drv, "np": np}):

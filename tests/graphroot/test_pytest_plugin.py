@@ -6,6 +6,13 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
+
+@pytest.fixture(autouse=True)
+def _named_plugins_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where the package is installed pytest loads the plugin by itself, and would refuse it under its module's name.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 BINDINGS = """
 import pytest
 from cuda.bindings import driver

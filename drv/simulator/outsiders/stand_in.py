@@ -150,7 +150,7 @@ def stand_in(**options: Any) -> StandIn:
     --------
     >>> from cuda.bindings import driver
     >>> with drv.simulator.stand_in(devices=2):
-    ...     driver.cuInit(0)
+    ...     _ = driver.cuInit(0)
     ...     print(driver.cuDeviceGetCount()[1])
     2
     """

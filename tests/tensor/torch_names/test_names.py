@@ -110,6 +110,10 @@ def test_importing_every_path_replaces_no_name(tmp_path: Path) -> None:
     )
 
 
+def test_the_example_of_the_documentation(tmp_path: Path) -> None:
+    run(tmp_path, "import doctest, tensor.as_torch as module; assert doctest.testmod(module) == (0, 3)")
+
+
 def test_texts_are_pytorchs(tmp_path: Path) -> None:
     out = run(
         tmp_path,

@@ -1,1 +1,0 @@
-"""The folder that stands in ``PYTHONPATH`` of the processes of a program that runs as PyTorch's: it has their ``torch``."""
