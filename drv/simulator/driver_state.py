@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from .checks.races import RaceChecker
     from .faults import DeviceFault
+    from .work.work import Work
 
 LEGACY_STREAM = 1
 PER_THREAD_STREAM = 2
@@ -252,6 +253,10 @@ class DriverState:
         operation = self.operation(stream, label, run, after)
         self.scheduler.enqueue(operation)
         return operation
+
+    def submit(self, stream: Stream, work: Work, after: list[Operation] | None = None) -> Operation:
+        """Queue ``work`` at the end of ``stream``, after the operations ``after`` as well."""
+        return work.queue(self, stream, after)
 
     # Synchronising
 

@@ -46,6 +46,8 @@ class Stream:
     pending: deque[Operation] = field(default_factory=deque)
     #: Last operation that was queued, done or not.
     last: Operation | None = None
+    #: The capture that takes what is queued, if there is one.
+    capture: Any = None
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +70,8 @@ class Operation:
     waited: bool = False
     #: Host clock in nanoseconds at which it was done, for events.
     time: int = 0
+    #: What it does, where that has a description.
+    work: Any = None
     #: Owned by the race checker.
     clock: Any = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
@@ -23,11 +22,9 @@ from drv.simulator.driver_call import (
     structure,
     unsigned,
 )
-from drv.simulator.faults import DeviceFault
+from drv.simulator.work.kernel import FailingKernelWork, KernelWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from drv.simulator.scheduler import Stream
 
 #: Granularities with which the hardware hands out registers, warps and shared memory to a block.
@@ -142,57 +139,19 @@ class LaunchCalls(ModuleCalls):
                 raise CallError(fault[0])
         if not self.execute:
             return OK
-        parameters = gather(function, kernel_parameters, extra)
-        if fault is not None:
-            run = _failing(fault[0], function)
-        else:
-            run = self._runner(function, grid, block, shared, parameters, cooperative)
-        operation = self.enqueue(stream, function.label, run)
+        work = KernelWork(
+            function,
+            grid,
+            block,
+            shared,
+            gather(function, kernel_parameters, extra),
+            cooperative=cooperative,
+        )
+        operation = self.submit(stream, work if fault is None else FailingKernelWork(work, fault[0]))
         if self.launch_blocking:
             self.wait(operation)
             return self.status(stream.context)
         return OK
-
-    def _runner(
-        self,
-        function: LoadedFunction,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared: int,
-        parameters: bytes,
-        cooperative: bool,
-    ) -> Callable[[], None]:
-        def run() -> None:
-            from drv.simulator.execution import Launch
-            from drv.simulator.execution import run as run_kernel
-
-            checker: Any = self.scheduler.checker
-            device = function.context.device
-            launch = Launch(
-                kernel=function.kernel,
-                module=function.module.parsed,
-                symbols=function.module.symbols,
-                grid=grid,
-                block=block,
-                dynamic_shared=shared,
-                params=parameters,
-                device=device.ordinal,
-                properties=device.execution_properties,
-                checked=self.options.check != "off",
-                observer=self.observer,
-                printf=sys.stdout.write,
-                cooperative=cooperative,
-            )
-            if checker is None:
-                run_kernel(launch, self.memory)
-                return
-            checker.launch_begins(launch)
-            try:
-                run_kernel(launch, self.memory)
-            finally:
-                checker.launch_ends(launch)
-
-        return run
 
     # Occupancy
 
@@ -253,13 +212,6 @@ class LaunchCalls(ModuleCalls):
         each = limits.shared_per_multiprocessor // blocks // _SHARED_UNIT * _SHARED_UNIT
         free = each - limits.reserved_shared_per_block - function.static_shared
         return SUCCESS, max(0, min(free, limits.shared_per_block_optin - function.static_shared))
-
-
-def _failing(status: CUresult, function: LoadedFunction) -> Callable[[], None]:
-    def run() -> None:
-        raise DeviceFault(status, f"kernel '{function.kernel.name}' failed: asked for by inject.fail_launch")
-
-    return run
 
 
 def _check_cooperative(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
@@ -23,6 +22,8 @@ from drv.simulator.driver_call import (
 )
 from drv.simulator.driver_state import PER_THREAD_STREAM, DriverState
 from drv.simulator.scheduler import Event, Operation, Stream
+from drv.simulator.work.events import EventRecordWork, EventWaitWork
+from drv.simulator.work.host import HostWork
 
 from .context import GREATEST_PRIORITY, LEAST_PRIORITY
 
@@ -33,7 +34,6 @@ _NON_BLOCKING = int(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING)
 _DISABLE_TIMING = int(cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING)
 _INTERPROCESS = int(cuda.CUevent_flags.CU_EVENT_INTERPROCESS)
 _EVENT_FLAGS = int(cuda.CUevent_flags.CU_EVENT_BLOCKING_SYNC) | _DISABLE_TIMING | _INTERPROCESS
-_HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _STREAM_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 NOT_READY = (CUresult.CUDA_ERROR_NOT_READY,)
 
@@ -158,7 +158,7 @@ class StreamCalls(DriverState):
             return
         if record.done and self.scheduler.checker is None and not (stream.blocking and self.scheduler.busy):
             return
-        self.enqueue(stream, "wait for an event", None, [record])
+        self.submit(stream, EventWaitWork(stream.context, event))
 
     # Events
 
@@ -199,10 +199,7 @@ class StreamCalls(DriverState):
 
     def record(self, event: Event, stream: Stream) -> None:
         """Record ``event`` at the end of ``stream``."""
-        operation = self.operation(stream, "record of an event", None)
-        operation.run = lambda: _stamp(operation)
-        event.record = operation
-        self.scheduler.enqueue(operation)
+        self.submit(stream, EventRecordWork(stream.context, event))
 
     @call()
     def cuEventQuery(self, hEvent: Any) -> tuple[Any, ...]:
@@ -242,8 +239,7 @@ class StreamCalls(DriverState):
         stream = self.stream(hStream)
         if address == 0:
             raise invalid_value()
-        function = _HOST_FUNCTION(address)
-        self.scheduler.enqueue(self.operation(stream, "host function", lambda: function(data), host=True))
+        self.submit(stream, HostWork(stream.context, address, data))
         return OK
 
     @call()
@@ -266,7 +262,3 @@ class StreamCalls(DriverState):
             function(handle, int(status), data)
 
         return run
-
-
-def _stamp(operation: Operation) -> None:
-    operation.time = perf_counter_ns()

@@ -38,12 +38,13 @@ class Endpoint:
 class QueuedCopy:
     """What a copy does when it runs.
 
-    The queue may outlive the call that filled it: Ctrl-C ends a wait, and the program frees the memory. So a queued
-    copy knows no pageable memory: ``staged`` are the bytes of such a source, taken by the call, and those for such a
-    target are kept until the call, once it has waited, calls :meth:`deliver`.
+    The queue may outlive the call that filled it: Ctrl-C ends a wait, and the program frees the memory. So what a call
+    queues knows no pageable memory: ``staged`` are the bytes of such a source, taken by the call, and those for such a
+    target are ``delivered`` by it: kept until the call, once it has waited, calls :meth:`deliver`. A copy in a graph
+    knows nothing but the addresses, and touches pageable memory when it runs.
     """
 
-    __slots__ = ("_observer", "_received", "_shape", "_source", "_space", "_staged", "_target")
+    __slots__ = ("_delivered", "_observer", "_received", "_shape", "_source", "_space", "_staged", "_target")
 
     def __init__(
         self,
@@ -53,10 +54,13 @@ class QueuedCopy:
         source: Endpoint,
         shape: tuple[int, int, int],
         staged: list[NDArray[np.uint8]] | None,
+        *,
+        delivered: bool,
     ) -> None:
         self._space, self._observer = space, observer
         self._target, self._source = target, source
         self._shape, self._staged = shape, staged
+        self._delivered = delivered
         self._received: list[NDArray[np.uint8]] = []
 
     def __call__(self) -> None:
@@ -66,15 +70,20 @@ class QueuedCopy:
             observer.copy_begins()
         depth, height, width = self._shape
         for z in range(depth):
+            start = source.address + z * source.slice_pitch
             if self._staged is not None:
                 data = self._staged[z]
+            elif source.allocation is None:
+                data = pageable_rows(start, height, width, source.pitch)
             else:
-                data = memory.read_rows(source.address + z * source.slice_pitch, height, width, source.pitch)
-            if target.allocation is None:
+                data = memory.read_rows(start, height, width, source.pitch)
+            address = target.address + z * target.slice_pitch
+            if target.allocation is not None:
+                memory.write_rows(address, height, width, target.pitch)[...] = data
+            elif self._delivered:
                 self._received.append(np.array(data, order="C"))
             else:
-                address = target.address + z * target.slice_pitch
-                memory.write_rows(address, height, width, target.pitch)[...] = data
+                _write_pageable_rows(address, target.pitch, np.array(data, order="C"))
         memory.flush()
 
     def deliver(self) -> None:

@@ -23,13 +23,15 @@ from drv.simulator.driver_call import (
     structure,
     unsigned,
 )
-from drv.simulator.memory.library_memory import LibraryMemory
-from drv.simulator.memory.queued_copy import Endpoint, QueuedCopy, direction, pageable_rows
+from drv.simulator.memory.queued_copy import Endpoint, pageable_rows
 from drv.simulator.memory.records import MemoryBook
+from drv.simulator.work.copy import CopyWork
+from drv.simulator.work.library import LibraryWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from drv.simulator.memory.library_memory import LibraryMemory
     from drv.simulator.scheduler import Operation, Stream
 
 
@@ -53,16 +55,11 @@ class CopyCalls(MemoryBook):
             elif target.context.device.ordinal != device:
                 return (CUresult.CUDA_ERROR_INVALID_CONTEXT,)
             if self.execute:
-                self.enqueue(target, label, lambda: self._with_memory(device, run))
+                self.submit(target, LibraryWork(target.context, label, device, run))
                 if self.launch_blocking:
                     self.wait_stream(target)
                     return self.status(target.context)
             return OK
-
-    def _with_memory(self, device: int | None, run: Callable[[LibraryMemory], None]) -> None:
-        memory = LibraryMemory(self.memory, device, self.observer)
-        run(memory)
-        memory.flush()
 
     # Copies of one range
 
@@ -290,15 +287,8 @@ class CopyCalls(MemoryBook):
                 pageable_rows(source.address + z * source.slice_pitch, shape[1], shape[2], source.pitch)
                 for z in range(shape[0])
             ]
-        label = f"copy of {shape[0] * shape[1] * shape[2]} bytes {direction(source, target)}"
-        copy = QueuedCopy(self.memory, self.observer, target, source, shape, staged)
-        operation = self.operation(queue, label, copy, after)
-        origin = source.allocation
-        if self.observer is not None and origin is not None and origin.device is None:
-            # The host may write pinned memory without a word.
-            pitches = (source.slice_pitch, source.pitch)
-            self.observer.watch_source(operation, origin, source.address - origin.base, shape, pitches)
-        self.scheduler.enqueue(operation)
+        work = CopyWork(queue.context, target, source, shape)
+        operation, copy = work.queue_staged(self, queue, staged, after, delivered=True)
         between_devices = not source.host and not target.host
         if (
             both_host

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from drv.simulator.driver_call import OK, call, integer, invalid_value, unsigned
-from drv.simulator.memory.library_memory import LibraryMemory
 from drv.simulator.memory.records import MemoryBook
+from drv.simulator.work.fill import FillWork
 
 if TYPE_CHECKING:
     from drv.simulator.scheduler import Stream
@@ -108,18 +106,8 @@ class FillCalls(MemoryBook):
         queue = stream if stream is not None else self.legacy_stream(self.current())
         if not self.execute:
             return OK
-        pattern = np.frombuffer(value.to_bytes(item, "little"), np.uint8)
-
-        def run() -> None:
-            memory = LibraryMemory(self.memory, None, self.observer)
-            target = memory.write_rows(address, rows, row_bytes, pitch if rows > 1 else row_bytes)
-            if item == 1:
-                target[...] = value
-            else:
-                target.reshape(rows, count, item)[...] = pattern
-            memory.flush()
-
-        operation = self.enqueue(queue, f"fill of {rows * row_bytes} bytes", run)
+        work = FillWork(queue.context, address, value, item, count, rows, pitch)
+        operation = self.submit(queue, work)
         if (stream is None and allocation.device is None) or self.launch_blocking:
             self.wait(operation)
             return self.status(queue.context)

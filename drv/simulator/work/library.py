@@ -1,0 +1,36 @@
+"""Work of the simulated libraries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuda.bindings.driver import CUgraphNodeType
+
+from drv.simulator.memory.library_memory import LibraryMemory
+
+from .work import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drv.simulator.driver_state import Context, DriverState
+
+
+class LibraryWork(Work):
+    """What a library computes with NumPy, in the place of its kernels: ``compute`` gets the memory as a device sees it."""
+
+    __slots__ = ("compute", "device")
+    node_type = CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
+
+    def __init__(
+        self, context: Context, label: str, device: int | None, compute: Callable[[LibraryMemory], None]
+    ) -> None:
+        super().__init__(context, label)
+        self.device = device
+        self.compute = compute
+
+    def run(self, driver: DriverState) -> None:
+        """Compute."""
+        memory = LibraryMemory(driver.memory, self.device, driver.observer)
+        self.compute(memory)
+        memory.flush()
