@@ -134,12 +134,9 @@ def _high_and_add(high_product: Function) -> Function:
 
 def _quotient(a: Lanes, b: Lanes) -> Lanes:
     # PTX leaves x / 0 to the machine; GPUs answer with all ones.
-    quotient: Lanes
-    if a.dtype.kind == "u":
-        quotient = a // b
-    else:
-        floor = a // b
-        quotient = floor + ((floor * b != a) & ((a ^ b) < 0))
+    quotient: Lanes = a // b
+    if a.dtype.kind == "i":
+        quotient = quotient + ((quotient * b != a) & ((a ^ b) < 0))
     return _all_ones_where_zero(b, quotient)
 
 
@@ -148,6 +145,6 @@ def _remainder(a: Lanes, b: Lanes) -> Lanes:
 
 
 def _all_ones_where_zero(divisor: Lanes, result: Lanes) -> Lanes:
-    if divisor.all():
+    if divisor[0] if len(divisor) == 1 else np.logical_and.reduce(divisor):
         return result
     return np.where(divisor == 0, ~result.dtype.type(0), result)

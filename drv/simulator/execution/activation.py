@@ -58,18 +58,26 @@ class Activation:
         "registers",
         "returned",
         "stalled",
+        "template",
         "tick",
         "waiting",
         "whole",
     )
 
     def __init__(
-        self, batch: Batch, plan: FunctionPlan, lanes: Lanes, parent: Activation | None = None
+        self,
+        batch: Batch,
+        plan: FunctionPlan,
+        lanes: Lanes,
+        template: list[Any],
+        parent: Activation | None = None,
     ) -> None:
         self.batch = batch
         self.plan = plan
         self.lanes = lanes
-        self.registers: list[Any] = plan.template.copy()
+        #: Values that registers have at first, or always.
+        self.template = template
+        self.registers = template.copy()
         self.parent = parent
         self.origin: Array | None = None
         self.back = 0
@@ -238,7 +246,7 @@ class Activation:
     def _compact(self, pc: int, index: Array) -> None:
         """Go on with the lanes ``index`` alone: all others have ended."""
         plan = self.plan
-        registers = plan.template.copy()
+        registers = self.template.copy()
         for name in plan.blocks[pc].live_in:
             number = plan.numbers[name]
             value = self.registers[number]
@@ -422,7 +430,7 @@ class Activation:
             raise batch.launch.reports.stack_overflow(lanes, code.site, batch.stack_bytes)
         lanes.frame_bytes, lanes.top = lanes.top, top
         lanes.frame = batch.launch.wide_number(lanes.frame_bytes)
-        child = Activation(batch, plan, lanes, self)
+        child = Activation(batch, plan, lanes, plan.template, self)
         child.origin = index
         child.back = code.block.targets[0]
         child.call = call

@@ -74,10 +74,7 @@ class Batch:
         entry = launch.plan.function(launch.plan.entry.name)
         self.reserve_stack(entry.frame_bytes)
         lanes = Lanes(self, np.arange(self.n), 0, entry.frame_bytes)
-        root = Activation(self, entry, lanes)
-        for number, formal in zip(entry.formals, launch.plan.entry.formals, strict=True):
-            part = launch.parameter_bytes[formal.offset : formal.offset + formal.size]
-            root.registers[number] = part.reshape(1, -1)
+        root = Activation(self, entry, lanes, launch.template)
         self.stack: list[Activation] = [root]
 
     # Constants

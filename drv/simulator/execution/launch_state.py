@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from itertools import count
 from math import prod
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _launches = count(1)
 #: Bytes of local memory that one thread may use, as ``cuCtxSetLimit`` allows at most on current GPUs.
 STACK_LIMIT = 512 * 1024
+#: Launches of a kernel whose invariants are kept.
+_MOST_INVARIANTS = 64
 #: Looks at memory that nothing changes, one after the other, after which a kernel counts as hanging.
 MOST_IDLE_POLLS = 500_000
 
@@ -70,6 +73,7 @@ class LaunchState:
         #: How often threads changed memory, or read a clock: what a loop that waits may wait for.
         self.writes = 0
         self._idle_polls = self._writes_seen = 0
+        self._arguments: dict[tuple[int, Any], Array] = {}
         self.never = np.zeros(1, np.bool_)
         self.cooperative: bool = launch.cooperative
         self._workspace: Allocation | None = None
@@ -77,6 +81,37 @@ class LaunchState:
         self._constant_names = {
             name for name, variable in launch.module.variables.items() if variable.space == "const"
         }
+        #: What the entry's registers hold at first.
+        self.template = self._registers()
+
+    def _registers(self) -> list[Any]:
+        plan = self.plan.function(self.plan.entry.name)
+        registers = plan.template.copy()
+        for number, formal in zip(plan.formals, self.plan.entry.formals, strict=True):
+            part = self.parameter_bytes[formal.offset : formal.offset + formal.size]
+            registers[number] = part.reshape(1, -1)
+        invariants = plan.invariants
+        assert invariants is not None
+        key = self.parameter_bytes.tobytes(), self.block, self.grid, self.dynamic_shared
+        values = self.plan.invariant_values.get(key)
+        if values is None:
+            with np.errstate(all="ignore"):
+                _, *values = invariants.code.body(SimpleNamespace(launch=self))
+            if not invariants.uses_symbols:
+                if len(self.plan.invariant_values) >= _MOST_INVARIANTS:
+                    self.plan.invariant_values.clear()
+                self.plan.invariant_values[key] = values
+        for number, value in zip(invariants.code.outputs, values, strict=True):
+            registers[number] = value
+        return registers
+
+    def argument(self, offset: int, dtype: Any) -> Array:
+        """A parameter, or a part of one, ``(1,)``."""
+        value = self._arguments.get((offset, dtype))
+        if value is None:
+            part = self.parameter_bytes[offset : offset + np.dtype(dtype).itemsize]
+            value = self._arguments[offset, dtype] = part.copy().view(dtype)
+        return value
 
     @property
     def reports(self) -> Reports:

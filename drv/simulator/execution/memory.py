@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _SHIFT = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4}
 #: Generic addresses from here on are memory that allocations own.
 _MEMORY = CODE_WINDOW * 2
+_min, _max, _or = np.minimum.reduce, np.maximum.reduce, np.bitwise_or.reduce
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
 
 
@@ -65,7 +66,21 @@ def _bounds(address: Array, offset: int) -> tuple[int, int]:
     if address.shape[0] == 1:
         low = high = int(address[0]) + offset
         return low, high
-    return int(address.min()) + offset, int(address.max()) + offset
+    return int(_min(address)) + offset, int(_max(address)) + offset
+
+
+def _fits(offsets: Array, width: int, size: int) -> tuple[bool, bool]:
+    """Whether ``width`` bytes at each of ``offsets`` lie within ``size`` bytes, and are aligned.
+
+    Of signed offsets none may be negative; unsigned ones that would be are large.
+    """
+    if offsets.shape[0] == 1:
+        bits = int(offsets[0])
+        return 0 <= bits <= size - width, not bits & (width - 1)
+    # Together they have the bits of each, so that they are no less than the largest.
+    bits = int(_or(offsets))
+    inside = 0 <= bits and (bits <= size - width or int(_max(offsets)) <= size - width)
+    return inside, not bits & (width - 1)
 
 
 class MemoryAccess:
@@ -99,27 +114,26 @@ class MemoryAccess:
 
         ``values`` are what a store stores, element by element.
         """
-        low, high = _bounds(address, offset)
-        allocation = site.allocation
         launch = self.launch
-        if (
-            allocation is None
-            or allocation.freed is not None
-            or low < allocation.base
-            or high + width > allocation.base + allocation.size
-        ):
-            allocation = launch.memory.find(low)
-            if allocation is None or high + width > allocation.end:
+        allocation = site.allocation
+        inside = False
+        if allocation is not None and allocation.freed is None:
+            relative = address - np.uint64(allocation.base - offset)
+            inside, aligned = _fits(relative, width, allocation.size)
+        if not inside:
+            allocation = launch.memory.find(_bounds(address, offset)[0])
+            if allocation is None:
+                return None
+            relative = address - np.uint64(allocation.base - offset)
+            inside, aligned = _fits(relative, width, allocation.size)
+            if not inside:
                 return None
             site.allocation = allocation
         if (
             allocation.device != launch.device or allocation.access is not None
         ) and not launch.memory.accessible(allocation, launch.device, write=kind is not Access.READ):
             return None
-        if allocation.base & 15 or (kind is not Access.READ and launch.read_only(allocation)):
-            return None
-        relative = address - np.uint64(allocation.base - offset)
-        if width > 1 and int(np.bitwise_or.reduce(relative)) & (width - 1):
+        if not aligned or allocation.base & 15 or (kind is not Access.READ and launch.read_only(allocation)):
             return None
         offsets = relative.view(np.int64)
         if kind is Access.WRITE:
@@ -265,14 +279,13 @@ class MemoryAccess:
         if address.dtype == np.uint32 and offset:
             # 32-bit addresses wrap around.
             address, offset = address + np.uint32(offset & 0xFFFFFFFF), 0
-        self.launch.writes += kind is Access.WRITE
-        low, high = _bounds(address, offset)
         launch = self.launch
-        if (
-            low < 0
-            or high + width > launch.shared_bytes
-            or (width > 1 and _odd(address, offset) & (width - 1))
-        ):
+        launch.writes += kind is Access.WRITE
+        offsets = address.astype(np.int64)
+        if offset:
+            offsets += offset
+        inside, aligned = _fits(offsets, width, launch.shared_bytes)
+        if not (inside and aligned):
             return self._wild(
                 site,
                 address,
@@ -284,7 +297,6 @@ class MemoryAccess:
                 "shared",
                 values,
             )
-        offsets = address.astype(np.int64) + offset if offset else address.astype(np.int64)
         if launch.observer is not None:
             self._observe_shared(self.broadcast(offsets), width, kind, site, values)
         return offsets + self.constant("shared_base")
@@ -365,11 +377,12 @@ class MemoryAccess:
 
     def _local(self, site: Site, address: Array, offset: int, width: int, kind: Access) -> Array:
         self.launch.writes += kind is Access.WRITE
-        low, high = _bounds(address, offset)
-        if low < 0 or high + width > self.top or (width > 1 and _odd(address, offset) & (width - 1)):
-            base = self.slots * self.batch.stack_bytes
+        offsets = address.astype(np.int64) + offset
+        base = self.slots * self.batch.stack_bytes
+        inside, aligned = _fits(offsets, width, self.top)
+        if not (inside and aligned):
             return self._wild(site, address, offset, width, kind, self.top, base, "local")
-        result: NDArray[Any] = address.astype(np.int64) + offset + self.slots * self.batch.stack_bytes
+        result: NDArray[Any] = offsets + base
         return result
 
     def load_local(self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int) -> Any:
@@ -555,13 +568,6 @@ class MemoryAccess:
         zero = np.zeros(1, np.uint8)
         for at in range(copied, size):
             self.store_shared(site, into, into_offset + at, np.uint8, 1, 1, zero)
-
-
-def _odd(address: Array, offset: int) -> int:
-    """Low bits that any of the addresses has set (only the lowest four are meaningful)."""
-    if offset & 15:
-        return int(np.bitwise_or.reduce((address + address.dtype.type(offset & 15)) & address.dtype.type(15)))
-    return int(np.bitwise_or.reduce(address))
 
 
 def _read_bytes(allocation: Allocation, offsets: Array, dtype: np.dtype[Any]) -> Array:

@@ -30,12 +30,14 @@ def fma_f32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     total = product + c
     result: Lanes = total.astype(np.float32)
     # A tie has 1 and then zeros in the 29 bits that float32 drops; subnormals drop more.
-    has_tie = (total.view(np.int64) << 35).min() == _LOWEST
-    if has_tie or (result.view(np.uint32) << 1).min() < 0x1000000:
-        magnitude = result.view(np.uint32) << 1
-        tie = total.view(np.int64) << 35 == _LOWEST
-        doubtful = np.flatnonzero(tie | (magnitude - 1 < 0xFFFFFF))
-        if len(doubtful):
+    dropped = total.view(np.int64) << 35
+    has_tie = np.minimum.reduce(dropped) == _LOWEST
+    magnitude = result.view(np.uint32) << 1
+    if has_tie or np.minimum.reduce(magnitude) < 0x1000000:
+        # Zeros, which are common, become the largest.
+        magnitude -= np.uint32(1)
+        if has_tie or np.minimum.reduce(magnitude) < 0xFFFFFF:
+            doubtful = np.flatnonzero((dropped == _LOWEST) | (magnitude < 0xFFFFFF))
             lanes = len(result)
             product = product[doubtful] if len(product) == lanes else product
             addend = c[doubtful] if len(c) == lanes else c

@@ -30,6 +30,8 @@ class BlockWriter:
         self.plan = plan
         self.block = block
         self.lines: list[str] = []
+        #: See :attr:`.code.Code.lines`.
+        self.first_lines: list[tuple[int, Instruction]] = []
         self.names: dict[str, Any] = {"np": np}
         #: See :attr:`.code.Code.operations`.
         self.operations: dict[str, tuple[str, int, int]] = {}

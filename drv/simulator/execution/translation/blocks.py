@@ -50,7 +50,7 @@ _IGNORED = {
     "nanosleep",
 }
 #: What comes of an instruction that does not exist, or whose operands are not what its opcode needs.
-_NOT_UNDERSTOOD = (UnknownInstruction, LookupError, TypeError, ValueError, AttributeError)
+NOT_UNDERSTOOD = (UnknownInstruction, LookupError, TypeError, ValueError, AttributeError)
 #: Line of a block's source at which its instructions begin, below the head of the function.
 _FIRST_LINE = 2
 #: Number of the barrier of a cluster, which is a single block; the block's own are 0 to 15.
@@ -59,17 +59,22 @@ CLUSTER_BARRIER = 16
 
 def translate(plan: FunctionPlan, block: Block) -> Code:
     """Translate one block of a function."""
-    return _Writer(plan, block).code()
+    translator = BlockTranslator(plan, block)
+    done = () if plan.invariants is None else plan.invariants.instructions
+    for instruction in block.instructions:
+        if instruction not in done:
+            translator.instruction(instruction)
+    return translator.code()
 
 
-class _Writer(MatrixInstructions, MemoryInstructions, WarpInstructions):
+class BlockTranslator(MatrixInstructions, MemoryInstructions, WarpInstructions):
+    """Translates the instructions of a block one after the other, and makes its code of them."""
+
     # Results of the translation
 
     def code(self) -> Code:
-        lines = []
-        for instruction in self.block.instructions:
-            lines.append((len(self.lines) + _FIRST_LINE, instruction))
-            self.instruction(instruction)
+        """What has been translated, with the end of the block."""
+        lines = self.first_lines
         last = self.block.last
         if last is not None:
             lines.append((len(self.lines) + _FIRST_LINE, last))
@@ -118,7 +123,7 @@ class _Writer(MatrixInstructions, MemoryInstructions, WarpInstructions):
                 call = self.call(last)
             elif last is not None and end is End.BARRIER and "red" in last.parts:
                 reduction = self.reduction(last)
-        except _NOT_UNDERSTOOD:
+        except NOT_UNDERSTOOD:
             if last is None:
                 raise
             self.refuse(last, mark)
@@ -195,15 +200,21 @@ class _Writer(MatrixInstructions, MemoryInstructions, WarpInstructions):
     # Instructions
 
     def instruction(self, instruction: Instruction) -> None:
+        """Translate an instruction, or let the launch stop where it reaches it."""
         mark = len(self.lines)
+        self.first_lines.append((mark + _FIRST_LINE, instruction))
         try:
-            method = getattr(self, f"do_{instruction.base}", None)
-            if method is not None:
-                method(instruction)
-            elif instruction.base not in _IGNORED:
-                self.arithmetic(instruction)
-        except _NOT_UNDERSTOOD as error:
+            self.translate(instruction)
+        except NOT_UNDERSTOOD as error:
             self.refuse(instruction, mark, getattr(error, "known", ""))
+
+    def translate(self, instruction: Instruction) -> None:
+        """Write what an instruction does; raises one of ``NOT_UNDERSTOOD`` where nobody knows."""
+        method = getattr(self, f"do_{instruction.base}", None)
+        if method is not None:
+            method(instruction)
+        elif instruction.base not in _IGNORED:
+            self.arithmetic(instruction)
 
     def refuse(self, instruction: Instruction, mark: int, known: str = "") -> None:
         """Stop the launch when it reaches ``instruction``, and not before; its lines begin at ``mark``."""

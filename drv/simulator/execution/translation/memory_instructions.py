@@ -49,10 +49,14 @@ class MemoryInstructions(BlockWriter):
         if len(targets) != lanes:
             raise UnknownInstruction(instruction.opcode)
         if space == "param" and isinstance(address, Address) and isinstance(address.base, Symbol):
-            matrix = self.parameter(address.base.name)
+            first = self.plan.argument_offsets.get(address.base.name)
             for index, each in enumerate(targets):
                 at = address.offset + index * dtype.itemsize
-                self.define(each, ptx_type, f"X.field({matrix}, {at}, np.{dtype.name})")
+                if first is not None:
+                    field = f"X.launch.argument({first + at}, np.{dtype.name})"
+                else:
+                    field = f"X.field({self.parameter(address.base.name)}, {at}, np.{dtype.name})"
+                self.define(each, ptx_type, field)
             return
         base, offset = self.address(address, space)
         site = self.site(instruction)

@@ -14,6 +14,7 @@ from drv.simulator.ptx.shared_memory import shared_layout
 
 from .block_writer import WIDE
 from .blocks import translate
+from .invariants import Invariants
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -36,10 +37,14 @@ class KernelPlan:
         self.shared = shared_layout(module, entry)
         self.code = module.code_addresses
         self.by_address = {address: name for name, address in self.code.items()}
+        #: Names that have an address of their own, in all threads.
+        self.symbols = {*self.shared.offsets, *module.variables, *self.code}
         self._functions: dict[str, FunctionPlan] = {}
         self._memory: Any = None
         #: Every translated memory instruction; each remembers the allocation that it accessed last.
         self.sites: list[Site] = []
+        #: Values of the entry's invariants by what they are computed from.
+        self.invariant_values: dict[Any, list[Any]] = {}
         #: Constants of threads by the shape of a block and the number of blocks; see :class:`~drv.simulator.execution.batch.Batch`.
         self.geometry: dict[Any, Any] = {}
 
@@ -51,7 +56,7 @@ class KernelPlan:
                 site.allocation = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_memory": None, "geometry": {}}
+        return {**vars(self), "_memory": None, "geometry": {}, "invariant_values": {}}
 
     def translate(self) -> bool:
         """Translate all that the kernel may reach by its calls; whether that was possible.
@@ -79,6 +84,7 @@ class KernelPlan:
         for site in self.sites:
             site.allocation = None
         self.geometry.clear()
+        self.invariant_values.clear()
 
     def function(self, name: str) -> FunctionPlan:
         """Translated function ``name``."""
@@ -149,6 +155,11 @@ class FunctionPlan:
             block.live_in = tuple(name for name in block.live_in if name in registers)
             block.live_out = tuple(name for name in block.live_out if name in registers)
         self._codes: list[Code | None] = [None] * len(self.blocks)
+        #: Where the parameters of a kernel are in the launch's.
+        self.argument_offsets = {each.name: each.offset for each in function.formals} if function.entry else {}
+        self.invariants: Invariants | None = None
+        if function is kernel.entry:
+            self.invariants = Invariants(self)
 
     def code(self, index: int) -> Code:
         """Block ``index``, translated."""
@@ -159,7 +170,8 @@ class FunctionPlan:
 
     def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
         """The instruction that line ``line`` of translated code does."""
-        for code in self._codes:
+        invariants = [] if self.invariants is None else [self.invariants.code]
+        for code in [*self._codes, *invariants]:
             if code is not None and code.body.__code__ is python:
                 begun = [instruction for first, instruction in code.lines if first <= line]
                 return begun[-1] if begun else None

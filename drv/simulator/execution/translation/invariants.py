@@ -1,0 +1,95 @@
+"""Registers of a kernel that have one value in all threads of a launch: computed once for the launch, not in its blocks.
+
+A compiler reads the parameters and prepares strides and pointers in every thread. What an instruction computes is the
+launch's where it only takes parameters, constants, the launch's shape, and other such values, and nothing else writes its
+results.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from drv.simulator.arithmetic.resolution import FAMILIES
+from drv.simulator.ptx.control_flow import CARRY, Block, read, written
+from drv.simulator.ptx.program import Address, Symbol
+
+from .blocks import NOT_UNDERSTOOD, BlockTranslator
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from drv.simulator.ptx.program import Instruction
+
+    from .code import Code
+    from .plan import FunctionPlan
+
+#: Special registers that are the same in all threads.
+_SHAPE = {f"%{name}.{axis}" for name in ("ntid", "nctaid") for axis in "xyz"} | {
+    "%nwarpid",
+    "%dynamic_smem_size",
+    "%total_smem_size",
+}
+
+
+class Invariants:
+    """What is computed once for a launch of an entry function.
+
+    Attributes
+    ----------
+    instructions
+        The instructions, which no block has to run.
+    names
+        Registers that they write.
+    code
+        Translated: its outputs are these registers.
+    uses_symbols
+        Whether addresses of module variables are among what they are computed from.
+    """
+
+    def __init__(self, plan: FunctionPlan) -> None:
+        function = plan.function
+        definitions = Counter(name for each in function.instructions for name in written(each))
+        formals = {each.name for each in function.formals}
+        block = Block(-1, [])
+        translator = BlockTranslator(plan, block)
+        known: set[str] = set()
+        symbols: set[str] = set()
+        for instruction in function.instructions:
+            names = written(instruction)
+            if (
+                instruction.guard is not None
+                or not names
+                or CARRY in names
+                or any(definitions[name] > 1 for name in names)
+                or not _is_pure(instruction)
+            ):
+                continue
+            used = read(instruction)
+            if not used <= known | formals | plan.kernel.symbols | _SHAPE:
+                continue
+            try:
+                translator.translate(instruction)
+            except NOT_UNDERSTOOD:
+                # The block in which it stands will tell, if it is reached.
+                translator = BlockTranslator(plan, block)
+                for each in block.instructions:
+                    translator.translate(each)
+                continue
+            block.instructions.append(instruction)
+            known |= names
+            symbols |= used
+        self.instructions: Set[Instruction] = frozenset(block.instructions)
+        self.names = tuple(name for name in plan.numbers if name in known)
+        block.live_out = self.names
+        self.code: Code = translator.code()
+        self.uses_symbols = not symbols.isdisjoint(plan.kernel.module.variables)
+
+
+def _is_pure(instruction: Instruction) -> bool:
+    """Whether nothing but the operands decides the result."""
+    parts = instruction.parts
+    if instruction.base == "ld":
+        address = instruction.operands[1]
+        return parts[1] == "param" and isinstance(address, Address) and isinstance(address.base, Symbol)
+    return instruction.base in ("mov", "cvta") or (instruction.base in FAMILIES and "cc" not in parts)
