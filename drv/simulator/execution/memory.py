@@ -79,7 +79,7 @@ def _fits(offsets: Array, width: int, size: int) -> tuple[bool, bool]:
         return 0 <= bits <= size - width, not bits & (width - 1)
     # Together they have the bits of each, so that they are no less than the largest.
     bits = int(_or(offsets))
-    inside = 0 <= bits and (bits <= size - width or int(_max(offsets)) <= size - width)
+    inside = bits >= 0 and (bits <= size - width or int(_max(offsets)) <= size - width)
     return inside, not bits & (width - 1)
 
 

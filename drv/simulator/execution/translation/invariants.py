@@ -17,8 +17,6 @@ from drv.simulator.ptx.program import Address, Symbol
 from .blocks import NOT_UNDERSTOOD, BlockTranslator
 
 if TYPE_CHECKING:
-    from collections.abc import Set
-
     from drv.simulator.ptx.program import Instruction
 
     from .code import Code
@@ -79,7 +77,7 @@ class Invariants:
             block.instructions.append(instruction)
             known |= names
             symbols |= used
-        self.instructions: Set[Instruction] = frozenset(block.instructions)
+        self.instructions: frozenset[Instruction] = frozenset(block.instructions)
         self.names = tuple(name for name in plan.numbers if name in known)
         block.live_out = self.names
         self.code: Code = translator.code()

@@ -18,7 +18,6 @@ import numpy as np
 
 from drv.disk_cache import DiskCache
 from drv.environment import cache_directory
-from drv.simulator import arithmetic, ptx
 from drv.simulator.ptx import Module
 
 from .plan import KernelPlan
@@ -79,10 +78,14 @@ class Kept:
 def _version() -> bytes:
     """What a parsed and translated text depends on beside it; empty where that cannot be told."""
     result = hashlib.sha256(f"{sys.version} {sys.byteorder} {np.__version__}".encode())
+    simulator = Path(__file__).parents[2]
     try:
-        for package in (ptx, arithmetic, sys.modules[__package__]):
-            folder = Path(str(package.__file__)).parent
-            for file in sorted(folder.rglob("*.py")):
+        # Translated code calls the executor, and has windows of the address space in it.
+        for folder in ("ptx", "arithmetic", "execution", "memory"):
+            sources = sorted((simulator / folder).rglob("*.py"))
+            if not sources:
+                return b""
+            for file in sources:
                 result.update(file.read_bytes())
     except OSError:
         return b""

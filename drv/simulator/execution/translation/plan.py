@@ -156,7 +156,9 @@ class FunctionPlan:
             block.live_out = tuple(name for name in block.live_out if name in registers)
         self._codes: list[Code | None] = [None] * len(self.blocks)
         #: Where the parameters of a kernel are in the launch's.
-        self.argument_offsets = {each.name: each.offset for each in function.formals} if function.entry else {}
+        self.argument_offsets = (
+            {each.name: each.offset for each in function.formals} if function.entry else {}
+        )
         self.invariants: Invariants | None = None
         if function is kernel.entry:
             self.invariants = Invariants(self)
