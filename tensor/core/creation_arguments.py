@@ -12,6 +12,7 @@ from .devices.state import device_state_of
 from .memory_format import layout as LayoutName
 from .memory_format import strided
 from .sparse import SparseOperandError
+from .warning import warn_caller
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,5 +138,20 @@ def as_out(out: Any, dtype: Any, device: Any, function: str) -> tuple[dtype, Any
 
 
 def shaped(out: Tensor, shape: Sequence[int]) -> Tensor:
-    """``out`` with a shape: itself where it has it, with its strides."""
-    return out if tuple(out._layout.shape) == tuple(shape) else out.resize_(shape)
+    """``out`` with the shape of a result: itself where it has it, with its strides, and else resized.
+
+    Warns
+    -----
+    UserWarning
+        If ``out`` had elements.
+    """
+    current = tuple(out._layout.shape)
+    if current == tuple(shape):
+        return out
+    if 0 not in current:
+        warn_caller(
+            f"An output with one or more elements was resized since it had shape {list(current)}, which does not match "
+            f"the required output shape {list(shape)}. This behavior is deprecated: give an out with this shape, or an "
+            "empty one, such as out.resize_(0)."
+        )
+    return out.resize_(shape)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import float32, float64
 from tensor.core.base import TensorBase
+from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.factories import delivered
@@ -1004,6 +1005,10 @@ def ihfftn(
 # What belongs to spectra
 
 
+def _frequencies_in(function: str, dtype: dtype | None) -> dtype:
+    return get_default_dtype() if dtype is None else dtype_of_argument(dtype, function)
+
+
 @operation(namespace="fft", method=False)
 def fftfreq(
     n: int, d: float = 1.0, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False
@@ -1026,7 +1031,7 @@ def fftfreq(
     >>> tensor.fft.fftfreq(4, d=0.5)
     tensor([ 0.0000,  0.5000, -1.0000, -0.5000])
     """
-    positive = arange(n, dtype=dtype or get_default_dtype(), device=device)
+    positive = arange(n, dtype=_frequencies_in("fftfreq", dtype), device=device)
     result: Any = positive.where(positive < (n + 1) // 2, positive - n) / (n * d)
     return result.requires_grad_(requires_grad)  # type: ignore[no-any-return]
 
@@ -1051,7 +1056,7 @@ def rfftfreq(
     >>> tensor.fft.rfftfreq(5)
     tensor([0.0000, 0.2000, 0.4000])
     """
-    result: Any = arange(n // 2 + 1, dtype=dtype or get_default_dtype(), device=device) / (n * d)
+    result: Any = arange(n // 2 + 1, dtype=_frequencies_in("rfftfreq", dtype), device=device) / (n * d)
     return result.requires_grad_(requires_grad)  # type: ignore[no-any-return]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.arguments import dimension
 from tensor.core.base import check_tensor
+from tensor.core.creation_arguments import dtype_of_argument
 from tensor.linalg.factorizations.singular_values import singular_values
 from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
@@ -73,7 +74,7 @@ def _matrix_norm(name: str, a: Tensor, ord: Any, dim: Any, keepdim: bool, dtype:
     if len(dims) != 2:
         shown = ", ".join(str(each) for each in dims)
         raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {shown}")
-    a = a if dtype is None else a.to(dtype)
+    a = a if dtype is None else a.to(dtype_of_argument(dtype, name))
     by_singular_values = ord == "nuc" or ord in (2, -2)
     check_floating(name, a, half=not by_singular_values)
     rank = len(a._layout.shape)

@@ -451,7 +451,9 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
         tensor([1., 2.])
         """
         where = self.device if device is None else device
-        return tensor(data, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
+        return tensor(
+            data, dtype=self.dtype if dtype is None else dtype, device=where, requires_grad=requires_grad
+        )
 
     # Views
 

@@ -20,6 +20,7 @@ from tensor.autograd.recording.inplace import attach_in_place, check_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative, mask_of
 from tensor.core.base import TensorBase, maker
 from tensor.core.copy_plans import host_conversion
+from tensor.core.creation_arguments import shaped
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number, wrapped
 from tensor.core.modes.grad_mode import modes
@@ -260,7 +261,7 @@ class Pointwise:
             )
         shape = strides_of.broadcast_shapes(*[x._layout.shape for x in tensors])
         if out._layout.shape != shape:
-            out.resize_(shape)
+            shaped(out, shape)
         self._write(out, operands)
         return out
 

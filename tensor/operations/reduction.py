@@ -18,6 +18,7 @@ from tensor.core import layout as layouts
 from tensor.core.arguments import dimensions
 from tensor.core.base import TensorBase, check_outs, check_tensor, empty, maker, wrap
 from tensor.core.copy_plans import host_conversion
+from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.dtypes import promotion as rules
 from tensor.core.plans import not_implemented
 
@@ -250,12 +251,20 @@ def keep_dims(x: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
 
 
 def dtype_to_compute_in(
-    dtype: dtype | None, out: Tensor | None, categories: Sequence[Category] = tuple(Category)
+    function: str, dtype: dtype | None, out: Tensor | None, categories: Sequence[Category] = tuple(Category)
 ) -> dtype | None:
-    """``dtype``, or where none is given that of ``out``, as in PyTorch: if it is of these categories."""
-    if dtype is None and isinstance(out, TensorBase) and out._layout.dtype.category in categories:
+    """``dtype``, or where none is given that of ``out``, as in PyTorch: if it is of these categories.
+
+    Raises
+    ------
+    TypeError
+        If ``dtype`` is no dtype.
+    """
+    if dtype is not None:
+        return dtype_of_argument(dtype, function)
+    if isinstance(out, TensorBase) and out._layout.dtype.category in categories:
         return out._layout.dtype
-    return dtype
+    return None
 
 
 def into_out(result: Tensor, out: Tensor | None, name: str, *, casts: bool = False) -> Tensor:

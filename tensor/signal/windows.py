@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import float32, float64
 from tensor.core.absent_names import hints as _hints
+from tensor.core.creation_arguments import dtype_of_argument as _dtype_of_argument
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.memory_format import strided
 from tensor.operations.creation import window_shapes as shapes
@@ -42,7 +43,7 @@ def _checked(name: str, M: int, dtype: dtype | None, layout: Any) -> dtype:  # n
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
     if layout is not strided:
         raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
-    result = get_default_dtype() if dtype is None else dtype
+    result = get_default_dtype() if dtype is None else _dtype_of_argument(dtype, name)
     if result not in (float32, float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {result!r}")
     return result

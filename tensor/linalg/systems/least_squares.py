@@ -281,9 +281,9 @@ def lstsq(
         Singular values below this share of the largest one count as zero; by default the larger dimension times
         the precision.
     driver
-        Which results there are. ``"gelsy"``, the default: the rank. ``"gelsd"`` and ``"gelss"``: also the singular
-        values. ``"gels"``, for matrices of full rank only: neither. All but ``"gelsy"`` give the squared distances
-        ``residuals`` where the matrices have full rank and more rows than columns.
+        Which results there are. ``"gelsy"``, the default on the CPU: the rank. ``"gelsd"`` and ``"gelss"``: also the
+        singular values. ``"gels"``, the default on CUDA devices, for matrices of full rank only: neither. All but
+        ``"gelsy"`` give the squared distances ``residuals`` where the matrices have full rank and more rows than columns.
 
     Raises
     ------
@@ -323,7 +323,8 @@ def lstsq(
     layouts.broadcast_shapes(A._layout.shape[:-2], B._layout.shape[: -1 if vector else -2])
     if driver is not None and driver not in _DRIVERS:
         raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
-    driver = driver or "gelsy"
+    if driver is None:
+        driver = "gels" if A.is_cuda else "gelsy"
     tolerance = _Tolerance(name, None, rcond)
 
     def work(a: Array, b: Array) -> tuple[Array, ...]:

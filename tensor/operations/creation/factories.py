@@ -96,12 +96,12 @@ def finish(result: Tensor, requires_grad: bool, out: Tensor | None = None) -> Te
 
 
 def delivered(out: Tensor | None, result: Tensor, function: str) -> Tensor:
-    """``made`` itself where no ``out`` is given, and else ``out`` with its elements."""
+    """``result`` itself where there is no ``out``, and else ``out`` with its elements."""
     return result if out is None else deliver(out, result, function)
 
 
 def deliver(out: Tensor, result: Tensor, function: str) -> Tensor:
-    """Write ``made`` to ``out``, which must have its shape, dtype and device."""
+    """Write ``result`` to ``out``, which must have its dtype and device, and takes its shape."""
     check_tensor(out, function, "out")
     if (
         out._layout.dtype is not result._layout.dtype
@@ -111,9 +111,7 @@ def deliver(out: Tensor, result: Tensor, function: str) -> Tensor:
             f"{function}: expected a tensor of {result._layout.dtype!r} on {result._layout.device}, got "
             f"{out._layout.dtype!r} on {out._layout.device}"
         )
-    if out._layout.shape != result._layout.shape:
-        out.resize_(result._layout.shape)
-    return out.copy_(result)
+    return shaped(out, result._layout.shape).copy_(result)
 
 
 @operation(method=False)

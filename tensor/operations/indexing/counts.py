@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import dtypes
 from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase, check_outs
+from tensor.core.creation_arguments import shaped
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.creation.factories import delivered
 from tensor.operations.creation.ranges import arange
@@ -68,7 +69,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None
         return result
     check_outs(out, 2, "mode")
     return _MODE(
-        *(each.resize_(output.shape).copy_(output) for each, output in zip(out, result, strict=True))
+        *(shaped(each, output.shape).copy_(output) for each, output in zip(out, result, strict=True))
     )
 
 

@@ -13,6 +13,7 @@ from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
 from tensor.core.base import empty, maker, wrap
 from tensor.core.copy_plans import host_conversion
+from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.dtypes import promotion as rules
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
@@ -176,7 +177,7 @@ _OF_GRADIENTS = [
 
 def _apply(row: _Softmax, input: Tensor, dim: int | None, dtype: dtype | None, out: Tensor | None) -> Tensor:
     layout = input._layout
-    element_dtype = layout.dtype if dtype is None else dtype
+    element_dtype = layout.dtype if dtype is None else dtype_of_argument(dtype, row.name)
     if not element_dtype.is_floating_point:
         raise NotImplementedError(
             f'"{row.name}" not implemented for {element_dtype!r}: give a floating point dtype, as in '

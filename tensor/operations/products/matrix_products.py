@@ -18,6 +18,7 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, empty, maker, view_of
 from tensor.core.copy_plans import copied, host_conversion
+from tensor.core.creation_arguments import shaped
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes, unrecorded
@@ -341,9 +342,7 @@ def _delivered(result: Tensor, out: Tensor | None) -> Tensor:
             "functions with out=... arguments don't support automatic differentiation, but one of the arguments "
             "requires grad."
         )
-    if out._layout.shape != result._layout.shape:
-        out.resize_(result._layout.shape)
-    return out.copy_(result)
+    return shaped(out, result._layout.shape).copy_(result)
 
 
 @operation(autocast=Autocast(cuda=LOWER))

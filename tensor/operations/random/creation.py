@@ -12,7 +12,7 @@ from nvrtc_kernels.dtypes import Category
 from tensor.core import layout as layouts
 from tensor.core.arguments import as_int64
 from tensor.core.base import empty as make
-from tensor.core.creation_arguments import as_out, sequence_of_sizes, sizes_of
+from tensor.core.creation_arguments import as_out, sequence_of_sizes, shaped, sizes_of
 from tensor.core.devices.state import cpu, device_state_of
 from tensor.core.memory_format import preserve_format
 from tensor.core.plans import not_implemented
@@ -63,7 +63,7 @@ def target(result: Layout, out: Tensor | None, pin_memory: bool = False) -> Tens
                 f"Only dense CPU tensors can be pinned: pin_memory=True with device {result.device}"
             )
         return make(result, pin_memory=pin_memory)
-    return out if out._layout is result else out.resize_(result.shape)
+    return out if out._layout is result else shaped(out, result.shape)
 
 
 def drawn(

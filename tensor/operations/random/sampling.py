@@ -11,7 +11,7 @@ from nvrtc_kernels.layouts import broadcast_shapes
 from tensor.core import layout as layouts
 from tensor.core.arguments import as_int64, two_devices
 from tensor.core.base import TensorBase, check_tensor
-from tensor.core.creation_arguments import sequence_of_sizes
+from tensor.core.creation_arguments import sequence_of_sizes, shaped
 from tensor.core.devices.state import CudaState
 from tensor.core.modes.grad_mode import no_grad
 from tensor.core.plans import planned
@@ -315,8 +315,7 @@ def multinomial(
     result = (
         target(layouts.contiguous[sizes, dtypes.int64, layout.device_state], None) if out is None else out
     )
-    if result._layout.shape != sizes:
-        result.resize_(sizes)
+    shaped(result, sizes)
     from_host(indices.reshape(sizes), result)
     return result
 

@@ -193,7 +193,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor |
     tensor([[ 1,  3,  6],
             [ 4,  9, 15]])
     """
-    dtype = dtype_to_compute_in(dtype, out, _NUMBERS)
+    dtype = dtype_to_compute_in("cumsum", dtype, out, _NUMBERS)
     at = dimension(dim, len(input._layout.shape))
     results = CUMSUM(input, at, _type(input, dtype))
     _CUMSUM_BACKWARD.record(results, (input,), context=(at,))
@@ -288,7 +288,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor 
     >>> tensor.cumprod(tensor.tensor([1.0, 2.0, 3.0]), dim=0)
     tensor([1., 2., 6.])
     """
-    dtype = dtype_to_compute_in(dtype, out, _NUMBERS)
+    dtype = dtype_to_compute_in("cumprod", dtype, out, _NUMBERS)
     input = converted(input, dtype)
     at = dimension(dim, len(input._layout.shape))
     results = CUMPROD(input, at, _type(input, dtype))

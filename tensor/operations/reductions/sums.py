@@ -36,6 +36,8 @@ from .recurrences import later_products, running_before
 
 REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
 FLOATING = (Category.FLOATING, Category.COMPLEX)
+#: By the category of the input: those of outputs in whose dtype a mean is computed.
+_MEANS_IN = {Category.FLOATING: FLOATING, Category.COMPLEX: (Category.COMPLEX,)}
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,7 +208,7 @@ def sum(
     tensor([[3],
             [7]])
     """
-    dtype = dtype_to_compute_in(dtype, out)
+    dtype = dtype_to_compute_in("sum", dtype, out)
     input = converted(input, dtype)
     axes = axes_of("sum", input, dim)
     if dtype is not None and dtype.category < Category.FLOATING and dtype is not dtypes.int64:
@@ -296,9 +298,8 @@ def nansum(
     if isinstance(input, TensorBase) and input._layout.dtype.category < Category.FLOATING:
         return sum(input, dim, keepdim, dtype=dtype, out=out)
     is_floating = isinstance(input, TensorBase) and input._layout.dtype.is_floating_point
-    if is_floating:
-        # Fractions are not lost for an output of integers.
-        dtype = dtype_to_compute_in(dtype, out, (Category.FLOATING,))
+    # Fractions are not lost for an output of integers.
+    dtype = dtype_to_compute_in("nansum", dtype, out, (Category.FLOATING,) if is_floating else ())
     input = converted(input, dtype)
     axes = axes_of("nansum", input, dim)
     results = NANSUM(input, axes, keepdim)
@@ -359,9 +360,9 @@ def mean(
     >>> tensor.mean(tensor.tensor([1, 2]), dtype=tensor.float32)
     tensor(1.5000)
     """
-    if isinstance(input, TensorBase) and input._layout.dtype.category in FLOATING:
-        is_complex = input._layout.dtype.is_complex
-        dtype = dtype_to_compute_in(dtype, out, (Category.COMPLEX,) if is_complex else FLOATING)
+    if dtype is not None or out is not None:
+        category = input._layout.dtype.category if isinstance(input, TensorBase) else Category.BOOL
+        dtype = dtype_to_compute_in("mean", dtype, out, _MEANS_IN.get(category, ()))
     input = converted(input, dtype)
     axes = axes_of("mean", input, dim)
     results = MEAN(input, axes, keepdim)
@@ -408,8 +409,8 @@ def nanmean(
     >>> tensor.nanmean(tensor.tensor([1.0, float('nan'), 2.0]))
     tensor(1.5000)
     """
-    if isinstance(input, TensorBase) and input._layout.dtype.is_floating_point:
-        dtype = dtype_to_compute_in(dtype, out, (Category.FLOATING,))
+    is_floating = isinstance(input, TensorBase) and input._layout.dtype.is_floating_point
+    dtype = dtype_to_compute_in("nanmean", dtype, out, (Category.FLOATING,) if is_floating else ())
     input = converted(input, dtype)
     if modes.recording and input.requires_grad:
         there = logical_not(isnan(input))
@@ -488,7 +489,7 @@ def prod(
     """
     if keepdim and dim is None:
         raise TypeError("prod(): 'keepdim' goes with 'dim': give the dimension")
-    dtype = dtype_to_compute_in(dtype, out)
+    dtype = dtype_to_compute_in("prod", dtype, out)
     input = converted(input, dtype)
     axes = axes_of("prod", input, dim)
     results = PROD(input, axes, keepdim)

@@ -17,7 +17,14 @@ from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import Reduction, axes_of, into_out, keep_dims, stretched
+from tensor.operations.reduction import (
+    Reduction,
+    axes_of,
+    dtype_to_compute_in,
+    into_out,
+    keep_dims,
+    stretched,
+)
 
 from .sums import converted, mean, mean_form, sum, sum_form
 
@@ -462,7 +469,7 @@ def vector_norm(
     """
     if isinstance(ord, str):  # type: ignore[unreachable]
         raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not str")
-    input = converted(x, dtype)
+    input = converted(x, dtype_to_compute_in("linalg.vector_norm", dtype, None))
     if input._layout.dtype.category < Category.FLOATING:
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {input._layout.dtype!r}"

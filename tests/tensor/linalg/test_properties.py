@@ -280,6 +280,19 @@ def test_results_have_names() -> None:
     assert linalg.lu_factor_ex(a)._fields == ("LU", "pivots", "info")
 
 
+def test_least_squares_on_devices_are_for_full_rank(device_name: str) -> None:
+    # As in PyTorch, where "gels" is what devices have.
+    a, b = _made(tensor.float64, 5, 3).to(device_name), _made(tensor.float64, 5, 2).to(device_name)
+    result = linalg.lstsq(a, b)
+    distances = ((a @ result.solution - b) ** 2).sum(0)
+    if a.is_cuda:
+        np.testing.assert_allclose(array_of(result.residuals), array_of(distances), rtol=1e-10)
+        assert not result.rank.numel()
+    else:
+        assert not result.residuals.numel()
+        assert result.rank.item() == 3
+
+
 def test_strides_and_views(device_name: str) -> None:
     base = _made(tensor.float64, 4, 3, 5).to(device_name)
     turned = base.permute(0, 2, 1)[:, ::2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import tensor
 from nn import functional
+from tests.tensor import expressions
 from tests.tensor.comparison import array_of
 
 
@@ -260,3 +262,30 @@ def test_polynomials_of_enormous_orders(device_name: str) -> None:
     ).tolist() == [0, 0]
     result = tensor.special.chebyshev_polynomial_t(x[:1], 1000)
     assert result.item() == pytest.approx(math.cos(1000 * math.acos(0.5)), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m.add(x, 1, out=o)",
+        "m.sum(x, 0, out=o)",
+        "m.mm(x, x, out=o)",
+        "m.softmax(x, 0, out=o)",
+        "m.cat([x, x], out=o)",
+        "m.zeros(2, 2, out=o)",
+        "m.nan_to_num(x, out=o)",
+    ],
+)
+def test_outputs_with_elements_of_another_shape_warn(text: str, device_name: str) -> None:
+    x = tensor.ones(2, 2, device=device_name)
+    with pytest.warns(
+        UserWarning, match=r"resized since it had shape \[7\], .* output shape \[\d.*out.resize_"
+    ) as caught:
+        expressions.value(text, tensor, device_name, x=x, o=tensor.empty(7, device=device_name))
+    # The line of the program, which is a text here.
+    assert caught[0].filename == "<string>"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        empty = tensor.empty(0, device=device_name)
+        result = expressions.value(text, tensor, device_name, x=x, o=empty)
+    assert result is empty

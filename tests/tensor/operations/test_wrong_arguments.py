@@ -202,6 +202,36 @@ def test_errors_say_nothing_of_the_inside_on_devices(device_name: str) -> None:
     assert not unclear, "\n".join(unclear)
 
 
+#: Arguments without which some functions do nothing, by the names of functions.
+NEEDED: dict[str, dict[str, Any]] = {
+    **{name: {"dim": 0} for name in ("softmax", "log_softmax", "softmin")},
+    **{name: {"size": (2,)} for name in ("empty", "zeros", "ones", "rand", "randn")},
+    **{name: {"size": (2,)} for name in ("new_empty", "new_zeros", "new_ones")},
+    "empty_permuted": {"size": (2,), "physical_layout": (0,)},
+    "arange": {"start": 3},
+    "randint": {"high": 3, "size": (2,)},
+    "randint_like": {"high": 3},
+    "normal": {"mean": 0.0, "size": (2,)},
+    "sparse_compressed_tensor": {"layout": tensor.sparse_csr},
+}
+
+
+@pytest.mark.filterwarnings("ignore:Implicit dimension")
+@pytest.mark.parametrize("space", NAMESPACES)
+def test_a_dtype_is_a_dtype_everywhere(space: str, device_name: str) -> None:
+    told = []
+    for name, function in _functions(NAMESPACES[space]):
+        # The method type takes names of types, too.
+        if "dtype" not in inspect.signature(function).parameters or name == "type":
+            continue
+        make = _suitable(function, device_name)
+        for wrong in (_tensor(3, 3, device=device_name), "float32", 3, object()):
+            result = _call(function, make() | NEEDED.get(name, {}) | {"dtype": wrong})
+            if not (isinstance(result, TypeError) and "argument 'dtype'" in str(result)):
+                told.append(f"{space}.{name}(dtype={wrong!r}): {result!r}")
+    assert not told, "\n".join(told)
+
+
 #: What is wrong with a call, and what the error says.
 CALLS = {
     "f.relu(3)": r"relu\(\): argument 'input' \(position 1\) must be Tensor, not int",
@@ -226,8 +256,8 @@ CALLS = {
     "m.adjoint(3)": r"adjoint\(\): argument 'input' \(position 1\) must be Tensor, not int",
     "m.as_strided_(3, (1,), (1,))": r"as_strided_\(\): argument 'input' \(position 1\) must be Tensor, not int",
     "m.fft.fft(x, out=3)": r"argument 'out' must be Tensor, not int",
-    "m.sum(x, dtype=x)": r"sum\(\): argument 'dtype' must be dtype, not Tensor",
-    "m.cumsum(x, 0, dtype=x)": r"cumsum\(\): argument 'dtype' must be dtype, not Tensor",
+    "m.sum(x, dtype=x)": r"sum\(\): argument 'dtype' must be tensor.dtype, not Tensor",
+    "m.cumsum(x, 0, dtype=x)": r"cumsum\(\): argument 'dtype' must be tensor.dtype, not Tensor",
     "m.sum(x, out=3)": r"argument 'out' must be Tensor, not int",
     "m.max(x, 0, out=(x,))": "tuple of 2 elements, but got 1",
     "m.max(x, 0, out=(x, 3))": "expected Tensor as element 1 in argument 'out', but got int",
