@@ -11,22 +11,23 @@ if TYPE_CHECKING:
 
 #: Types of options that are equal only to options that mean the same.
 _KEYS = frozenset((int, str, bool, type(None)))
+_INTEGERS = frozenset((int,))
 
 
 def plan_for(operation: Any, layouts: tuple[Layout | None, ...], options: tuple[Any, ...]) -> Any:
-    """``device_state.plans[operation, *layouts, *options]``, on the place of the first layout.
+    """``device_state.plans[operation, *layouts, *options]``, on the device of the first layout.
 
     Options may be of any type; those that make no sense are reported as they were given, by ``operation.plan``.
     """
-    for each in options:
-        kind = type(each)
-        if kind is tuple:
-            for number in each:
+    # Asked for all options in one call, as most calls have none of another type.
+    if not _KEYS.issuperset(map(type, options)):
+        for each in options:
+            if type(each) is tuple:
                 # What equals an integer, as 2.0 does, is no integer.
-                if type(number) is not int:
+                if not _INTEGERS.issuperset(map(type, each)):
                     return _with_rare(operation, layouts, options)
-        elif kind not in _KEYS:
-            return _with_rare(operation, layouts, options)
+            elif type(each) not in _KEYS:
+                return _with_rare(operation, layouts, options)
     return layouts[0].device_state.plans[operation, *layouts, *options]  # type: ignore[union-attr]
 
 

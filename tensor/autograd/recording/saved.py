@@ -98,10 +98,11 @@ def save_operands(kept: Sequence[int], operands: Sequence[Any], outputs: Sequenc
             entries.append(save_output(outputs[~position], ~position) if is_there else None)
             continue
         x = operands[position]
-        if packing or not isinstance(x, TensorBase) or x._storage.version < 0:
+        if packing or not isinstance(x, TensorBase):
             entries.append(save(x))
-        else:
-            entries.append((x, x._storage.version))
+            continue
+        version = x._storage.version
+        entries.append((x, version) if version >= 0 else save(x))
     return tuple(entries)
 
 

@@ -451,6 +451,10 @@ class _Regular:
         return Planned(in_format(run, suggested(x)) if pooling.keeps_format else run, pooling)
 
 
+#: The gradient of the only input is asked for.
+_ASKED = (True,)
+
+
 def pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tensor | None]:
     """The result, and the places of maxima."""
     try:
@@ -460,8 +464,9 @@ def pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tensor
         raise
     run, pooling = plan_for(operation, (layout,), options)
     result, positions = run(input)
-    if input._autograd is not None:
-        pooling.formulas[0].record((result,), (input,), (positions,), (pooling,))
+    state = input._autograd
+    if state is not None and state.requires_grad and modes.recording:
+        pooling.formulas[0].record((result,), (input,), (positions,), (pooling,), _ASKED)
     return result, positions
 
 

@@ -208,7 +208,8 @@ def sum(
     tensor([[3],
             [7]])
     """
-    dtype = dtype_to_compute_in("sum", dtype, out)
+    if dtype is not None or out is not None:
+        dtype = dtype_to_compute_in("sum", dtype, out)
     input = converted(input, dtype)
     axes = axes_of("sum", input, dim)
     if dtype is not None and dtype.category < Category.FLOATING and dtype is not dtypes.int64:
