@@ -21,6 +21,7 @@ from nvrtc_kernels.dtypes import uint8
 from tensor.core.base import empty, view_of
 from tensor.core.copy_plans import copied
 from tensor.core.layout import contiguous
+from tensor.core.plans import planned
 from tensor.core.storage import ForeignStorage
 
 from .devices import connect, drained_on_failure
@@ -133,25 +134,13 @@ def _run(element_dtype: dtype, positions: list[int], layouts: Sequence[Layout]) 
     return Run(real, tuple(positions), counts, tuple(offsets), nbytes, alone)
 
 
-class _Runs:
-    """``device_state.plans[operation, layouts, buffer_size]``: :func:`runs_of` those."""
-
-    def plan(self, layouts: tuple[Layout, ...], buffer_size: int) -> tuple[Run, ...]:
-        """See :func:`runs_of`."""
-        return runs_of(layouts, buffer_size)
-
-
-class _Route:
+def _route_plan(
+    layouts: tuple[Layout, ...], states: tuple[CudaState, ...], buffer_size: int
+) -> list[tuple[Run, list[tuple[Layout, list[tuple[int, int, int, Layout]]]]]]:
     """``device_state.plans[operation, layouts, states, buffer_size]``: runs, with layouts on each device."""
-
-    def plan(
-        self, layouts: tuple[Layout, ...], states: tuple[CudaState, ...], buffer_size: int
-    ) -> list[tuple[Run, list[tuple[Layout, list[tuple[int, int, int, Layout]]]]]]:
-        """For each run and device the layout of the whole; for each tensor its position, offset, bytes and layout."""
-        return [
-            (run, [_layouts_on(run, layouts, state) for state in states])
-            for run in runs_of(layouts, buffer_size)
-        ]
+    return [
+        (run, [_layouts_on(run, layouts, state) for state in states]) for run in runs_of(layouts, buffer_size)
+    ]
 
 
 def _layouts_on(
@@ -164,15 +153,12 @@ def _layouts_on(
     return (slices[0][3] if run.alone else contiguous[(run.nbytes,), uint8, state]), slices
 
 
-class _Sum:
+def _sum_plan(state: CudaState, element_dtype: dtype, sources: int) -> Callable[..., None]:
     """``device_state.plans[operation, state, dtype, sources]``: :func:`nvrtc_kernels.coalescing.plan`."""
-
-    def plan(self, state: CudaState, element_dtype: dtype, sources: int) -> Callable[..., None]:
-        """What copies or sums tensors on a device."""
-        return coalescing.plan(state.native, element_dtype, sources)
+    return coalescing.plan(state.native, element_dtype, sources)
 
 
-_RUNS, _ROUTE, _SUM = _Runs(), _Route(), _Sum()
+_RUNS, _ROUTE, _SUM = planned(runs_of), planned(_route_plan), planned(_sum_plan)
 
 
 def _dense(x: Tensor, target: Layout) -> Tensor:

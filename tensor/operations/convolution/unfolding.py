@@ -13,6 +13,7 @@ from tensor.core.base import check_tensor, empty, maker
 from tensor.core.copy_plans import on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
+from tensor.core.plans import planned
 from tensor.operations.definition import operation
 from tensor.operations.planned_options import plan_for
 
@@ -240,56 +241,48 @@ class _Planned(NamedTuple):
     way: _Way
 
 
-class _UnfoldCall:
-    """``device_state.plans[operation, input, kernel_size, dilation, padding, stride]``."""
-
-    name = "unfold"
-
-    def plan(self, x: Layout, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> _Planned:
-        """What unfolds tensors of a layout; raises if it or the options do not fit."""
-        shape = x.shape
-        if len(shape) not in (3, 4):
-            raise RuntimeError(
-                f"unfold(): expected a 3D or 4D input (items, channels, height, width), got shape {list(shape)}"
-            )
-        windows = _windows("unfold", (shape[-2], shape[-1]), kernel_size, dilation, padding, stride)
-        batched = len(shape) == 4
-        whole = _Columns(windows, shape[0] if batched else 1, shape[-3], batched=batched)
-        return _Planned(x.device_state.plans[whole.unfold, x], whole.unfold)
+def _unfold_plan(
+    name: str, x: Layout, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> _Planned:
+    """What unfolds tensors of a layout; raises if it or the options do not fit."""
+    shape = x.shape
+    if len(shape) not in (3, 4):
+        raise RuntimeError(
+            f"{name}(): expected a 3D or 4D input (items, channels, height, width), got shape {list(shape)}"
+        )
+    windows = _windows(name, (shape[-2], shape[-1]), kernel_size, dilation, padding, stride)
+    batched = len(shape) == 4
+    whole = _Columns(windows, shape[0] if batched else 1, shape[-3], batched=batched)
+    return _Planned(x.device_state.plans[whole.unfold, x], whole.unfold)
 
 
-class _FoldCall:
-    """``device_state.plans[operation, input, output_size, kernel_size, dilation, padding, stride]``."""
-
-    name = "fold"
-
-    def plan(
-        self, x: Layout, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
-    ) -> _Planned:
-        """What folds tensors of a layout; raises if it or the options do not fit."""
-        shape = x.shape
-        if len(shape) not in (2, 3):
-            raise RuntimeError(
-                f"fold(): expected a 2D or 3D input (items, rows, windows), got shape {list(shape)}"
-            )
-        size = _two("fold", "output_size", output_size, 1)
-        windows = _windows("fold", size, kernel_size, dilation, padding, stride)
-        if shape[-2] % windows.taps:
-            raise RuntimeError(
-                f"fold(): Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
-                f"input.size(1)={shape[-2]} and kernel_size={list(windows.kernel[1:])}."
-            )
-        if shape[-1] != windows.positions:
-            raise RuntimeError(
-                f"fold(): Given output_size={list(size)}, kernel_size={list(windows.kernel[1:])}, "
-                f"dilation={list(windows.dilation[1:])}, padding={list(windows.padding[1:])}, "
-                f"stride={list(windows.stride[1:])}, expected size of input's dimension 2 to match the calculated number of "
-                f"sliding blocks {' * '.join(map(str, windows.out[1:]))} = {windows.positions}, but got input.size(2)="
-                f"{shape[-1]}."
-            )
-        batched = len(shape) == 3
-        whole = _Columns(windows, shape[0] if batched else 1, shape[-2] // windows.taps, batched=batched)
-        return _Planned(x.device_state.plans[whole.fold, x], whole.fold)
+def _fold_plan(
+    name: str, x: Layout, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> _Planned:
+    """What folds tensors of a layout; raises if it or the options do not fit."""
+    shape = x.shape
+    if len(shape) not in (2, 3):
+        raise RuntimeError(
+            f"{name}(): expected a 2D or 3D input (items, rows, windows), got shape {list(shape)}"
+        )
+    size = _two(name, "output_size", output_size, 1)
+    windows = _windows(name, size, kernel_size, dilation, padding, stride)
+    if shape[-2] % windows.taps:
+        raise RuntimeError(
+            f"{name}(): Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
+            f"input.size(1)={shape[-2]} and kernel_size={list(windows.kernel[1:])}."
+        )
+    if shape[-1] != windows.positions:
+        raise RuntimeError(
+            f"{name}(): Given output_size={list(size)}, kernel_size={list(windows.kernel[1:])}, "
+            f"dilation={list(windows.dilation[1:])}, padding={list(windows.padding[1:])}, "
+            f"stride={list(windows.stride[1:])}, expected size of input's dimension 2 to match the calculated number of "
+            f"sliding blocks {' * '.join(map(str, windows.out[1:]))} = {windows.positions}, but got input.size(2)="
+            f"{shape[-1]}."
+        )
+    batched = len(shape) == 3
+    whole = _Columns(windows, shape[0] if batched else 1, shape[-2] // windows.taps, batched=batched)
+    return _Planned(x.device_state.plans[whole.fold, x], whole.fold)
 
 
 def _called(operation: Any, input: Tensor, *options: Any) -> Tensor:
@@ -305,7 +298,7 @@ def _called(operation: Any, input: Tensor, *options: Any) -> Tensor:
     return result
 
 
-_UNFOLD, _FOLD = _UnfoldCall(), _FoldCall()
+_UNFOLD, _FOLD = planned(_unfold_plan, "unfold"), planned(_fold_plan, "fold")
 
 
 @operation(namespace="nn.functional", method=False)

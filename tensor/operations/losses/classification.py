@@ -20,6 +20,7 @@ from tensor.core import layout as layouts
 from tensor.core.base import empty, wrap
 from tensor.core.fill_plans import filled
 from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.plans import planned
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
@@ -92,111 +93,103 @@ def _class_weights(weight: Tensor | None, dtype: Any) -> Array | float:
     return 1.0 if weight is None else in_compute_dtype(weight).astype(dtype, copy=False).reshape(1, -1, 1)
 
 
-class _CrossEntropy:
+def _cross_entropy_plan(
+    layout: Layout, weight: dtype | None, sizes: Classes, smooth: bool
+) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """``state.plans[operation, input, weight's dtype, sizes, smooth](input, target, weight, smoothing)``.
 
     The result is the loss and the weight of each line, and statistics that the gradient needs: the largest logit of
     each line, and the logarithm of the sum of exponentials from there on.
     """
+    out, two = _vector(sizes, layout), _vector(sizes, layout, 2)
+    if not layout.device_state.is_cuda:
 
-    def plan(
-        self, layout: Layout, weight: dtype | None, sizes: Classes, smooth: bool
-    ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-        """What computes the losses of contiguous inputs of ``layout``."""
-        out, two = _vector(sizes, layout), _vector(sizes, layout, 2)
-        if not layout.device_state.is_cuda:
-
-            def on_host(
-                input: Tensor, target: Tensor, weight: Tensor | None, smoothing: float
-            ) -> tuple[Tensor, Tensor, Tensor]:
-                x = _as_classes(input, sizes)
-                targets = _Targets(target, sizes, weight, x.dtype.type)
-                with np.errstate(all="ignore"):
-                    largest = x.max(1, keepdims=True)
-                    rest = np.log(np.exp(x - largest).sum(1, keepdims=True, dtype=x.dtype))
-                    loss = targets.weights * ((largest - targets.gather(x)) + rest)
-                    if smooth:
-                        every = (_class_weights(weight, x.dtype) * ((largest - x) + rest)).sum(
-                            1, keepdims=True
-                        )
-                        loss = loss * (1 - smoothing) + every * (smoothing / sizes.classes)
-                    loss = np.where(targets.valid, loss, 0).astype(x.dtype, copy=False)
-                statistics = np.concatenate([largest.reshape(-1), rest.reshape(-1)])
-                return _flat(loss, out), _flat(targets.weights, out), tensor_of(statistics, two)
-
-            return on_host
-        state: Any = layout.device_state
-        run = kernels.plan_cross_entropy(state.native, sizes, layout.dtype, weight, smooth=smooth)
-        local = state.local
-
-        def on_device(
+        def on_host(
             input: Tensor, target: Tensor, weight: Tensor | None, smoothing: float
         ) -> tuple[Tensor, Tensor, Tensor]:
-            loss, weights, statistics = empty(out), empty(out), empty(two)
-            run(
-                local.stream.handle, smoothing, input._address, target._address, _address(weight), loss._address,
-                weights._address, statistics._address,
-            )  # fmt: skip
-            return loss, weights, statistics
+            x = _as_classes(input, sizes)
+            targets = _Targets(target, sizes, weight, x.dtype.type)
+            with np.errstate(all="ignore"):
+                largest = x.max(1, keepdims=True)
+                rest = np.log(np.exp(x - largest).sum(1, keepdims=True, dtype=x.dtype))
+                loss = targets.weights * ((largest - targets.gather(x)) + rest)
+                if smooth:
+                    every = (_class_weights(weight, x.dtype) * ((largest - x) + rest)).sum(1, keepdims=True)
+                    loss = loss * (1 - smoothing) + every * (smoothing / sizes.classes)
+                loss = np.where(targets.valid, loss, 0).astype(x.dtype, copy=False)
+            statistics = np.concatenate([largest.reshape(-1), rest.reshape(-1)])
+            return _flat(loss, out), _flat(targets.weights, out), tensor_of(statistics, two)
 
-        return on_device
+        return on_host
+    state: Any = layout.device_state
+    run = kernels.plan_cross_entropy(state.native, sizes, layout.dtype, weight, smooth=smooth)
+    local = state.local
+
+    def on_device(
+        input: Tensor, target: Tensor, weight: Tensor | None, smoothing: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        loss, weights, statistics = empty(out), empty(out), empty(two)
+        run(
+            local.stream.handle, smoothing, input._address, target._address, _address(weight), loss._address,
+            weights._address, statistics._address,
+        )  # fmt: skip
+        return loss, weights, statistics
+
+    return on_device
 
 
 def _flat(array: Array, out: Layout) -> Tensor:
     return tensor_of(np.ascontiguousarray(array.reshape(-1)), out)
 
 
-class _CrossEntropyGradient:
+def _cross_entropy_gradient_plan(
+    grad: Layout, layout: Layout, weight: dtype | None, sizes: Classes, smooth: bool
+) -> Callable[..., Tensor]:
     """``state.plans[operation, grad, input, weight's dtype, sizes, smooth]``.
 
     ``run(grad, total, input, target, weight, all, statistics, smoothing)``.
     """
+    if not layout.device_state.is_cuda:
 
-    def plan(
-        self, grad: Layout, layout: Layout, weight: dtype | None, sizes: Classes, smooth: bool
-    ) -> Callable[..., Tensor]:
-        """What computes the gradient of contiguous inputs of ``layout``; ``grad`` is 0-dim or has all lines."""
-        if not layout.device_state.is_cuda:
+        def on_host(
+            grad: Tensor, total: Tensor | None, input: Tensor, target: Tensor, weight: Tensor | None,
+            _: Any, statistics: Tensor, smoothing: float,
+        ) -> Tensor:  # fmt: skip
+            x = _as_classes(input, sizes)
+            targets = _Targets(target, sizes, weight, x.dtype.type)
+            with np.errstate(all="ignore"):
+                largest, rest = statistics._host.reshape(2, sizes.outer, 1, sizes.inner)
+                result = np.exp((x - largest) - rest)
+                by = _line_gradients(grad, total, sizes, targets)
+                if smooth:
+                    weights = _class_weights(weight, x.dtype)
+                    share = smoothing / sizes.classes
+                    every = sizes.classes if weight is None else np.sum(weights)
+                    result *= targets.weights * (1 - smoothing) + every * share
+                    result -= weights * share
+                    targets.scatter_add(result, -targets.weights * (1 - smoothing))
+                else:
+                    result *= targets.weights
+                    targets.scatter_add(result, -targets.weights)
+                result *= by
+                result = np.where(targets.valid, result, 0)
+            return tensor_of(result.astype(x.dtype, copy=False), layout)
 
-            def on_host(
-                grad: Tensor, total: Tensor | None, input: Tensor, target: Tensor, weight: Tensor | None,
-                _: Any, statistics: Tensor, smoothing: float,
-            ) -> Tensor:  # fmt: skip
-                x = _as_classes(input, sizes)
-                targets = _Targets(target, sizes, weight, x.dtype.type)
-                with np.errstate(all="ignore"):
-                    largest, rest = statistics._host.reshape(2, sizes.outer, 1, sizes.inner)
-                    result = np.exp((x - largest) - rest)
-                    by = _line_gradients(grad, total, sizes, targets)
-                    if smooth:
-                        weights = _class_weights(weight, x.dtype)
-                        share = smoothing / sizes.classes
-                        every = sizes.classes if weight is None else np.sum(weights)
-                        result *= targets.weights * (1 - smoothing) + every * share
-                        result -= weights * share
-                        targets.scatter_add(result, -targets.weights * (1 - smoothing))
-                    else:
-                        result *= targets.weights
-                        targets.scatter_add(result, -targets.weights)
-                    result *= by
-                    result = np.where(targets.valid, result, 0)
-                return tensor_of(result.astype(x.dtype, copy=False), layout)
+        return on_host
+    state: Any = layout.device_state
+    run = kernels.plan_cross_entropy_backward(
+        state.native, sizes, grad.dtype, layout.dtype, weight, smooth=smooth, each=bool(grad.shape)
+    )
+    local = state.local
 
-            return on_host
-        state: Any = layout.device_state
-        run = kernels.plan_cross_entropy_backward(
-            state.native, sizes, grad.dtype, layout.dtype, weight, smooth=smooth, each=bool(grad.shape)
-        )
-        local = state.local
+    def on_device(*operands: Any) -> Tensor:
+        *tensors, smoothing = operands
+        result = empty(layout)
+        addresses = [_address(x) for x in tensors]
+        run(local.stream.handle, smoothing, *addresses, result._address)
+        return result
 
-        def on_device(*operands: Any) -> Tensor:
-            *tensors, smoothing = operands
-            result = empty(layout)
-            addresses = [_address(x) for x in tensors]
-            run(local.stream.handle, smoothing, *addresses, result._address)
-            return result
-
-        return on_device
+    return on_device
 
 
 def _line_gradients(grad: Tensor, total: Tensor | None, sizes: Classes, targets: _Targets) -> Array:
@@ -208,109 +201,96 @@ def _line_gradients(grad: Tensor, total: Tensor | None, sizes: Classes, targets:
     return np.where(targets.valid, result, 0).astype(targets.weights.dtype, copy=False)
 
 
-class _Nll:
+def _nll_plan(layout: Layout, weight: dtype | None, sizes: Classes) -> Callable[..., tuple[Tensor, Tensor]]:
     """``state.plans[operation, input, weight's dtype, sizes](input, target, weight)``: losses, and their weights."""
+    out = _vector(sizes, layout)
+    if not layout.device_state.is_cuda:
 
-    def plan(
-        self, layout: Layout, weight: dtype | None, sizes: Classes
-    ) -> Callable[..., tuple[Tensor, Tensor]]:
-        """What computes the losses of contiguous inputs of ``layout``."""
-        out = _vector(sizes, layout)
-        if not layout.device_state.is_cuda:
+        def on_host(input: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+            x = _as_classes(input, sizes)
+            targets = _Targets(target, sizes, weight, x.dtype.type)
+            with np.errstate(all="ignore"):
+                loss = np.where(targets.valid, -targets.weights * targets.gather(x), x.dtype.type(0))
+            return _flat(loss, out), _flat(targets.weights, out)
 
-            def on_host(input: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-                x = _as_classes(input, sizes)
-                targets = _Targets(target, sizes, weight, x.dtype.type)
-                with np.errstate(all="ignore"):
-                    loss = np.where(targets.valid, -targets.weights * targets.gather(x), x.dtype.type(0))
-                return _flat(loss, out), _flat(targets.weights, out)
+        return on_host
+    state: Any = layout.device_state
+    run = kernels.plan_nll(state.native, sizes, layout.dtype, weight)
+    local = state.local
 
-            return on_host
-        state: Any = layout.device_state
-        run = kernels.plan_nll(state.native, sizes, layout.dtype, weight)
-        local = state.local
-
-        def on_device(input: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-            loss, weights = empty(out), empty(out)
-            run(
-                local.stream.handle, input._address, target._address, _address(weight), loss._address,
-                weights._address,
-            )  # fmt: skip
-            return loss, weights
-
-        return on_device
-
-
-class _NllGradient:
-    """``state.plans[operation, grad, input, weight's dtype, sizes](grad, total, target, weight)``."""
-
-    def plan(
-        self, grad: Layout, layout: Layout, weight: dtype | None, sizes: Classes
-    ) -> Callable[..., Tensor]:
-        """What computes the gradient of contiguous inputs of ``layout``; ``grad`` is 0-dim or has all lines."""
-        if not layout.device_state.is_cuda:
-
-            def on_host(grad: Tensor, total: Tensor | None, target: Tensor, weight: Tensor | None) -> Tensor:
-                scalar = statistics_type(layout.dtype).numpy.type
-                targets = _Targets(target, sizes, weight, scalar)
-                result = np.zeros((sizes.outer, sizes.classes, sizes.inner), scalar)
-                with np.errstate(all="ignore"):
-                    by = _line_gradients(grad, total, sizes, targets)
-                    targets.scatter_add(result, np.where(targets.valid, -targets.weights * by, scalar(0)))
-                return tensor_of(result, layout)
-
-            return on_host
-        state: Any = layout.device_state
-        run = kernels.plan_nll_backward(
-            state.native, sizes, grad.dtype, layout.dtype, weight, each=bool(grad.shape)
-        )
-        local = state.local
-
-        def on_device(*tensors: Any) -> Tensor:
-            result = filled(layout, 0)
-            run(local.stream.handle, *[_address(x) for x in tensors], result._address)
-            return result
-
-        return on_device
-
-
-class _Mean:
-    """``state.plans[operation, losses, mean, dtype](losses, weights)``: their mean or sum, and what they weigh."""
-
-    def plan(self, layout: Layout, mean: bool, out: dtype) -> Callable[..., tuple[Tensor, Tensor]]:
-        """What sums vectors of ``layout``; the result is of dtype ``out``."""
-        outs = (
-            layouts.contiguous[(), out, layout.device_state],
-            layouts.contiguous[(), layout.dtype, layout.device_state],
-        )
-        if not layout.device_state.is_cuda:
-
-            def on_host(losses: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-                sums = [each._host.sum(dtype=each._host.dtype) for each in (losses, weights)]
-                with np.errstate(all="ignore"):
-                    return tensor_of(np.array(sums[0] / sums[1] if mean else sums[0]), outs[0]), wrap(
-                        np.array(sums[1]), outs[1]
-                    )
-
-            return on_host
-        state: Any = layout.device_state
-        launch = reduction_kernels.plan(
-            state.native, kernels.WEIGHTED_MEAN if mean else kernels.WEIGHTED_SUM, layout.shape, (0,),
-            [((0,), out), ((0,), layout.dtype)], [((1,), layout.dtype)] * 2,
+    def on_device(input: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        loss, weights = empty(out), empty(out)
+        run(
+            local.stream.handle, input._address, target._address, _address(weight), loss._address,
+            weights._address,
         )  # fmt: skip
+        return loss, weights
 
-        def on_device(losses: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-            result, total = (empty(each) for each in outs)
-            launch_reduction(
-                state, launch, result._address, total._address, losses._address, weights._address
-            )
-            return result, total
+    return on_device
 
-        return on_device
+
+def _nll_gradient_plan(
+    grad: Layout, layout: Layout, weight: dtype | None, sizes: Classes
+) -> Callable[..., Tensor]:
+    """``state.plans[operation, grad, input, weight's dtype, sizes](grad, total, target, weight)``."""
+    if not layout.device_state.is_cuda:
+
+        def on_host(grad: Tensor, total: Tensor | None, target: Tensor, weight: Tensor | None) -> Tensor:
+            scalar = statistics_type(layout.dtype).numpy.type
+            targets = _Targets(target, sizes, weight, scalar)
+            result = np.zeros((sizes.outer, sizes.classes, sizes.inner), scalar)
+            with np.errstate(all="ignore"):
+                by = _line_gradients(grad, total, sizes, targets)
+                targets.scatter_add(result, np.where(targets.valid, -targets.weights * by, scalar(0)))
+            return tensor_of(result, layout)
+
+        return on_host
+    state: Any = layout.device_state
+    run = kernels.plan_nll_backward(
+        state.native, sizes, grad.dtype, layout.dtype, weight, each=bool(grad.shape)
+    )
+    local = state.local
+
+    def on_device(*tensors: Any) -> Tensor:
+        result = filled(layout, 0)
+        run(local.stream.handle, *[_address(x) for x in tensors], result._address)
+        return result
+
+    return on_device
+
+
+def _mean_plan(layout: Layout, mean: bool, out: dtype) -> Callable[..., tuple[Tensor, Tensor]]:
+    """``state.plans[operation, losses, mean, dtype](losses, weights)``: their mean or sum, and what they weigh."""
+    outs = (
+        layouts.contiguous[(), out, layout.device_state],
+        layouts.contiguous[(), layout.dtype, layout.device_state],
+    )
+    if not layout.device_state.is_cuda:
+
+        def on_host(losses: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+            sums = [each._host.sum(dtype=each._host.dtype) for each in (losses, weights)]
+            with np.errstate(all="ignore"):
+                return tensor_of(np.array(sums[0] / sums[1] if mean else sums[0]), outs[0]), wrap(
+                    np.array(sums[1]), outs[1]
+                )
+
+        return on_host
+    state: Any = layout.device_state
+    launch = reduction_kernels.plan(
+        state.native, kernels.WEIGHTED_MEAN if mean else kernels.WEIGHTED_SUM, layout.shape, (0,),
+        [((0,), out), ((0,), layout.dtype)], [((1,), layout.dtype)] * 2,
+    )  # fmt: skip
+
+    def on_device(losses: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        result, total = (empty(each) for each in outs)
+        launch_reduction(state, launch, result._address, total._address, losses._address, weights._address)
+        return result, total
+
+    return on_device
 
 
 CROSS_ENTROPY, CROSS_ENTROPY_GRADIENT, NLL, NLL_GRADIENT, MEAN = (
-    _CrossEntropy(), _CrossEntropyGradient(), _Nll(), _NllGradient(), _Mean(),
+    planned(_cross_entropy_plan), planned(_cross_entropy_gradient_plan), planned(_nll_plan), planned(_nll_gradient_plan), planned(_mean_plan),
 )  # fmt: skip
 
 

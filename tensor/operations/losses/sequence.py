@@ -13,6 +13,7 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import TensorBase, empty, wrap
 from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.plans import planned
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.conversions import to
 from tensor.operations.definition import operation
@@ -31,68 +32,62 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-class _Loss:
+def _loss_plan(layout: Layout, sizes: Sizes) -> Callable[..., tuple[Tensor, Tensor]]:
     """``state.plans[operation, layout, sizes](log_probs, targets, start, lengths, target_lengths)``.
 
     The loss of each sample, and the forward variables (alpha) of each state at each time.
     """
+    out = layouts.contiguous[(sizes.samples,), layout.dtype, layout.device_state]
+    variables = layouts.contiguous[
+        (sizes.samples, sizes.times, sizes.states), layout.dtype, layout.device_state
+    ]
+    if not layout.device_state.is_cuda:
 
-    def plan(self, layout: Layout, sizes: Sizes) -> Callable[..., tuple[Tensor, Tensor]]:
-        """What computes the losses of log-probabilities of ``layout``."""
-        out = layouts.contiguous[(sizes.samples,), layout.dtype, layout.device_state]
-        variables = layouts.contiguous[
-            (sizes.samples, sizes.times, sizes.states), layout.dtype, layout.device_state
-        ]
-        if not layout.device_state.is_cuda:
+        def on_host(log_probs: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
+            states = _States(log_probs._host, sizes, *[each._host for each in others])
+            with np.errstate(all="ignore"):
+                alpha, loss = states.forward()
+            return wrap(loss, out), wrap(alpha, variables)
 
-            def on_host(log_probs: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
-                states = _States(log_probs._host, sizes, *[each._host for each in others])
-                with np.errstate(all="ignore"):
-                    alpha, loss = states.forward()
-                return wrap(loss, out), wrap(alpha, variables)
+        return on_host
+    state: Any = layout.device_state
+    run = kernels.plan(state.native, sizes, layout.dtype)
+    local = state.local
 
-            return on_host
-        state: Any = layout.device_state
-        run = kernels.plan(state.native, sizes, layout.dtype)
-        local = state.local
+    def on_device(*operands: Tensor) -> tuple[Tensor, Tensor]:
+        loss, alpha = empty(out), empty(variables)
+        run(local.stream.handle, *[x._address for x in operands], alpha._address, loss._address)
+        return loss, alpha
 
-        def on_device(*operands: Tensor) -> tuple[Tensor, Tensor]:
-            loss, alpha = empty(out), empty(variables)
-            run(local.stream.handle, *[x._address for x in operands], alpha._address, loss._address)
-            return loss, alpha
-
-        return on_device
+    return on_device
 
 
-class _Gradient:
+def _gradient_plan(layout: Layout, sizes: Sizes, zero_infinity: bool) -> Callable[..., Tensor]:
     """``state.plans[operation, layout, sizes, zero_infinity]``: ``run(*operands, alpha, loss, grad)``."""
+    out = layouts.contiguous[layout.shape, layout.dtype, layout.device_state]
+    if not layout.device_state.is_cuda:
 
-    def plan(self, layout: Layout, sizes: Sizes, zero_infinity: bool) -> Callable[..., Tensor]:
-        """What computes the gradient of log-probabilities of ``layout``."""
-        out = layouts.contiguous[layout.shape, layout.dtype, layout.device_state]
-        if not layout.device_state.is_cuda:
+        def on_host(log_probs: Tensor, *others: Tensor) -> Tensor:
+            *targets, alpha, loss, grad = (each._host for each in others)
+            states = _States(log_probs._host, sizes, *targets)
+            with np.errstate(all="ignore"):
+                return wrap(states.backward(alpha, loss, grad, zero_infinity), out)
 
-            def on_host(log_probs: Tensor, *others: Tensor) -> Tensor:
-                *targets, alpha, loss, grad = (each._host for each in others)
-                states = _States(log_probs._host, sizes, *targets)
-                with np.errstate(all="ignore"):
-                    return wrap(states.backward(alpha, loss, grad, zero_infinity), out)
+        return on_host
+    state: Any = layout.device_state
+    run = kernels.plan_backward(state.native, sizes, layout.dtype, zero_infinity=zero_infinity)
+    local = state.local
+    chains = layouts.contiguous[(2 * sizes.samples * sizes.states,), int32, layout.device_state]
+    betas = layouts.contiguous[(2 * sizes.samples * sizes.states,), layout.dtype, layout.device_state]
 
-            return on_host
-        state: Any = layout.device_state
-        run = kernels.plan_backward(state.native, sizes, layout.dtype, zero_infinity=zero_infinity)
-        local = state.local
-        chains = layouts.contiguous[(2 * sizes.samples * sizes.states,), int32, layout.device_state]
-        betas = layouts.contiguous[(2 * sizes.samples * sizes.states,), layout.dtype, layout.device_state]
+    def on_device(*operands: Tensor) -> Tensor:
+        result = empty(out)
+        scratch = empty(chains), empty(betas)
+        addresses = [x._address for x in (*operands, *scratch, result)]
+        run(local.stream.handle, *addresses)
+        return result
 
-        def on_device(*operands: Tensor) -> Tensor:
-            result = empty(out)
-            scratch = empty(chains), empty(betas)
-            addresses = [x._address for x in (*operands, *scratch, result)]
-            run(local.stream.handle, *addresses)
-            return result
-
-        return on_device
+    return on_device
 
 
 class _States:
@@ -201,7 +196,7 @@ def _shifted(rows: Array, by: int) -> Array:
     return result
 
 
-LOSS, GRADIENT = _Loss(), _Gradient()
+LOSS, GRADIENT = planned(_loss_plan), planned(_gradient_plan)
 
 
 def _gradient(

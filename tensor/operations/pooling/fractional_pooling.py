@@ -11,6 +11,7 @@ from tensor.core.base import check_tensor, empty, maker
 from tensor.core.copy_plans import on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
+from tensor.core.plans import planned
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 
@@ -68,20 +69,17 @@ class _Fractional:
         return Pooling("max", rank, kernels.Fractional(*whole), tuple(x.shape[:-rank]))  # type: ignore[arg-type]
 
 
-class _Pool:
+def _pool_plan(
+    pooling: Pooling, x: Layout, samples: Layout
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """``device_state.plans[operation, pooling, input, samples](input, samples)``: the result, and the places of maxima."""
-
-    def plan(
-        self, pooling: Pooling, x: Layout, samples: Layout
-    ) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """What pools tensors of a layout with samples of another."""
-        device_state = x.device_state
-        out = contiguous[(*pooling.outer, *pooling.pool.out[3 - pooling.rank :]), x.dtype, device_state]
-        where = contiguous[out.shape, int64, device_state]
-        if not out.numel:
-            return lambda *_: (empty(out), empty(where))
-        run = (_on_device if device_state.is_cuda else _on_host)(pooling, samples, out, where)
-        return on_contiguous(run, x, samples)
+    device_state = x.device_state
+    out = contiguous[(*pooling.outer, *pooling.pool.out[3 - pooling.rank :]), x.dtype, device_state]
+    where = contiguous[out.shape, int64, device_state]
+    if not out.numel:
+        return lambda *_: (empty(out), empty(where))
+    run = (_on_device if device_state.is_cuda else _on_host)(pooling, samples, out, where)
+    return on_contiguous(run, x, samples)
 
 
 def _on_device(
@@ -119,7 +117,7 @@ def _on_host(
     return run
 
 
-_POOL, _OPERATIONS = _Pool(), {rank: _Fractional(rank) for rank in (2, 3)}
+_POOL, _OPERATIONS = planned(_pool_plan), {rank: _Fractional(rank) for rank in (2, 3)}
 
 
 def _pool(

@@ -14,6 +14,7 @@ from tensor.core.layout import contiguous
 from tensor.core.memory_format import suggested
 from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans import planned
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.indexing.advanced_indexing import READ, WRITE, WRITE_LAST
@@ -141,23 +142,20 @@ class _Unpool:
         return in_format(run, suggested(x)) if rank == 2 else run
 
 
-class _Gather:
+def _gather_plan(grad: Layout, indices: Layout, rank: int) -> Callable[[Tensor, Tensor], Tensor]:
     """``device_state.plans[operation, grad, indices, rank](grad, indices)``: the gradient of the maxima."""
+    (grads_of, grads), (places_of, positions) = _flat(grad, rank), _flat(indices, rank)
+    out = contiguous[tuple(indices.shape), grad.dtype, grad.device_state]
+    read = grad.device_state.plans[READ, grads, "gather", "elementwise", len(grads.shape) - 1, positions]
 
-    def plan(self, grad: Layout, indices: Layout, rank: int) -> Callable[[Tensor, Tensor], Tensor]:
-        """What reads the gradients where the maxima went."""
-        (grads_of, grads), (places_of, positions) = _flat(grad, rank), _flat(indices, rank)
-        out = contiguous[tuple(indices.shape), grad.dtype, grad.device_state]
-        read = grad.device_state.plans[READ, grads, "gather", "elementwise", len(grads.shape) - 1, positions]
+    def run(grad: Tensor, indices: Tensor) -> Tensor:
+        result = read(grads_of(grad), (places_of(indices),))
+        return view_of(result._storage, out, result._offset)
 
-        def run(grad: Tensor, indices: Tensor) -> Tensor:
-            result = read(grads_of(grad), (places_of(indices),))
-            return view_of(result._storage, out, result._offset)
-
-        return run
+    return run
 
 
-_UNPOOL, _GATHER = {rank: _Unpool(rank) for rank in (1, 2, 3)}, _Gather()
+_UNPOOL, _GATHER = {rank: _Unpool(rank) for rank in (1, 2, 3)}, planned(_gather_plan)
 
 
 def _gathered(grad: Tensor, indices: Tensor, rank: int) -> Tensor:
