@@ -194,7 +194,7 @@ def test_ends_are_pythons(bench: Bench, text: str, status: int) -> None:
 
 def test_interrupts(bench: Bench) -> None:
     bench.write(
-        "import time\nprint('ready', flush=True)\ntry:\n    time.sleep(60)\nfinally:\n    print('cleaned up')\n"
+        "import time\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\nfinally:\n    print('cleaned up')\n"
     )
     with subprocess.Popen(
         [sys.executable, "-m", "tools.run", "--no-as-torch", "--simulate", "script.py"],
