@@ -194,7 +194,7 @@ def test_ends_are_pythons(bench: Bench, text: str, status: int) -> None:
 
 def test_interrupts(bench: Bench) -> None:
     bench.write(
-        "import time\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\nfinally:\n    print('cleaned up')\n"
+        "import time\ntry:\n    print('ready', flush=True); time.sleep(60)\nfinally:\n    print('cleaned up')\n"
     )
     with subprocess.Popen(
         [sys.executable, "-m", "tools.run", "--no-as-torch", "--simulate", "script.py"],
@@ -212,7 +212,7 @@ def test_interrupts(bench: Bench) -> None:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "cleaned up\n")
     assert err.rstrip().endswith("KeyboardInterrupt")
-    assert "line 4, in <module>" in err
+    assert "line 3, in <module>" in err
     assert "tools/run" not in err
 
 
