@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from .injection import Injection
     from .outsiders.running import run
     from .outsiders.stand_in import stand_in
+    from .timing.recorder import Recorder
 
-__all__ = ["findings", "from_environment", "inject", "install", "installed", "run", "stand_in"]
+__all__ = ["findings", "from_environment", "inject", "install", "installed", "run", "stand_in", "timed"]
 
 
 def __getattr__(name: str) -> Any:
@@ -129,6 +130,51 @@ def inject() -> Injection:
     """
     result: Injection = _simulated("faults cannot be made on demand").driver.inject
     return result
+
+
+@contextmanager
+def timed(*, results: bool = True) -> Iterator[Recorder]:
+    """Record for a block what simulated devices do, with the time that the GPU they stand for would take.
+
+    ``model=`` of the driver's options says which GPU that is; without, an H100's figures count. ``docs/model.md`` says
+    what the times are made of.
+
+    Parameters
+    ----------
+    results : bool
+        Whether results are needed. Otherwise only a sample of a large grid's blocks runs, and library calls and large
+        copies do nothing: to see times of work that is too large to simulate.
+
+    Yields
+    ------
+    Recorder
+        ``operations`` are the kernels, copies and library calls so far: name, ``start`` and ``end`` in seconds,
+        ``metrics`` (``modelled_us``, ``sectors_over_needed``, ...) and ``advice``.
+
+    Raises
+    ------
+    NotSupportedError
+        If the driver in use is NVIDIA's.
+    RuntimeError
+        If times are being recorded already.
+
+    Examples
+    --------
+    >>> source = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x * 8] *= 2; }'
+    >>> with drv.simulator.installed(model="h200"):
+    ...     kernel = drv.Module(drv.compile_program(source, "compute_90").image).function("twice")
+    ...     memory = drv.DeviceMemory(4 * 8 * 32)
+    ...     with drv.simulator.timed() as timing:
+    ...         kernel.launch(1, 32, (memory,))
+    ...         drv.Device(0).synchronize()
+    >>> operation = timing.operations[0]
+    >>> operation.name, operation.metrics["sectors_over_needed"]
+    ('twice', 8.0)
+    """
+    from .timing.recorder import recording
+
+    with recording(_simulated("times are measured, not modelled").driver, results=results) as recorder:
+        yield recorder
 
 
 def _simulated(refusal: str) -> Runtime:

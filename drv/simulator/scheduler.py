@@ -74,6 +74,8 @@ class Operation:
     work: Any = None
     #: Owned by the race checker.
     clock: Any = None
+    #: Owned by the recorder of modelled time.
+    timing: Any = None
 
     @property
     def stream_name(self) -> str:

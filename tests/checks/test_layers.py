@@ -40,6 +40,7 @@ INSIDE_FUNCTIONS = {
         "RaceChecker": _CHOSEN,
         "Launch": _CHOSEN,
         "run": _CHOSEN,
+        "recording": _CHOSEN,
         "stand_in": _CHOSEN,
         "child": _CHOSEN,
     },

@@ -10,7 +10,7 @@ from cuda.bindings.driver import CUresult
 
 from drv.simulator.api.modules.kernel_parameters import gather
 from drv.simulator.api.modules.module import LoadedFunction, ModuleCalls
-from drv.simulator.device_properties import MAX_BLOCK, MAX_GRID, REGISTERS_PER_MULTIPROCESSOR, WARP_SIZE
+from drv.simulator.device_properties import MAX_BLOCK, MAX_GRID, WARP_SIZE
 from drv.simulator.driver_call import (
     OK,
     SUCCESS,
@@ -22,13 +22,12 @@ from drv.simulator.driver_call import (
     structure,
     unsigned,
 )
+from drv.simulator.timing.occupancy import SHARED_UNIT, occupancy
 from drv.simulator.work.kernel import FailingKernelWork, KernelWork
 
 if TYPE_CHECKING:
     from drv.simulator.scheduler import Stream
 
-#: Granularities with which the hardware hands out registers, warps and shared memory to a block.
-_REGISTER_UNIT, _WARP_UNIT, _SHARED_UNIT = 256, 4, 128
 _BLOCK_SIZE_TO_SHARED = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)
 
 
@@ -209,7 +208,7 @@ class LaunchCalls(ModuleCalls):
         if blocks <= 0 or integer(blockSize) <= 0:
             raise invalid_value()
         limits = function.context.device.architecture
-        each = limits.shared_per_multiprocessor // blocks // _SHARED_UNIT * _SHARED_UNIT
+        each = limits.shared_per_multiprocessor // blocks // SHARED_UNIT * SHARED_UNIT
         free = each - limits.reserved_shared_per_block - function.static_shared
         return SUCCESS, max(0, min(free, limits.shared_per_block_optin - function.static_shared))
 
@@ -232,13 +231,4 @@ def _blocks(function: LoadedFunction, threads: int, dynamic: int) -> int:
     if threads > function.max_threads:
         return 0
     limits = function.context.device.architecture
-    warps = -(-threads // WARP_SIZE)
-    by_threads = limits.threads_per_multiprocessor // WARP_SIZE // warps
-    per_warp = -(-function.registers * WARP_SIZE // _REGISTER_UNIT) * _REGISTER_UNIT
-    by_registers = REGISTERS_PER_MULTIPROCESSOR // per_warp // _WARP_UNIT * _WARP_UNIT // warps
-    shared = function.static_shared + dynamic
-    if shared > limits.shared_per_block_optin:
-        return 0
-    shared = -(-(shared + limits.reserved_shared_per_block) // _SHARED_UNIT) * _SHARED_UNIT
-    by_shared = limits.shared_per_multiprocessor // shared if shared else limits.blocks_per_multiprocessor
-    return min(limits.blocks_per_multiprocessor, by_threads, by_registers, by_shared)
+    return occupancy(limits, threads, function.registers, function.static_shared + dynamic).blocks

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from drv.simulator.checks.observation import AccessObserver
     from drv.simulator.memory.address_space import AddressSpace
     from drv.simulator.ptx.program import Function, Module
+    from drv.simulator.timing.meter import Meter
 
 #: Lanes of a batch: enough that NumPy's cost per call is spread, few enough that registers stay in the cache.
 BATCH_LANES = 4096
@@ -52,6 +53,8 @@ class Launch:
         Takes what the kernel prints.
     cooperative
         Whether all blocks must run at the same time.
+    meter
+        Counts what the launch does, and says which blocks are to run for that, if its time is to be modelled.
     """
 
     kernel: Function
@@ -67,6 +70,7 @@ class Launch:
     observer: AccessObserver | None
     printf: Callable[[str], object]
     cooperative: bool = False
+    meter: Meter | None = None
 
 
 def run(launch: Launch, memory: AddressSpace) -> None:
@@ -80,12 +84,14 @@ def run(launch: Launch, memory: AddressSpace) -> None:
     """
     state = LaunchState(launch, memory)
     size = state.blocks if launch.cooperative else max(1, BATCH_LANES // state.threads)
-    start = 0
+    starts = range(0, state.blocks, size) if launch.meter is None else launch.meter.batches(state, size)
+    done = 0
     try:
         with np.errstate(all="ignore"):
-            while start < state.blocks:
-                count = min(size, state.blocks - start)
-                start = _finish(state, [Batch(state, start, count)], start + count, size)
+            for first in starts:
+                start, stop = max(first, done), min(first + size, state.blocks)
+                if start < stop:
+                    done = _finish(state, [Batch(state, start, stop - start)], stop, size)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         # Operands that fit their opcode in form may still not fit it in meaning.
         raise state.reports.not_understood(error) from error

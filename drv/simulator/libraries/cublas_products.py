@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from drv.bindings.cublas import cublasComputeType_t as Compute
 from drv.bindings.library_types import cudaDataType as Type
+from drv.simulator.work.library_cost import ProductCost
 
 from .cublas_state import NOT_SUPPORTED, POINTER, CublasState, call, number, refuse_value
 from .library_call import Driver, Refusal
@@ -60,6 +62,12 @@ class Product:
         else:
             result = self.rule.combine(alpha, product, beta, old)
         store(memory, c, result, self.c.strides)
+
+    def cost(self, products: int) -> ProductCost:
+        """How much work ``products`` of them are."""
+        batch, m, n = self.c.shape
+        moved = sum(prod(each.shape) * each.dtype.itemsize for each in (self.a, self.b, self.c))
+        return ProductCost(m, n, self.depth, batch * products, self.rule.unit(self.a.dtype), moved * products)
 
     @property
     def intermediate_bytes(self) -> int:
@@ -294,7 +302,7 @@ class ProductCalls(CublasState):
             for matrices in zip(*lists, strict=True):
                 product.run(memory, first, second, *matrices)
 
-        self._queue(state, product.label, run)
+        self._queue(state, product.label, run, product.cost(pointers or 1))
 
 
 def _checked_product(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from drv.simulator.memory.library_memory import LibraryMemory
+    from drv.simulator.work.library_cost import LibraryCost
 
 VERSION = 131000
 #: Elements of arrays of addresses in device memory.
@@ -215,12 +216,18 @@ class CublasState:
         value: complex | float | int = _host_view(address, DTYPES[data_type], name)[0].item()
         return value
 
-    def _queue(self, state: Handle, label: str, run: Callable[[LibraryMemory], None]) -> None:
+    def _queue(
+        self,
+        state: Handle,
+        label: str,
+        run: Callable[[LibraryMemory], None],
+        cost: LibraryCost | None = None,
+    ) -> None:
         def quiet(memory: LibraryMemory) -> None:
             with np.errstate(all="ignore"):
                 run(memory)
 
-        answer = self._driver.library_call(state.stream, label, quiet, state.device)
+        answer = self._driver.library_call(state.stream, label, quiet, state.device, cost)
         if answer[0]:
             self._fail(state, answer[0])
 

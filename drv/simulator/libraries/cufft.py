@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from cuda.bindings.driver import CUresult
 from drv.bindings.cufft import CUFFT_FORWARD, CUFFT_INVERSE, CUFFT_PLAN_NULL, cufftResult, cufftType, failure
 from drv.bindings.library_types import cudaDataType
 from drv.simulator.unexecuted import remember
+from drv.simulator.work.library_cost import TransformCost
 
 from .fft_layout import Transform, transform
 from .library_call import Refusal, answer_text, refusing
@@ -342,7 +344,10 @@ class SimulatedCufft:
                 store(memory, idata, consumed, source.strides)
             store(memory, odata, result, target.strides)
 
-        answer = self._driver.library_call(entry.stream, f"{name} {fft}", run, entry.device)
+        size = fft.input_dtype.itemsize
+        moved = (prod(source.shape) + prod(target.shape)) * size
+        cost = TransformCost(fft.n, fft.batch, size, moved)
+        answer = self._driver.library_call(entry.stream, f"{name} {fft}", run, entry.device, cost)
         if answer[0] == CUresult.CUDA_ERROR_INVALID_CONTEXT:
             raise Refusal(
                 cufftResult.CUFFT_INVALID_DEVICE,

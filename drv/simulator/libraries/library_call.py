@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from drv.simulator.injection import Injection
     from drv.simulator.memory.library_memory import LibraryMemory
+    from drv.simulator.work.library_cost import LibraryCost
 
 
 class Driver(Protocol):
@@ -24,7 +25,12 @@ class Driver(Protocol):
     inject: Injection
 
     def library_call(
-        self, stream: int, label: str, run: Callable[[LibraryMemory], None], device: int | None = None
+        self,
+        stream: int,
+        label: str,
+        run: Callable[[LibraryMemory], None],
+        device: int | None = None,
+        cost: LibraryCost | None = None,
     ) -> tuple[Any, ...]:
         """Queue ``run``, which gets the memory as the stream's device sees it; ``device`` must be that one."""
 

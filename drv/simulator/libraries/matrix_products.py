@@ -47,6 +47,17 @@ DTYPES: dict[int, np.dtype[Any]] = {
     Type.CUDA_R_32I: np.dtype(np.int32),
 }
 
+#: What device units compute types in, where inputs are not rounded.
+_UNITS = {
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "complex64": "f32",
+    "complex128": "f64",
+    "int8": "s8",
+}
+
 _HALF, _BFLOAT, _SINGLE, _DOUBLE = Type.CUDA_R_16F, Type.CUDA_R_16BF, Type.CUDA_R_32F, Type.CUDA_R_64F
 _COMPLEX, _DOUBLE_COMPLEX = Type.CUDA_C_32F, Type.CUDA_C_64F
 
@@ -97,6 +108,14 @@ class Rule:
     output: np.dtype[Any]
     round_inputs: Callable[[NDArray[Any]], NDArray[Any]] | None = None
     chunk: int = 0
+
+    def unit(self, inputs: np.dtype[Any]) -> str:
+        """In what a device computes it, for factors of type ``inputs``: see :class:`~.library_cost.ProductCost`."""
+        if self.round_inputs is not None:
+            unit = "bf16" if self.round_inputs is round_to_bfloat16 else "tf32"
+        else:
+            unit = _UNITS[inputs.name]
+        return f"c{unit}" if inputs.kind == "c" else unit
 
     def multiply(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
         """``a @ b`` in the accumulation's type; ``a`` is ``(batch, m, k)``, ``b`` ``(batch, k, n)``."""

@@ -33,17 +33,24 @@ if TYPE_CHECKING:
 
     from drv.simulator.memory.library_memory import LibraryMemory
     from drv.simulator.scheduler import Operation, Stream
+    from drv.simulator.work.library_cost import LibraryCost
 
 
 class CopyCalls(MemoryBook):
     """``cuMemcpy*`` on linear memory, and work that the simulated libraries queue."""
 
     def library_call(
-        self, stream: Any, label: str, run: Callable[[LibraryMemory], None], device: int | None = None
+        self,
+        stream: Any,
+        label: str,
+        run: Callable[[LibraryMemory], None],
+        device: int | None = None,
+        cost: LibraryCost | None = None,
     ) -> tuple[Any, ...]:
         """Queue work of a library (cuBLAS, cuFFT): ``run`` gets the memory as the stream's device sees it.
 
         With ``device``, the ordinal of the one that the library's handle belongs to, a stream of another is refused.
+        ``cost`` says how much work it is.
         """
         with self.lock:
             try:
@@ -55,7 +62,7 @@ class CopyCalls(MemoryBook):
             elif target.context.device.ordinal != device:
                 return (CUresult.CUDA_ERROR_INVALID_CONTEXT,)
             if self.execute:
-                self.submit(target, LibraryWork(target.context, label, device, run))
+                self.submit(target, LibraryWork(target.context, label, device, run, cost))
                 if self.launch_blocking:
                     self.wait_stream(target)
                     return self.status(target.context)

@@ -1,0 +1,598 @@
+"""What a launch did, as the model of time counts it, collected while its blocks run.
+
+The meter is the observer of the launch's accesses, and stands before the translated blocks of the kernel to count which
+warps run them. Nothing of it is there for a launch that is not metered: the plan of its kernel is the plain one then,
+and there is no observer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drv.simulator.checks.observation import Access
+
+from .caches import ascending, level_1_misses
+from .figures import SECTOR, WARP
+from .footprint import Footprints
+from .requests import KEY_MASK, by_warp, global_request, same_address, shared_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from drv.simulator.checks.observation import AccessObserver, Lanes, Site, Stored
+    from drv.simulator.execution.launch_state import LaunchState
+    from drv.simulator.execution.translation.code import Code
+    from drv.simulator.execution.translation.plan import FunctionPlan, KernelPlan
+    from drv.simulator.memory.address_space import Allocation
+    from drv.simulator.ptx.control_flow import Block
+
+    from .caches import Level2
+
+    Array = NDArray[Any]
+
+#: Batches of a grid that are all metered; of a larger one so many are, spread evenly.
+MOST_BATCHES, SAMPLED_BATCHES = 40, 20
+#: Instructions of lanes after which a sample that nobody needs the results of is large enough, if it has so many batches.
+ENOUGH_LANES, FEWEST_BATCHES = 40_000_000, 4
+#: Sectors that are kept before they are sorted out.
+_KEPT = 1 << 21
+#: Bytes that one bit of the map of touched memory stands for.
+_GRAIN = 4
+
+
+@dataclass(slots=True)
+class SiteCounts:
+    """What one memory instruction did, over all warps that ran it while they were metered."""
+
+    site: Site
+    kind: Access
+    space: str
+    width: int
+    requests: int = 0
+    lanes: int = 0
+    sectors: int = 0
+    lines: int = 0
+    needed: int = 0
+    #: Sectors that level 1 did not have.
+    missed: int = 0
+    wavefronts: int = 0
+    ideal_wavefronts: int = 0
+    #: Distinct words of shared memory.
+    words: int = 0
+    worst_wavefronts: int = 0
+    #: Bytes from one lane's address to the next one's, where that is the same in the first warp.
+    stride: int | None = None
+    #: Of atomics: lanes of one warp that name one address, at most.
+    worst_same: int = 0
+
+
+@dataclass(slots=True)
+class BlockRuns:
+    """How often warps ran a basic block, and lanes."""
+
+    block: Block
+    function: str
+    warps: int = 0
+    lanes: int = 0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a launch did: what its metered blocks did, and how to take it for the whole grid.
+
+    Attributes
+    ----------
+    blocks, metered : int
+        Thread blocks of the grid, and those that were metered.
+    sites, runs
+        By memory instruction, and by basic block.
+    barriers : int
+        Warps that passed a barrier of their block.
+    read_sectors, read_misses
+        Sectors that level 2 was asked for by loads of the whole grid, and those that came from DRAM.
+    written_sectors, atomic_sectors
+        Sectors that stores, and atomics, of the whole grid sent to level 2.
+    distinct_read, distinct_written
+        Distinct bytes of global memory that the whole grid read and wrote.
+    sectors_written : float
+        Distinct sectors that it wrote something of.
+    hottest : int
+        Atomics of the whole grid on the address that has most of them.
+    error : float
+        Two standard errors of instructions per block, as a share; 0 where all blocks were metered.
+    regular : float
+        Share of the accesses whose place in memory follows from the block's index.
+    """
+
+    blocks: int
+    metered: int
+    threads: int
+    sites: list[SiteCounts]
+    runs: list[BlockRuns]
+    barriers: int
+    read_sectors: float = 0.0
+    read_misses: float = 0.0
+    written_sectors: float = 0.0
+    atomic_sectors: float = 0.0
+    distinct_read: float = 0.0
+    distinct_written: float = 0.0
+    sectors_written: float = 0.0
+    hottest: float = 0.0
+    error: float = 0.0
+    regular: float = 1.0
+
+    @property
+    def scale(self) -> float:
+        """What turns counts of metered blocks into those of the grid."""
+        return self.blocks / self.metered if self.metered else 0.0
+
+
+@dataclass(slots=True)
+class _Touched:
+    """Which bytes of an allocation were read and written, a byte of the map for each four."""
+
+    reads: Array
+    writes: Array
+
+
+class Meter:
+    """Meters one launch.
+
+    Parameters
+    ----------
+    level2 : Level2
+        The device's level-2 cache.
+    level1_bytes : int
+        Bytes of level 1 that a thread block has.
+    resident : int
+        Thread blocks that the device runs at once.
+    results : bool
+        Whether the launch's results are needed. Otherwise only a sample of a large grid runs.
+    observer : AccessObserver, optional
+        Another observer, which is told everything too.
+    """
+
+    def __init__(
+        self,
+        level2: Level2,
+        level1_bytes: int,
+        resident: int,
+        *,
+        results: bool = True,
+        observer: AccessObserver | None = None,
+    ) -> None:
+        self._level2 = level2
+        self._level1_bytes = level1_bytes
+        self._resident = resident
+        self._results = results
+        self._other = observer
+        self._sites: dict[tuple[int, Access, int], SiteCounts] = {}
+        self._numbers: dict[int, int] = {}
+        self._runs: dict[int, BlockRuns] = {}
+        self._keys: list[Array] = []
+        self._key_sites: list[tuple[SiteCounts, int, int]] = []
+        self._kept = 0
+        self._touched: dict[Allocation, _Touched] = {}
+        self._hot: list[tuple[Array, Array]] = []
+        self._per_block: list[float] = []
+        self._start = 0
+        self._all = True
+        self.counts = Counts(0, 0, 0, [], [], 0)
+
+    # What runs
+
+    def batches(self, state: LaunchState, size: int) -> Iterator[int]:
+        """The first blocks of the batches of ``size`` blocks that are to run, in ascending order.
+
+        Each batch is set up to be metered or not as it is asked for.
+        """
+        plain, metered = state.plan, MeteredPlan(state.plan, self)
+        self.counts = Counts(state.blocks, 0, state.threads, [], [], 0)
+        self._footprints = Footprints(state.grid)
+        count = -(-state.blocks // size)
+        self._all = count <= MOST_BATCHES or state.cooperative
+        chosen = list(range(count)) if self._all else _spread(0, count, SAMPLED_BATCHES)
+        if not self._all and not self._results and _communicates(plain):
+            # Blocks may wait for those before them.
+            chosen = list(range(SAMPLED_BATCHES))
+        sample = set(chosen)
+        pending = list(range(count)) if self._all or self._results else chosen
+        while pending:
+            batch = pending.pop(0)
+            start, stop = batch * size, min((batch + 1) * size, state.blocks)
+            if batch not in sample:
+                state.plan, state.observer = plain, self._other
+                yield start
+                continue
+            state.plan, state.observer = metered, self  # type: ignore[assignment]
+            self._start, before = start, self._lane_instructions()
+            yield start
+            self._sort_out()
+            self.counts.metered += stop - start
+            done = self._lane_instructions() - before
+            self._per_block.append(done / (stop - start))
+            if len(self._per_block) == 1 and not self._all and not self._results:
+                # As many more as are worth their time.
+                left = min(max(int(ENOUGH_LANES / max(done, 1)), FEWEST_BATCHES), SAMPLED_BATCHES) - 1
+                pending = [pending[index] for index in _spread(0, len(pending), left)]
+        state.plan, state.observer = plain, self._other
+        self._finish()
+
+    def _lane_instructions(self) -> float:
+        return float(sum(each.lanes * len(each.block.instructions) for each in self._runs.values()))
+
+    def ran(self, number: int, block: Block, function: str, lanes: Any) -> None:
+        """``lanes`` run a basic block, which ``number`` names."""
+        runs = self._runs.get(number)
+        if runs is None:
+            runs = self._runs[number] = BlockRuns(block, function)
+        runs.lanes += lanes.n
+        runs.warps += _warps_of(lanes)
+
+    # Accesses
+
+    def global_access(
+        self,
+        allocation: Allocation,
+        offsets: NDArray[np.int64],
+        width: int,
+        kind: Access,
+        lanes: Lanes,
+        site: Site,
+        stored: Stored | None = None,
+    ) -> None:
+        """See :class:`AccessObserver`."""
+        if self._other is not None:
+            self._other.global_access(allocation, offsets, width, kind, lanes, site, stored)
+        self._touch(allocation, offsets, width, kind)
+        size = _copied_at_once(site)
+        if size > width:
+            # An asynchronous copy, which the simulator makes in parts.
+            if not self._first_part(site, width, size):
+                return
+            width = size
+        counts = self._counts(site, kind, "global", width)
+        warps = by_warp(lanes)  # type: ignore[arg-type]
+        addresses = offsets + allocation.base if offsets.strides[0] else _uniform(offsets, allocation.base)
+        if not counts.requests:
+            counts.stride = _stride(addresses)
+        request = global_request(warps, addresses, width)
+        counts.requests += warps.requests
+        counts.lanes += warps.lanes
+        counts.sectors += request.sectors
+        counts.lines += request.lines
+        counts.needed += request.needed
+        if kind is Access.ATOMIC:
+            self._count_atomics(counts, warps, addresses)
+        self._keys.append(request.keys)
+        self._key_sites.append((counts, self._kept, self._kept + len(request.keys)))
+        self._kept += len(request.keys)
+        if self._kept > _KEPT:
+            self._sort_out()
+
+    def shared_access(
+        self,
+        offsets: NDArray[np.int64],
+        width: int,
+        kind: Access,
+        lanes: Lanes,
+        site: Site,
+        stored: Stored | None = None,
+    ) -> None:
+        """See :class:`AccessObserver`."""
+        if self._other is not None:
+            self._other.shared_access(offsets, width, kind, lanes, site, stored)
+        size = _copied_at_once(site)
+        if size > width:
+            if not self._first_part(site, -width, size):
+                return
+            width = size
+        counts = self._counts(site, kind, "shared", width)
+        warps = by_warp(lanes)  # type: ignore[arg-type]
+        request = shared_request(warps, offsets, width)
+        counts.requests += warps.requests
+        counts.lanes += warps.lanes
+        counts.wavefronts += request.wavefronts
+        counts.ideal_wavefronts += request.ideal
+        counts.words += request.words
+        counts.worst_wavefronts = max(counts.worst_wavefronts, request.worst)
+        if kind is Access.ATOMIC:
+            # Lanes that name one word take turns.
+            _, worst = same_address(warps, offsets)
+            counts.worst_same = max(counts.worst_same, worst)
+            counts.wavefronts += (worst - 1) * warps.rows
+
+    def barrier(self, blocks: NDArray[np.int64], lanes: Lanes) -> None:
+        """See :class:`AccessObserver`."""
+        if self._other is not None:
+            self._other.barrier(blocks, lanes)
+        self.counts.barriers += _warps_of(lanes)
+
+    def warp_barrier(self, lanes: Lanes) -> None:
+        """See :class:`AccessObserver`."""
+        if self._other is not None:
+            self._other.warp_barrier(lanes)
+
+    def fence(self, lanes: Lanes) -> None:
+        """See :class:`AccessObserver`."""
+        if self._other is not None:
+            self._other.fence(lanes)
+
+    def range_access(self, allocation: Allocation, start: int, stop: int, kind: Access) -> None:
+        """See :class:`AccessObserver`; no kernel makes one."""
+
+    def copy_begins(self) -> None:
+        """See :class:`AccessObserver`; no kernel is one."""
+
+    def __getattr__(self, name: str) -> Any:
+        # Accesses of kinds that time does not depend on, which the other observer may know.
+        other = self.__dict__.get("_other")
+        if other is None:
+            raise AttributeError(name)
+        return getattr(other, name)
+
+    def _counts(self, site: Site, kind: Access, space: str, width: int) -> SiteCounts:
+        key = id(site), kind, width if space == "global" else -width
+        counts = self._sites.get(key)
+        if counts is None:
+            counts = self._sites[key] = SiteCounts(site, kind, space, width)
+        return counts
+
+    def _first_part(self, site: Site, width: int, size: int) -> bool:
+        number = self._numbers.get(id(site) * (1 if width > 0 else -1), 0)
+        self._numbers[id(site) * (1 if width > 0 else -1)] = (number + 1) % max(size // abs(width), 1)
+        return number == 0
+
+    def _count_atomics(self, counts: SiteCounts, warps: Any, addresses: Array) -> None:
+        _, worst = same_address(warps, addresses)
+        counts.worst_same = max(counts.worst_same, worst)
+        names, times = np.unique(addresses, return_counts=True)
+        self._hot.append((names, times))
+        if len(self._hot) > 256:
+            self._hot = [_merged(self._hot)]
+
+    def _touch(self, allocation: Allocation, offsets: Array, width: int, kind: Access) -> None:
+        touched = self._touched.get(allocation)
+        if touched is None:
+            size = -(-allocation.size // SECTOR) * SECTOR // _GRAIN
+            touched = self._touched[allocation] = _Touched(np.zeros(size, np.uint8), np.zeros(size, np.uint8))
+        where = touched.reads if kind is Access.READ else touched.writes
+        if not offsets.strides[0]:
+            offsets = offsets[:1]
+        if width <= _GRAIN:
+            where[offsets >> 2] = 1
+        elif width == 8 and not (allocation.base & 7):
+            where.view(np.uint16)[offsets >> 3] = 0x0101
+        elif width == 16 and not (allocation.base & 15):
+            where.view(np.uint32)[offsets >> 4] = 0x01010101
+        else:
+            for part in range(0, width, _GRAIN):
+                where[(offsets + part) >> 2] = 1
+
+    # Caches
+
+    def _sort_out(self) -> None:
+        """Let what was asked for since the last time go through the caches."""
+        if not self._keys:
+            return
+        keys = np.concatenate(self._keys)
+        loads = np.zeros(len(keys), np.bool_)
+        for counts, start, stop in self._key_sites:
+            loads[start:stop] = counts.kind is Access.READ and not _past_level_1(counts.site)
+        goes_on = np.ones(len(keys), np.bool_)
+        which = np.flatnonzero(loads)
+        goes_on[which] = level_1_misses(keys[which], self._level1_bytes)
+        reads: list[Array] = []
+        others: list[Array] = []
+        by_site: dict[int, tuple[SiteCounts, list[Array]]] = {}
+        for counts, start, stop in self._key_sites:
+            mine = keys[start:stop][goes_on[start:stop]]
+            counts.missed += len(mine)
+            (reads if counts.kind is Access.READ else others).append(mine)
+            if not self._all:
+                by_site.setdefault(id(counts), (counts, []))[1].append(mine)
+        if self._all:
+            for parts, is_read in ((reads, True), (others, False)):
+                if parts:
+                    missing = self._level2.touch(ascending(np.concatenate(parts) & KEY_MASK))
+                    if is_read:
+                        self.counts.read_misses += missing
+        for number, (counts, parts) in by_site.items():
+            mine = np.concatenate(parts)
+            if mine.size:
+                self._footprints.add(number, mine, self._start, writes=counts.kind is not Access.READ)
+        self._keys.clear()
+        self._key_sites.clear()
+        self._kept = 0
+
+    def _finish(self) -> None:
+        counts = self.counts
+        counts.sites = list(self._sites.values())
+        counts.runs = list(self._runs.values())
+        scale = counts.scale
+        for each in counts.sites:
+            if each.space != "global":
+                continue
+            if each.kind is Access.READ:
+                counts.read_sectors += each.missed * scale
+            elif each.kind is Access.WRITE:
+                counts.written_sectors += each.missed * scale
+            else:
+                counts.atomic_sectors += each.missed * scale
+        reads = sum(int(np.count_nonzero(each.reads)) for each in self._touched.values()) * _GRAIN
+        writes = sum(int(np.count_nonzero(each.writes)) for each in self._touched.values()) * _GRAIN
+        if self._hot:
+            counts.hottest = float(_merged(self._hot)[1].max())
+        if self._all:
+            counts.distinct_read, counts.distinct_written = float(reads), float(writes)
+            counts.sectors_written = float(
+                sum(int(np.count_nonzero(_by_sector(each.writes))) for each in self._touched.values())
+            )
+        else:
+            self._extrapolate(reads, writes)
+        self._level2.trim()
+        self._touched.clear()
+        self._keys.clear()
+
+    def _extrapolate(self, reads: int, writes: int) -> None:
+        counts = self.counts
+        moved = self._footprints.moved(self._resident, self._level2)
+        counts.read_misses = moved.read_misses
+        counts.regular = moved.regular
+        counts.hottest *= counts.scale
+        # Bytes that are used of the sectors that are touched.
+        used = self._footprints_used(reads, writes)
+        counts.distinct_read = moved.distinct_read * SECTOR * used[0]
+        counts.distinct_written = moved.distinct_written * SECTOR * used[1]
+        counts.sectors_written = moved.distinct_written
+        if len(self._per_block) > 1:
+            values = np.array(self._per_block)
+            mean = float(values.mean())
+            counts.error = float(2 * values.std(ddof=1) / np.sqrt(len(values)) / mean) if mean else 0.0
+
+    def _footprints_used(self, reads: int, writes: int) -> tuple[float, float]:
+        """Share of the bytes of touched sectors that are read, and written."""
+        result = []
+        for used, name in ((reads, "reads"), (writes, "writes")):
+            sectors = sum(
+                int(np.count_nonzero(_by_sector(getattr(each, name)))) for each in self._touched.values()
+            )
+            result.append(min(used / (sectors * SECTOR), 1.0) if sectors else 0.0)
+        return result[0], result[1]
+
+    @property
+    def sampled(self) -> bool:
+        """Whether only a part of the grid was metered."""
+        return not self._all
+
+
+def _by_sector(grains: Array) -> Array:
+    return grains.view(np.uint64)
+
+
+def _stride(addresses: Array) -> int | None:
+    steps = np.diff(addresses[:WARP])
+    return int(steps[0]) if steps.size and (steps == steps[0]).all() else None
+
+
+def _merged(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    names, inverse = np.unique(np.concatenate([each[0] for each in parts]), return_inverse=True)
+    times = np.bincount(inverse, weights=np.concatenate([each[1] for each in parts]))
+    return names, times.astype(np.int64)
+
+
+def _uniform(offsets: Array, base: int) -> Array:
+    return np.broadcast_to(offsets[:1] + base, offsets.shape)
+
+
+def _spread(start: int, stop: int, chosen: int) -> list[int]:
+    """``chosen`` numbers, in the middles of equal parts: the first and last blocks are seldom like others."""
+    return sorted({start + int((index + 0.5) * (stop - start) / chosen) for index in range(chosen)})
+
+
+def _warps_of(lanes: Any) -> int:
+    """Warps that have at least one of ``lanes``."""
+    batch = lanes.batch
+    if lanes.n == batch.n:
+        return int(batch.warps)
+    slots = np.broadcast_to(lanes.constant("warp_slot"), (lanes.n,)) >> 5
+    if lanes.n == 1:
+        return 1
+    steps = np.count_nonzero(slots[1:] != slots[:-1]) + 1
+    return int(steps) if steps <= batch.warps else len(np.unique(slots))
+
+
+def _copied_at_once(site: Site) -> int:
+    """Bytes that each lane copies by an asynchronous copy; 0 for other instructions."""
+    text = site.text
+    if not text.startswith("cp.async.c"):
+        return 0
+    for part in text.rstrip("; ").split(",")[2:]:
+        if part.strip().isdigit():
+            return int(part)
+    return 0
+
+
+def _past_level_1(site: Site) -> bool:
+    """Whether an instruction's loads go past level 1."""
+    text = site.text
+    return text.startswith("cp.async.cg") or any(
+        each in text for each in (".cg.", ".cv.", ".volatile", ".relaxed", ".acquire")
+    )
+
+
+def _communicates(plan: KernelPlan) -> bool:
+    """Whether blocks of a kernel may wait for other blocks: it reads memory that others write while it runs."""
+    return any(
+        plan.function(plan.entry.name).code(index).polls
+        for index in range(len(plan.function(plan.entry.name).blocks))
+    )
+
+
+class MeteredPlan:
+    """A kernel's plan whose blocks tell the meter of every run; all else is the plan's own."""
+
+    def __init__(self, plan: KernelPlan, meter: Meter) -> None:
+        self._plain = plan
+        self._meter = meter
+        self._functions: dict[str, MeteredFunction] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)
+
+    def function(self, name: str) -> MeteredFunction:
+        """Translated function ``name``."""
+        result = self._functions.get(name)
+        if result is None:
+            result = self._functions[name] = MeteredFunction(self._plain.function(name), self, self._meter)
+        return result
+
+
+class MeteredFunction:
+    """A function's plan whose blocks tell the meter of every run."""
+
+    def __init__(self, plan: FunctionPlan, kernel: MeteredPlan, meter: Meter) -> None:
+        self._plain = plan
+        self._meter = meter
+        self.kernel = kernel
+        self._codes: dict[int, Code] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)
+
+    def code(self, index: int) -> Code:
+        """Block ``index``, translated, behind the meter."""
+        code = self._codes.get(index)
+        if code is None:
+            code = self._codes[index] = self._metered(self._plain.code(index))
+        return code
+
+    def _metered(self, code: Code) -> Code:
+        metered = copy_of(code)
+        meter, number, name = self._meter, id(code), self._plain.function.name
+        body, whole, block = code.body, code.whole, code.block
+
+        def counted_body(lanes: Any, *values: Any) -> Any:
+            meter.ran(number, block, name, lanes)
+            return body(lanes, *values)
+
+        def counted_whole(registers: Any, lanes: Any) -> Any:
+            meter.ran(number, block, name, lanes)
+            return whole(registers, lanes)
+
+        metered.body, metered.whole = counted_body, counted_whole  # type: ignore[assignment]
+        return metered
+
+
+def copy_of(code: Code) -> Code:
+    """A translated block with all that the other has."""
+    result = object.__new__(type(code))
+    for name in type(code).__slots__:
+        if hasattr(code, name):
+            setattr(result, name, getattr(code, name))
+    return result

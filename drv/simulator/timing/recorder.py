@@ -1,0 +1,429 @@
+"""The timeline: what a driver's devices run while it is recorded, each operation with its modelled time.
+
+The scheduler tells the recorder of every operation, as it tells the race checker: when it is queued and after which
+others, when it runs, and when the host waits for it. An operation starts when the host has queued it, what it comes
+after has ended, and the device has room: kernels share a device as far as their blocks leave it free, and each
+direction of copies has one engine.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from drv.simulator.work.copy import CopyWork
+from drv.simulator.work.events import EventRecordWork
+from drv.simulator.work.fill import FillWork
+from drv.simulator.work.host import HostWork
+from drv.simulator.work.kernel import KernelWork
+from drv.simulator.work.library import LibraryWork
+
+from . import advice
+from .assembling import assemble
+from .caches import Level2
+from .figures import figures_of, pipe_rates
+from .host_clock import HostClock, TimedLock
+from .kernel_time import Shape, kernel_time
+from .meter import Meter
+from .occupancy import occupancy
+from .records import TimedOperation
+from .work_time import copy_seconds, library_seconds, memory_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from drv.simulator.checks.observation import Access
+    from drv.simulator.device_properties import SimulatedDevice
+    from drv.simulator.driver_state import DriverState
+    from drv.simulator.memory.address_space import Allocation
+    from drv.simulator.scheduler import Operation
+
+    from .cubin import CompiledKernel
+    from .figures import Figures
+
+#: Bytes of copies and fills that are left out where results are not needed.
+_LARGE = 1 << 20
+
+
+class Recorder:
+    """Records what a simulated driver's devices do. Use :func:`recording`.
+
+    Parameters
+    ----------
+    driver : DriverState
+        The driver.
+    results : bool
+        Whether the program needs what its kernels compute. Otherwise only a sample of a large grid runs, library calls
+        compute nothing, and large copies and fills do nothing: memory then holds nothing of meaning.
+    context : callable, optional
+        Called when an operation is queued, in the thread that queues it; the operation's record keeps what it returns.
+
+    Attributes
+    ----------
+    operations : list of TimedOperation
+        What has run so far, in the order in which it ran.
+    """
+
+    def __init__(
+        self, driver: DriverState, *, results: bool = True, context: Callable[[], Any] | None = None
+    ) -> None:
+        self.operations: list[TimedOperation] = []
+        self.clock = HostClock()
+        self._driver = driver
+        self._results = results
+        self._context = context
+        self._devices: dict[int, _Device] = {}
+        self._running = threading.local()
+        #: End of the latest operation of each stream that has one.
+        self._ends: dict[int, float] = {}
+        self._others: Any = None
+
+    # Beginning and end
+
+    def attach(self) -> None:
+        """Begin. Raises RuntimeError if the driver is being recorded already."""
+        driver = self._driver
+        with driver.lock:
+            checker = driver.scheduler.checker
+            if isinstance(checker, (Recorder, _Both)):
+                raise RuntimeError("the simulated driver's modelled time is being recorded already")
+            self._others = checker
+            driver.scheduler.checker = self if checker is None else _Both(checker, self)
+            driver.lock = TimedLock(driver.lock, self.clock)  # type: ignore[assignment]
+
+    def detach(self) -> None:
+        """End. What is still queued is not recorded."""
+        driver = self._driver
+        plain = driver.lock.plain  # type: ignore[attr-defined]
+        with plain:
+            driver.scheduler.checker = self._others
+            driver.lock = plain
+
+    # What the scheduler tells
+
+    def submit(self, op: Operation, stream_key: Any, after: Iterable[Operation]) -> None:
+        """``op`` is queued."""
+        category, name = _described(op)
+        self.clock.charge(category)
+        context = op.stream.context
+        record = TimedOperation(
+            name=name,
+            category=category,
+            device=context.device.ordinal,
+            stream=op.stream.identifier,
+            stream_name=op.stream_name,
+            submitted=self.clock.now(),
+            stack=op.stack,
+            context=None if self._context is None else self._context(),
+            thread=threading.get_ident(),
+        )
+        op.timing = _Times(record, [each.timing for each in after if each.timing is not None])
+
+    def start(self, op: Operation) -> None:
+        """``op`` begins to run."""
+        self._running.operation = op
+        work = op.work
+        if isinstance(work, LibraryWork):
+            if work.cost is not None and not self._results:
+                op.run = None
+            elif work.cost is None:
+                self._running.bytes = counter = _Bytes(self._driver.observer)
+                self._driver.observer = counter  # type: ignore[assignment]
+        elif not self._results and isinstance(work, (CopyWork, FillWork)) and _size(work) > _LARGE:
+            op.run = None
+
+    def finish(self, op: Operation) -> None:
+        """``op`` has run."""
+        self._running.operation = None
+        counter = self._running.__dict__.pop("bytes", None)
+        if counter is not None:
+            self._driver.observer = counter.other
+        times: _Times | None = op.timing
+        if times is None:
+            return
+        record = times.record
+        device = self._device(op.stream.context.device)
+        share, engine, seconds = self._cost(op, record, device, counter)
+        ready = max((each.record.end for each in times.after), default=0.0)
+        times.after = []
+        ready = max(ready, self._ends.get(record.stream, 0.0))
+        if engine:
+            ready = max(ready, record.submitted + device.figures.launch_latency)
+        record.start = device.begin(engine, ready, share)
+        record.end = record.start + seconds
+        device.takes(engine, record.start, record.end, share)
+        self._ends[record.stream] = record.end
+        if isinstance(op.work, EventRecordWork):
+            # So that the time between two events is the modelled one.
+            op.time = self.clock.origin + round(record.end * 1e9)
+        if record.category != "event":
+            self.operations.append(record)
+
+    def host_waits(self, op: Operation) -> None:
+        """The host has waited for ``op``."""
+        if op.timing is not None:
+            self.clock.wait_until(op.timing.record.end)
+
+    def launch_begins(self, launch: Any) -> None:
+        """The running operation is a kernel."""
+        op = self._running.operation
+        work: KernelWork = op.work
+        device = self._device(op.stream.context.device)
+        shape = self._shape(work)
+        static = shape.shared * max(shape.occupancy.blocks, 1)
+        capacity = max(device.figures.l1_bytes - static, 0) // max(shape.occupancy.blocks, 1)
+        launch.meter = Meter(
+            device.level2,
+            capacity,
+            max(shape.occupancy.blocks * shape.multiprocessors, 1),
+            results=self._results,
+            observer=launch.observer,
+        )
+        self._running.launch = launch, shape
+
+    def launch_ends(self, launch: Any) -> None:
+        """The kernel is done."""
+
+    # What an operation costs
+
+    def _device(self, device: SimulatedDevice) -> _Device:
+        result = self._devices.get(device.ordinal)
+        if result is None:
+            result = self._devices[device.ordinal] = _Device(device)
+        return result
+
+    def _compiled(self, work: KernelWork) -> dict[str, CompiledKernel]:
+        return assemble(work.function.module.image, work.context.device.capability)
+
+    def _shape(self, work: KernelWork) -> Shape:
+        function, device = work.function, work.context.device
+        kernel = self._compiled(work).get(function.kernel.name)
+        registers = function.registers if kernel is None else kernel.registers
+        shared = function.static_shared + work.shared
+        threads = work.block[0] * work.block[1] * work.block[2]
+        return Shape(
+            work.grid,
+            work.block,
+            device.multiprocessors,
+            occupancy(device.architecture, threads, registers, shared),
+            registers,
+            shared,
+            0 if kernel is None else kernel.spills,
+            kernel is not None,
+        )
+
+    def _cost(
+        self, op: Operation, record: TimedOperation, device: _Device, counter: _Bytes | None
+    ) -> tuple[float, str, float]:
+        """Share of the device that an operation takes, the engine that runs it, and its seconds."""
+        work = op.work
+        figures = device.figures
+        if isinstance(work, KernelWork):
+            launched = self._running.__dict__.pop("launch", None)
+            if launched is None:
+                return 1.0, "compute", figures.kernel_overhead
+            launch, shape = launched
+            meter: Meter = launch.meter
+            time = kernel_time(
+                meter.counts,
+                shape,
+                figures,
+                device.rates,
+                self._compiled(work),
+                sampled=meter.sampled,
+            )
+            record.kernel, record.bound = time, time.bound
+            record.grid, record.block = work.grid, work.block
+            record.metrics = advice.metrics(time)
+            record.advice = advice.advice(time)
+            return min(time.waves, 1.0), "compute", time.seconds
+        if isinstance(work, LibraryWork):
+            moved = 0 if counter is None else counter.moved
+            seconds, record.bound = library_seconds(
+                work.cost,
+                moved,
+                figures,
+                op.stream.context.device.multiprocessors,
+                op.stream.context.device.capability,
+            )
+            record.metrics = _library_metrics(work, moved, seconds, record.bound)
+            return 1.0, "compute", seconds
+        if isinstance(work, CopyWork):
+            record.nbytes, record.direction = _size(work), _direction(work)
+            engine = {"device": "compute", "peer": "peer"}.get(record.direction)
+            if engine is None:
+                engine = "to host" if work.target.host else "from host"
+            _touch(device.level2, work.source, _size(work))
+            _touch(device.level2, work.target, _size(work))
+            return 0.5, engine, copy_seconds(record.nbytes, record.direction, figures)
+        if isinstance(work, FillWork):
+            record.nbytes = _size(work)
+            device.level2.touch_range(work.address, work.address + record.nbytes)
+            return 0.5, "compute", memory_seconds(record.nbytes, figures) + figures.kernel_overhead
+        if op.host:
+            return 0.0, "host", 10e-6
+        return 0.0, "", 0.0
+
+    @property
+    def end(self) -> float:
+        """When the last operation so far ends, in seconds."""
+        return max((each.end for each in self.operations), default=0.0)
+
+    def figures(self, ordinal: int) -> Figures:
+        """The figures of a device that has run something, or will."""
+        return self._device(self._driver.devices[ordinal]).figures
+
+
+@contextmanager
+def recording(
+    driver: DriverState, *, results: bool = True, context: Callable[[], Any] | None = None
+) -> Iterator[Recorder]:
+    """Record what ``driver``'s devices do within a block; see :class:`Recorder`."""
+    recorder = Recorder(driver, results=results, context=context)
+    recorder.attach()
+    try:
+        yield recorder
+    finally:
+        recorder.detach()
+
+
+class _Times:
+    """Of one operation: its record, and those that it comes after, until it has run."""
+
+    __slots__ = ("after", "record")
+
+    def __init__(self, record: TimedOperation, after: list[_Times]) -> None:
+        self.record = record
+        self.after = after
+
+
+class _Device:
+    """What of a device is in use when."""
+
+    def __init__(self, device: SimulatedDevice) -> None:
+        self.figures = figures_of(device.model)
+        self.rates = pipe_rates(device.capability)
+        self.level2 = Level2(self.figures.l2_bytes)
+        self._engines: dict[str, float] = {}
+        #: Kernels that may still run: end and share of the device, by end.
+        self._kernels: list[tuple[float, float]] = []
+
+    def begin(self, engine: str, ready: float, share: float) -> float:
+        """When an operation that is ready can start on an engine."""
+        if engine != "compute":
+            return max(ready, self._engines.get(engine, 0.0)) if engine else ready
+        running = sorted(each for each in self._kernels if each[0] > ready)
+        used = sum(each[1] for each in running)
+        start = ready
+        for end, other in running:
+            if used + share <= 1.0 + 1e-9:
+                break
+            start, used = end, used - other
+        return start
+
+    def takes(self, engine: str, start: float, end: float, share: float) -> None:
+        """It has the engine until ``end``."""
+        if engine == "compute":
+            self._kernels = [each for each in self._kernels if each[0] > start]
+            self._kernels.append((end, share))
+        elif engine:
+            self._engines[engine] = max(self._engines.get(engine, 0.0), end)
+
+
+class _Both:
+    """The race checker and the recorder, in the place of one."""
+
+    def __init__(self, checker: Any, recorder: Recorder) -> None:
+        self._checker, self._recorder = checker, recorder
+
+    def submit(self, op: Operation, stream_key: Any, after: Iterable[Operation]) -> None:
+        after = list(after)
+        self._checker.submit(op, stream_key, after)
+        self._recorder.submit(op, stream_key, after)
+
+    def start(self, op: Operation) -> None:
+        self._checker.start(op)
+        self._recorder.start(op)
+
+    def finish(self, op: Operation) -> None:
+        self._recorder.finish(op)
+        self._checker.finish(op)
+
+    def host_waits(self, op: Operation) -> None:
+        self._checker.host_waits(op)
+        self._recorder.host_waits(op)
+
+    def launch_begins(self, launch: Any) -> None:
+        self._checker.launch_begins(launch)
+        self._recorder.launch_begins(launch)
+
+    def launch_ends(self, launch: Any) -> None:
+        self._checker.launch_ends(launch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._checker, name)
+
+
+class _Bytes:
+    """Counts the bytes that a library call touches, and tells the race checker of them where there is one."""
+
+    def __init__(self, other: Any) -> None:
+        self.other = other
+        self.moved = 0
+
+    def range_access(self, allocation: Allocation, start: int, stop: int, kind: Access) -> None:
+        self.moved += stop - start
+        if self.other is not None:
+            self.other.range_access(allocation, start, stop, kind)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.other, name)
+
+
+def _described(op: Operation) -> tuple[str, str]:
+    """Category and name of an operation."""
+    work = op.work
+    if isinstance(work, KernelWork):
+        return "kernel", work.function.kernel.name
+    if isinstance(work, LibraryWork):
+        return "library", op.label
+    if isinstance(work, CopyWork):
+        return "copy", op.label
+    if isinstance(work, FillWork):
+        return "fill", op.label
+    if op.host or isinstance(work, HostWork):
+        return "host", op.label
+    return "event", op.label
+
+
+def _size(work: CopyWork | FillWork) -> int:
+    if isinstance(work, FillWork):
+        return work.count * work.item * work.rows
+    depth, height, width = work.shape
+    return depth * height * width
+
+
+def _direction(work: CopyWork) -> str:
+    source, target = work.source, work.target
+    if source.allocation is None or target.allocation is None:
+        return "pageable"
+    if source.host or target.host:
+        return "host"
+    return "device" if source.allocation.device == target.allocation.device else "peer"
+
+
+def _touch(level2: Level2, endpoint: Any, nbytes: int) -> None:
+    if not endpoint.host:
+        level2.touch_range(endpoint.address, endpoint.address + nbytes)
+
+
+def _library_metrics(work: LibraryWork, moved: int, seconds: float, bound: str) -> dict[str, Any]:
+    cost = work.cost
+    result: dict[str, Any] = {"modelled_us": seconds * 1e6, "bound": bound}
+    if cost is not None:
+        result["dram_bytes"] = cost.bytes_moved
+        result["flops"] = getattr(cost, "flops", 0)
+    else:
+        result["dram_bytes"] = moved
+    return result
