@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
+from drv.simulator.api.clusters import FIRST_CAPABILITY, cluster_of, clusters_at_once, largest_cluster
 from drv.simulator.api.modules.kernel_parameters import gather
 from drv.simulator.api.modules.module import LoadedFunction, ModuleCalls
 from drv.simulator.device_properties import MAX_BLOCK, MAX_GRID, WARP_SIZE
@@ -84,14 +86,14 @@ class LaunchCalls(ModuleCalls):
         block = (config.blockDimX, config.blockDimY, config.blockDimZ)
         attribute_ids = cuda.CUlaunchAttributeID
         cooperative = False
+        cluster = None
         for attribute in config.attrs[: config.numAttrs]:
             if attribute.id == attribute_ids.CU_LAUNCH_ATTRIBUTE_COOPERATIVE and attribute.value.cooperative:
                 _check_cooperative(function, grid, block, config.sharedMemBytes)
                 cooperative = True
             elif attribute.id == attribute_ids.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-                cluster = attribute.value.clusterDim
-                if (cluster.x, cluster.y, cluster.z) != (1, 1, 1):
-                    raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+                dimensions = attribute.value.clusterDim
+                cluster = dimensions.x, dimensions.y, dimensions.z
         return self._launch(
             function,
             grid,
@@ -101,6 +103,7 @@ class LaunchCalls(ModuleCalls):
             kernelParams,
             extra,
             cooperative=cooperative,
+            cluster=cluster,
         )
 
     def _launch(
@@ -114,6 +117,7 @@ class LaunchCalls(ModuleCalls):
         extra: Any,
         *,
         cooperative: bool = False,
+        cluster: tuple[int, int, int] | None = None,
     ) -> tuple[Any, ...]:
         context = stream.context
         if function.context is not context or self.thread.contexts[-1:] != [context]:
@@ -131,6 +135,8 @@ class LaunchCalls(ModuleCalls):
             and 0 <= shared <= function.max_dynamic_shared
         ):
             raise invalid_value()
+        if cluster is not None or function.kernel.cluster is not None or function.kernel.explicit_cluster:
+            cluster = cluster_of(function, grid, cluster)
         fault = None
         if self.inject.asked:
             fault = self.inject.launch_fault(function.kernel.name)
@@ -145,6 +151,7 @@ class LaunchCalls(ModuleCalls):
             shared,
             gather(function, kernel_parameters, extra),
             cooperative=cooperative,
+            cluster=cluster,
         )
         operation = self.submit(stream, work if fault is None else FailingKernelWork(work, fault[0]))
         if self.launch_blocking:
@@ -187,6 +194,29 @@ class LaunchCalls(ModuleCalls):
             raise invalid_value()
         return self._potential(func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit)
 
+    @call(1)
+    def cuOccupancyMaxPotentialClusterSize(self, func: Any, config: Any) -> tuple[Any, ...]:
+        structure(config, cuda.CUlaunchConfig)
+        function = self.launchable(func)
+        threads = config.blockDimX * config.blockDimY * config.blockDimZ
+        if not _blocks(function, threads, config.sharedMemBytes):
+            raise invalid_value()
+        if function.context.device.capability < FIRST_CAPABILITY:
+            return SUCCESS, 1
+        required = function.kernel.cluster
+        return SUCCESS, largest_cluster(function) if required is None else prod(required)
+
+    @call(1)
+    def cuOccupancyMaxActiveClusters(self, func: Any, config: Any) -> tuple[Any, ...]:
+        structure(config, cuda.CUlaunchConfig)
+        function = self.launchable(func)
+        cluster = _cluster_blocks(function, config)
+        if cluster is None:
+            raise CallError(CUresult.CUDA_ERROR_INVALID_CLUSTER_SIZE)
+        threads = config.blockDimX * config.blockDimY * config.blockDimZ
+        blocks = _blocks(function, threads, config.sharedMemBytes)
+        return SUCCESS, clusters_at_once(blocks, function.context.device.multiprocessors, cluster)
+
     def _potential(self, func: Any, callback: Any, dynamic: Any, limit: Any) -> tuple[Any, ...]:
         function = self.launchable(func)
         address, fixed = integer(callback), unsigned(dynamic)
@@ -211,6 +241,15 @@ class LaunchCalls(ModuleCalls):
         each = limits.shared_per_multiprocessor // blocks // SHARED_UNIT * SHARED_UNIT
         free = each - limits.reserved_shared_per_block - function.static_shared
         return SUCCESS, max(0, min(free, limits.shared_per_block_optin - function.static_shared))
+
+
+def _cluster_blocks(function: LoadedFunction, config: Any) -> int | None:
+    """Blocks in a cluster of a launch; ``None`` where it does not say."""
+    attribute_id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    asked = [each.value.clusterDim for each in config.attrs[: config.numAttrs] if each.id == attribute_id]
+    dimensions = (asked[-1].x, asked[-1].y, asked[-1].z) if asked else None
+    cluster = cluster_of(function, (config.gridDimX, config.gridDimY, config.gridDimZ), dimensions)
+    return None if cluster is None else prod(cluster)
 
 
 def _check_cooperative(

@@ -39,6 +39,11 @@ def describe_ranges(ranges: Sequence[tuple[int, int]]) -> str:
     return f"bytes {text}{rest}"
 
 
+def describe_block(launch: Any, block: int) -> str:
+    """``block (1, 0, 0)`` of a launch, from a linear index."""
+    return f"block {_coordinates(block, launch.grid)}"
+
+
 def describe_thread(launch: Any, block: int, thread: int) -> str:
     """``block (1, 0, 0), thread (33, 0, 0)`` of a launch, from linear indices."""
     return f"block {_coordinates(block, launch.grid)}, thread {_coordinates(thread, launch.block)}"
@@ -71,11 +76,14 @@ def kernel_race_message(
     ranges: Sequence[tuple[int, int]],
     *,
     same_block: bool,
+    advice: str = "",
 ) -> str:
-    """Two threads of one kernel."""
+    """Two threads of one kernel. ``advice`` is what would help, where it is nothing usual."""
     what = "race"
     happens = "two threads touch {space} with nothing to order them"
-    if kind is Kind.SAME_VALUE:
+    if advice:
+        pass
+    elif kind is Kind.SAME_VALUE:
         what = "same value"
         happens = "two threads store the same value to {space} with nothing to order them"
         advice = "It is the same whichever value stays; one thread would be enough."
@@ -85,6 +93,11 @@ def kernel_race_message(
         advice = (
             "Put a barrier between the two (__syncthreads(), or __syncwarp() among the threads of a warp), "
             "or use atomics for both."
+        )
+    elif allocation is None:
+        advice = (
+            "Threads of different blocks of a cluster are unordered: let the cluster meet between the two "
+            "(cluster.sync(), barrier.cluster), or use atomics for both."
         )
     else:
         advice = (
@@ -99,6 +112,25 @@ def kernel_race_message(
             f"One thread:\n  {first.describe()}",
             f"Another:\n  {second.describe()}",
             advice,
+        )
+    )
+
+
+def distributed_message(
+    report: AccessReport, owner: str, what: str, ranges: Sequence[tuple[int, int]]
+) -> str:
+    """A thread that touches the shared memory of ``owner``, a block that ``what``."""
+    where = (
+        f"{describe_ranges(ranges)} of the shared memory of {owner}"
+        if ranges
+        else f"shared memory of {owner}"
+    )
+    return "\n".join(
+        (
+            f"race within {report.operation}: a thread touches the shared memory of another block, which {what}",
+            f"  {where}",
+            report.describe(),
+            "Let the cluster meet (cluster.sync()) before the first access to it, and after the last one.",
         )
     )
 

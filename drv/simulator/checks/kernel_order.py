@@ -6,7 +6,8 @@ earlier access is ordered before a thread's access now when
 - it is the same thread's;
 - it is the same block's, and the block has passed a barrier since;
 - it is the same warp's, and both threads have passed a warp barrier since;
-- its block has *released* it since, and this thread has *acquired* after that.
+- its block has *released* it since, and this thread has *acquired* after that;
+- this thread *knows* of it by a barrier object of the cluster, in whose phase it was released (``knowledge``).
 
 A block releases what it did with a fence followed by an atomic or other strong store (``volatile``,
 ``.relaxed``, ``.release``), as every recipe for communication between blocks does; a thread acquires
@@ -20,20 +21,28 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .knowledge import PLAIN, Knowledge
 from .observation import Access
 from .thread_shadow import BLOCK, GRID, SINGLE, WARP
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
     from numpy.typing import NDArray
 
     from .thread_shadow import AccessRecord
 
+#: Asynchronous units that a cluster has at most.
+UNITS = 1 << 20
 #: Qualifiers of loads and stores that other threads may rely on.
 STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "mmio", "cv", "wt"))
+#: Qualifiers of asynchronous operations, and those of the asynchronous proxy's.
+_ASYNCHRONOUS = frozenset(("async", "mma_async"))
+_BY_PROXY = frozenset(("bulk", "mma_async", "st", "red"))
 #: Qualifiers that make an access a fence as well.
 FENCING = frozenset(("acquire", "release", "acq_rel", "sc"))
 
@@ -46,12 +55,20 @@ class Meaning:
     acquires: bool = False
     releases: bool = False
     fences: bool = False
+    #: Whether it is done later than it is issued, and by the asynchronous proxy.
+    asynchronous: bool = False
+    asynchronous_proxy: bool = False
 
 
 def meaning(kind: Access, text: str) -> Meaning:
     """How the instruction ``text`` orders, from its qualifiers. A strong access counts as atomic."""
     opcode = next((word for word in text.split() if not word.startswith("@")), "")
     qualifiers = frozenset(opcode.rstrip(";").split("."))
+    if not _ASYNCHRONOUS.isdisjoint(qualifiers):
+        return Meaning(kind, asynchronous=True, asynchronous_proxy=not _BY_PROXY.isdisjoint(qualifiers))
+    if "mbarrier" in qualifiers:
+        # What they order is told apart.
+        return Meaning(kind)
     fences = not qualifiers.isdisjoint(FENCING)
     if kind is Access.ATOMIC:
         return Meaning(kind, acquires=True, releases=True, fences=fences)
@@ -62,14 +79,41 @@ def meaning(kind: Access, text: str) -> Meaning:
     return Meaning(Access.ATOMIC, acquires=reads, releases=not reads, fences=fences)
 
 
+class Clusters:
+    """Which blocks are clusters: each is one by itself, or ``numbers`` and ``ranks`` tell for each block."""
+
+    def __init__(
+        self,
+        blocks: int,
+        numbers: NDArray[np.int64] | None = None,
+        ranks: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.blocks = blocks
+        self._numbers = numbers
+        self._ranks = ranks
+
+    def number(self, blocks: Any) -> Any:
+        """Number of the cluster of each block."""
+        return blocks if self._numbers is None else self._numbers[blocks]
+
+    def rank(self, blocks: Any) -> Any:
+        """Rank of each block in its cluster."""
+        return blocks * 0 if self._ranks is None else self._ranks[blocks]
+
+
 class KernelOrder:
     """Order of the accesses within one launch. Threads are linear indices in the grid, ``(lanes,)``."""
 
-    def __init__(self, blocks: int, block_threads: int, warp_size: int) -> None:
+    def __init__(
+        self, blocks: int, block_threads: int, warp_size: int, clusters: Clusters | None = None
+    ) -> None:
         self.blocks = blocks
         self.block_threads = block_threads
         self.warp_size = warp_size
+        self.clusters = clusters or Clusters(1)
         self.now = 0
+        #: Of each cluster in which threads synchronise otherwise than by barriers of their block.
+        self._knowledge: dict[int, Knowledge] = {}
         #: Time of each block's latest barrier.
         self._barrier = np.zeros(blocks, np.int32)
         #: Time of each thread's latest warp barrier, once there was one.
@@ -93,6 +137,11 @@ class KernelOrder:
         if self._acquired is not None:
             rows = self._acquired.reshape(self.blocks, self.block_threads)
             rows[blocks] = rows[blocks].max(axis=1, keepdims=True)
+        if self._knowledge:
+            for block in blocks.tolist():
+                knowledge = self._knowledge.get(int(self.clusters.number(block)))
+                if knowledge is not None:
+                    knowledge.share_in_block(int(self.clusters.rank(block)))
 
     def warp_barrier(self, threads: NDArray[np.int64]) -> None:
         """Each warp's ``threads`` passed a warp-level synchronisation together."""
@@ -104,6 +153,9 @@ class KernelOrder:
             latest = np.zeros(int(warp.max()) + 1, np.int32)
             np.maximum.at(latest, warp, self._acquired[threads])
             self._acquired[threads] = latest[warp]
+        if self._knowledge:
+            for knowledge, _, local in self._in_clusters(threads):
+                knowledge.share_in_warps(local)
 
     def fence(self, threads: NDArray[np.int64]) -> None:
         """``threads`` passed a memory fence."""
@@ -127,6 +179,30 @@ class KernelOrder:
         if what.acquires:
             self._acquired[threads] = self.now
 
+    def knows_block(self, threads: NDArray[np.int64], block: int) -> NDArray[np.bool_]:
+        """Whether each of ``threads``, of the cluster of ``block``, has synchronised with some thread of it."""
+        knowledge = self.knowledge_of(block)
+        first = int(self.clusters.rank(block)) * knowledge.width
+        known = knowledge.clocks[PLAIN, self.local(threads), first : first + knowledge.width]
+        return np.asarray(known.any(axis=1))
+
+    def known_to_block(self, block: int) -> NDArray[np.int32]:
+        """Up to which time some thread of ``block`` knows each thread of the cluster."""
+        knowledge = self.knowledge_of(block)
+        first = int(self.clusters.rank(block)) * self.block_threads
+        known = knowledge.clocks[PLAIN, first : first + self.block_threads, : knowledge.first_unit].max(
+            axis=0
+        )
+        every = np.arange(self.clusters.blocks * self.block_threads)
+        result: NDArray[np.int32] = known[knowledge.columns(every)]
+        return result
+
+    def in_one_cluster(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether two threads are in one cluster; asynchronous units are in none."""
+        every = self.blocks * self.block_threads
+        same: NDArray[np.bool_] = self._place(np.where(first < every, first, 0))[0] == self._place(second)[0]
+        return same & (first < every)
+
     def relation(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int8]:
         """The smallest group that holds both threads: ``WARP``, ``BLOCK`` or ``GRID``."""
         result = np.full(first.shape, GRID, np.int8)
@@ -141,10 +217,24 @@ class KernelOrder:
         """Whether the accesses that ``record`` keeps for ``entries`` are ordered before ``threads`` now."""
         earlier = record.thread[entries] - 1
         time = record.time[entries]
-        scope = SINGLE if record.scope is None else record.scope[entries]
+        scope: Any = SINGLE if record.scope is None else record.scope[entries]
+        if not self._knowledge:
+            return self._ordered(earlier, time, scope, threads)
+        known: NDArray[np.bool_] = np.logical_and(self.knows(threads, earlier, time), scope == SINGLE)
+        # What an asynchronous unit did is known, or it is not ordered.
+        rest = np.flatnonzero(~known & (earlier < self.blocks * self.block_threads))
+        if rest.size:
+            scopes = scope if record.scope is None else scope[rest]
+            known[rest] = self._ordered(earlier[rest], time[rest], scopes, threads[rest])
+        return known
+
+    def _ordered(
+        self, earlier: NDArray[np.int64], time: NDArray[np.int32], scope: Any, threads: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """The same by barriers, fences and atomics."""
         block = threads // self.block_threads
         own_block = earlier // self.block_threads == block
-        result: NDArray[np.bool_] = (earlier == threads) & (scope == SINGLE)
+        result: NDArray[np.bool_] = np.logical_and(earlier == threads, scope == SINGLE)
         result |= own_block & (scope != GRID) & (self._barrier[block] > time)
         if self._warp_barrier is not None:
             same_warp = (self._warp(earlier) == self._warp(threads)) & (scope <= WARP)
@@ -172,8 +262,184 @@ class KernelOrder:
         at = bisect_left(releases, time)
         return at < len(releases) and releases[at] <= acquired
 
+    # Barrier objects
+
+    def release(self, key: Hashable, threads: NDArray[np.int64]) -> None:
+        """``threads`` arrive at a barrier object with all that they did and know."""
+        self.advance()
+        for knowledge, index, local in self._in_clusters(threads):
+            knowledge.release(knowledge.phase(key), self._clocks(knowledge, local, threads[index]))
+
+    def complete(self, key: Hashable, block: int) -> None:
+        """The current phase of a barrier object in the cluster of ``block`` is complete."""
+        knowledge = self.knowledge_of(block)
+        knowledge.complete(knowledge.phase(key), self.advance())
+
+    def acquire(self, key: Hashable, threads: NDArray[np.int64]) -> None:
+        """``threads`` have found the latest phase of a barrier object complete."""
+        for knowledge, _, local in self._in_clusters(threads):
+            knowledge.acquire(knowledge.phase(key), local)
+
+    def fence_proxy(self, threads: NDArray[np.int64]) -> None:
+        """``threads`` pass a fence between the generic and the asynchronous proxy."""
+        self.advance()
+        for knowledge, index, local in self._in_clusters(threads):
+            knowledge.fence(local, self._clocks(knowledge, local, threads[index])[PLAIN])
+
+    def knows(
+        self,
+        threads: NDArray[np.int64],
+        earlier: NDArray[np.int64],
+        time: NDArray[np.int32],
+        which: int = PLAIN,
+    ) -> NDArray[np.bool_]:
+        """Whether each of ``threads`` knows ``earlier``, a thread or an asynchronous unit, up to ``time``."""
+        result = np.zeros(threads.shape, np.bool_)
+        every = self.blocks * self.block_threads
+        cluster, local = self._place(threads)
+        is_unit = earlier >= every
+        other, other_local = self._place(np.where(is_unit, 0, earlier))
+        other = np.where(is_unit, (earlier - every) // UNITS, other)
+        for number in np.unique(cluster).tolist():
+            knowledge = self._knowledge.get(number)
+            if knowledge is None:
+                continue
+            mine = np.flatnonzero((cluster == number) & (other == number))
+            unit = knowledge.first_unit + (earlier[mine] - every) % UNITS
+            column = np.where(is_unit[mine], unit, knowledge.columns(other_local[mine]))
+            result[mine] = knowledge.clocks[which, local[mine], column] >= time[mine]
+        return result
+
+    def unit(self, key: Hashable, block: int) -> int:
+        """The asynchronous unit of a barrier object in the cluster of ``block``, as records of accesses hold it for a thread."""
+        knowledge = self.knowledge_of(block)
+        phases = knowledge.phase(key)
+        if phases.unit < 0:
+            phases.unit = knowledge.new_unit()
+        return self.blocks * self.block_threads + int(self.clusters.number(block)) * UNITS + phases.unit
+
+    def warpgroup_units(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same of the units that multiply matrices for the warpgroups of ``threads``."""
+        result = np.empty(threads.shape, np.int64)
+        for knowledge, index, local in self._in_clusters(threads):
+            cluster = int(self.clusters.number(int(threads[index[0]]) // self.block_threads))
+            result[index] = knowledge.warpgroup(local) + cluster * UNITS
+        return result + self.blocks * self.block_threads
+
+    def waited_for_products(self, threads: NDArray[np.int64]) -> None:
+        """``threads`` have waited for what their warpgroups multiply."""
+        for knowledge, _, local in self._in_clusters(threads):
+            knowledge.waited_for_products(local, self.now)
+
+    def knows_readers(self, threads: NDArray[np.int64], readers: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether each of ``threads`` knows the latest reads of every warp and asynchronous unit of its cluster.
+
+        ``readers`` ``(threads, columns)`` are their times, as :meth:`reader` numbers the columns. Of a warp any lane
+        that is known will do.
+        """
+        result = np.ones(threads.shape, np.bool_)
+        distinct, which = np.unique(threads, return_inverse=True)
+        for knowledge, index, local in self._in_clusters(distinct):
+            clocks = self._clocks(knowledge, local, distinct[index])[PLAIN]
+            blocks = self.clusters.blocks
+            lanes = clocks[:, : knowledge.first_unit].reshape(len(local), blocks, knowledge.width)
+            if knowledge.step == 1:
+                room = np.zeros((len(local), blocks, self._warps * self.warp_size), np.int32)
+                room[:, :, : knowledge.width] = lanes
+                lanes = room.reshape(len(local), blocks, self._warps, self.warp_size).max(axis=3)
+            known = np.zeros((len(local), readers.shape[1]), np.int32)
+            known[:, : blocks * self._warps] = lanes.reshape(len(local), -1)
+            units = clocks[:, knowledge.first_unit :]
+            known[:, blocks * self._warps :] = units[:, : known.shape[1] - blocks * self._warps]
+            for row, each in enumerate(index.tolist()):
+                mine = np.flatnonzero(which == each)
+                result[mine] = (readers[mine] <= known[row]).all(axis=1)
+        return result
+
+    def reader(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Column of the readers for each of ``threads``, which may be asynchronous units."""
+        every = self.blocks * self.block_threads
+        is_unit = threads >= every
+        block, thread = np.divmod(np.where(is_unit, 0, threads), self.block_threads)
+        warp = self.clusters.rank(block) * self._warps + thread // self.warp_size
+        unit = self.clusters.blocks * self._warps + (threads - every) % UNITS
+        columns: NDArray[np.int64] = np.where(is_unit, unit, warp)
+        return columns
+
+    @property
+    def has_knowledge(self) -> bool:
+        """Whether threads of any cluster synchronise otherwise than by barriers of their block."""
+        return bool(self._knowledge)
+
+    @property
+    def reader_columns(self) -> int:
+        """Columns that :meth:`reader` may name."""
+        return self.clusters.blocks * (self._warps + -(-self._warps // 4))
+
+    @property
+    def _warps(self) -> int:
+        return -(-self.block_threads // self.warp_size)
+
+    def knowledge_of(self, block: int) -> Knowledge:
+        """Clocks of the cluster of ``block``."""
+        number = int(self.clusters.number(block))
+        knowledge = self._knowledge.get(number)
+        if knowledge is None:
+            knowledge = self._knowledge[number] = Knowledge(self.clusters.blocks, self.block_threads)
+        return knowledge
+
+    def local(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Indices of threads in their clusters."""
+        return self._place(threads)[1]
+
+    def forget(self, blocks: NDArray[np.int64]) -> None:
+        """All threads of ``blocks`` have ended."""
+        for number in np.unique(self.clusters.number(blocks)).tolist():
+            self._knowledge.pop(number, None)
+
+    def _place(self, threads: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Clusters of threads, and their indices there."""
+        block, thread = np.divmod(threads, self.block_threads)
+        local: NDArray[np.int64] = self.clusters.rank(block) * self.block_threads + thread
+        return self.clusters.number(block), local
+
+    def _in_clusters(
+        self, threads: NDArray[np.int64]
+    ) -> Iterator[tuple[Knowledge, NDArray[np.int64], NDArray[np.int64]]]:
+        """Clusters of ``threads``: clocks, indices in ``threads``, and indices in the cluster."""
+        block = threads // self.block_threads
+        cluster, local = self._place(threads)
+        for number in np.unique(cluster).tolist():
+            index = np.flatnonzero(cluster == number)
+            yield self.knowledge_of(int(block[index[0]])), index, local[index]
+
+    def _clocks(
+        self, knowledge: Knowledge, local: NDArray[np.int64], threads: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """Clocks ``(2, threads, columns)`` of threads of one cluster, with what their barriers have ordered."""
+        clocks: NDArray[np.int32] = knowledge.clocks[:, local]
+        rank = local // self.block_threads
+        block = threads // self.block_threads
+        for each in np.unique(rank).tolist():
+            mine = np.flatnonzero(rank == each)
+            columns = slice(each * knowledge.width, (each + 1) * knowledge.width)
+            barrier = self._barrier[block[mine[0]]]
+            clocks[PLAIN, mine, columns] = np.maximum(clocks[PLAIN, mine, columns], barrier)
+        lanes = np.arange(len(local))
+        if self._warp_barrier is not None and knowledge.step == 1:
+            first = local % self.block_threads // self.warp_size * self.warp_size
+            others = np.minimum(first[:, None] + np.arange(self.warp_size), self.block_threads - 1)
+            columns_of = rank[:, None] * self.block_threads + others
+            met = np.minimum(
+                self._warp_barrier[threads][:, None],
+                self._warp_barrier[block[:, None] * self.block_threads + others],
+            )
+            held = clocks[PLAIN, lanes[:, None], columns_of]
+            clocks[PLAIN, lanes[:, None], columns_of] = np.maximum(held, met)
+        clocks[PLAIN, lanes, knowledge.columns(local)] = self.now
+        return clocks
+
     def _warp(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
         block, thread = np.divmod(threads, self.block_threads)
-        warps = -(-self.block_threads // self.warp_size)
-        numbers: NDArray[np.int64] = block * warps + thread // self.warp_size
+        numbers: NDArray[np.int64] = block * self._warps + thread // self.warp_size
         return numbers

@@ -11,66 +11,36 @@ finding of its own kind, for those who ask for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .finding_text import byte_ranges, describe_thread, kernel_race_message, undefined_message
+from .asynchronous import Flights
+from .distributed import DistributedMemory
+from .finding_text import byte_ranges, describe_block, describe_thread, kernel_race_message, undefined_message
 from .findings import ACTIONS, RANGES_KEPT, AccessReport, Finding, Kind
-from .kernel_order import KernelOrder, Meaning, meaning
+from .kernel_order import Clusters, KernelOrder, Meaning, meaning
 from .observation import Access
-from .thread_shadow import SINGLE, AccessRecord, ThreadShadow
+from .thread_accesses import Accesses
+from .thread_shadow import SINGLE, WARP, AccessRecord, ThreadShadow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Hashable
 
     from numpy.typing import NDArray
 
     from drv.simulator.memory.address_space import Allocation
 
+    from .asynchronous import Flight
     from .clocks import Moment
     from .findings import Findings
     from .observation import Lanes, Site, Stored
 
 #: Shared memory is remembered for the latest blocks, up to so many bytes.
 SHARED_REMEMBERED = 1 << 26
-
-
-@dataclass(slots=True)
-class Accesses:
-    """Granules that lanes touch now, flat: one entry for each lane and granule."""
-
-    entries: NDArray[np.int64]
-    threads: NDArray[np.int64]
-    #: Byte offset that each entry's lane accesses, in the allocation or the block's shared memory.
-    offsets: NDArray[np.int64]
-    width: int
-    kind: Access
-    site: Site
-    #: ``None`` for shared memory.
-    allocation: Allocation | None
-    #: What is stored, where that is known, and how many entries each lane has.
-    stored: Stored | None = None
-    granules: int = 1
-
-    def alike(self, which: NDArray[np.int64], winners: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
-        """Whether the entries ``which`` store what the entries ``winners`` do, or what is there if left out."""
-        if self.stored is None:
-            return np.zeros(which.size, np.bool_)
-        new = self._bytes(self.stored.new, which)
-        other = (
-            self._bytes(self.stored.old, which) if winners is None else self._bytes(self.stored.new, winners)
-        )
-        result: NDArray[np.bool_] = (new == other).all(axis=1)
-        return result
-
-    def _bytes(
-        self, of_lanes: Callable[[NDArray[np.int64]], NDArray[np.uint8]], entries: NDArray[np.int64]
-    ) -> NDArray[np.uint8]:
-        lanes, granule = np.divmod(entries, self.granules)
-        return of_lanes(lanes).reshape(entries.size, self.granules, -1)[np.arange(entries.size), granule]
+#: What shared memory holds for each warp is kept for fewer.
+_READERS_REMEMBERED = 1 << 23
 
 
 class SharedMemory:
@@ -96,6 +66,11 @@ class SharedMemory:
             slots = self._slot[blocks]
         return (slots - 1).astype(np.int64) * self.stride
 
+    def remember_less(self) -> None:
+        """Use less memory from now on."""
+        self.slots = max(1, min(self.slots, max(_READERS_REMEMBERED // self.stride, self._next)))
+        self._next %= self.slots
+
     def _admit(self, block: int) -> None:
         slot = self._next
         self._next = (slot + 1) % self.slots
@@ -117,14 +92,19 @@ class KernelRaces:
         self._same_values = same_values
         self._findings = findings
         self._moment = moment
-        self._threads = prod(launch.block)
-        self._order = KernelOrder(prod(launch.grid), self._threads, launch.properties.warp_size)
+        #: Threads of a block.
+        self.threads = prod(launch.block)
+        self.order = KernelOrder(
+            prod(launch.grid), self.threads, launch.properties.warp_size, _clusters(launch)
+        )
+        self._flights: Flights | None = None
         #: Site of the instruction that ran at each time.
         self._sites: dict[int, Site] = {}
         self._meanings: dict[tuple[int, Access], tuple[Site, Meaning]] = {}
         self._told: set[tuple[Kind, int, int, int]] = set()
         self._global: dict[Allocation, ThreadShadow] = {}
         self._shared: SharedMemory | None = None
+        self._distributed = DistributedMemory(self)
 
     def global_access(
         self,
@@ -137,10 +117,8 @@ class KernelRaces:
         stored: Stored | None = None,
     ) -> None:
         """Lanes touch ``width`` bytes at byte ``offsets`` of ``allocation``."""
-        shadow = self._global.get(allocation)
-        if shadow is None:
-            shadow = self._global[allocation] = ThreadShadow(allocation.base, allocation.size)
-        self._access(shadow, offsets, offsets, width, kind, lanes, site, allocation, stored)
+        shadow, positions = self.shadow_of(allocation, None, offsets, width)
+        self._access(shadow, positions, offsets, width, kind, lanes, site, allocation, stored)
 
     def shared_access(
         self,
@@ -150,29 +128,90 @@ class KernelRaces:
         lanes: Lanes,
         site: Site,
         stored: Stored | None = None,
+        owners: NDArray[np.int64] | None = None,
     ) -> None:
-        """Lanes touch ``width`` bytes at ``offsets`` of their own block's shared memory."""
+        """Lanes touch ``width`` bytes at ``offsets`` of the shared memory of ``owners``, or their own block."""
+        if owners is not None:
+            self._distributed.access(owners, lanes, offsets, width, kind, site)
+        shadow, positions = self.shadow_of(None, lanes.block if owners is None else owners, offsets, width)
+        self._access(shadow, positions, offsets, width, kind, lanes, site, None, stored)
+
+    def shadow_of(
+        self,
+        allocation: Allocation | None,
+        owners: NDArray[np.int64] | None,
+        offsets: NDArray[np.int64],
+        width: int,
+    ) -> tuple[ThreadShadow, NDArray[np.int64]]:
+        """Records of an allocation, or of the shared memory of ``owners``, and the positions of ``offsets`` there."""
+        if allocation is not None:
+            shadow = self._global.get(allocation)
+            if shadow is None:
+                shadow = self._global[allocation] = ThreadShadow(allocation.base, allocation.size)
+            return shadow, offsets
+        assert owners is not None
         shared = self._shared
         end = int(offsets.max()) + width
         if shared is None or end > shared.stride:
             launch = self._launch
             kernel = launch.kernel
             size = max(kernel.reserved_shared_bytes + kernel.static_shared_bytes + launch.dynamic_shared, end)
-            shared = self._shared = SharedMemory(size, self._order.blocks, whole=shared is None)
-        positions = shared.positions(lanes.block) + offsets
-        self._access(shared.shadow, positions, offsets, width, kind, lanes, site, None, stored)
+            shared = self._shared = SharedMemory(size, self.order.blocks, whole=shared is None)
+        return shared.shadow, shared.positions(owners) + offsets
 
     def barrier(self, blocks: NDArray[np.int64]) -> None:
         """All threads of ``blocks`` passed a barrier."""
-        self._order.barrier(blocks)
+        self.order.barrier(blocks)
 
     def warp_barrier(self, lanes: Lanes) -> None:
         """``lanes`` passed a warp-level synchronisation together."""
-        self._order.warp_barrier(lanes.block * self._threads + lanes.thread)
+        self.order.warp_barrier(lanes.block * self.threads + lanes.thread)
 
     def fence(self, lanes: Lanes) -> None:
         """``lanes`` passed a memory fence."""
-        self._order.fence(lanes.block * self._threads + lanes.thread)
+        self.order.fence(lanes.block * self.threads + lanes.thread)
+
+    # Barrier objects, and asynchronous operations
+
+    @property
+    def flights(self) -> Flights:
+        """The asynchronous operations."""
+        if self._flights is None:
+            self._flights = Flights(self)
+        return self._flights
+
+    def release(self, key: Hashable, lanes: Lanes) -> None:
+        """See :class:`~.observation.AccessObserver`."""
+        self.order.release(key, lanes.block * self.threads + lanes.thread)
+
+    def complete(self, key: Hashable, block: int) -> None:
+        """See :class:`~.observation.AccessObserver`."""
+        if self._flights is None:
+            self.order.complete(key, block)
+        else:
+            self._flights.complete(key, block)
+
+    def acquire(self, key: Hashable, lanes: Lanes) -> None:
+        """See :class:`~.observation.AccessObserver`."""
+        self.order.acquire(key, lanes.block * self.threads + lanes.thread)
+
+    def fence_proxy(self, lanes: Lanes) -> None:
+        """See :class:`~.observation.AccessObserver`."""
+        self.order.fence_proxy(lanes.block * self.threads + lanes.thread)
+
+    def blocks_end(self, blocks: NDArray[np.int64]) -> None:
+        """See :class:`~.observation.AccessObserver`."""
+        if self._flights is not None:
+            self._flights.forget(blocks)
+        self._distributed.end(blocks)
+        self.order.forget(blocks)
+
+    def products_end(self, flight: Flight, which: NDArray[np.int64], lanes: Lanes) -> None:
+        """See :class:`~.observation.AccessObserver`."""
+        self.flights.end(flight, which, self.order.warpgroup_units)
+        self.order.waited_for_products(lanes.block * self.threads + lanes.thread)
+
+    # Accesses
 
     def _access(
         self,
@@ -186,40 +225,71 @@ class KernelRaces:
         allocation: Allocation | None,
         stored: Stored | None,
     ) -> None:
-        threads = lanes.block * self._threads + lanes.thread
+        threads = lanes.block * self.threads + lanes.thread
         entries = shadow.gather(positions, width)
         granules = entries.shape[1]
         if granules > 1:
             threads = np.repeat(threads, granules)
             offsets = np.repeat(offsets, granules)
         what = self._meaning(kind, site)
-        self._sites[self._order.advance()] = site
+        self.happens(site)
         accesses = Accesses(
             entries.ravel(), threads, offsets, width, kind, site, allocation, stored, granules
         )
         if what.acquires or what.releases:
-            self._order.synchronise(what, threads)
-            self._sites[self._order.now] = site
+            self.order.synchronise(what, threads)
+            self._sites[self.order.now] = site
         if allocation is None and kind is not Access.WRITE:
-            self._check_written(shadow, accesses)
+            self.check_written(shadow, accesses)
+        self.compare(shadow, accesses, what.kind)
+        if self._flights is not None:
+            self._flights.meet(shadow, accesses, what.kind)
+        self.keep(shadow, accesses, what.kind)
+
+    def happens(self, site: Site) -> None:
+        """The instruction ``site`` is what happens next."""
+        self._sites[self.order.advance()] = site
+
+    def site_at(self, time: int) -> Site:
+        """The instruction that ran at a time."""
+        return self._sites[time]
+
+    def is_asynchronous(self, times: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether what happened at each of ``times`` was done by the asynchronous proxy."""
+        distinct, which = np.unique(times, return_inverse=True)
+        proxies = [
+            self._meaning(Access.WRITE, self._sites[time]).asynchronous_proxy for time in distinct.tolist()
+        ]
+        result: NDArray[np.bool_] = np.array(proxies, np.bool_)[which]
+        return result
+
+    def compare(self, shadow: ThreadShadow, accesses: Accesses, kind: Access) -> None:
+        """Report earlier accesses that race with ``accesses`` of ``kind``."""
         if shadow.writes is not None:
-            self._check(shadow.writes, Access.WRITE, accesses)
-        if what.kind is not Access.READ and shadow.reads is not None:
-            self._check(shadow.reads, Access.READ, accesses)
-        if what.kind is not Access.ATOMIC and shadow.atomics is not None:
-            self._check(shadow.atomics, Access.ATOMIC, accesses)
-        if what.kind is Access.READ:
+            self._check(shadow, shadow.writes, Access.WRITE, accesses)
+        if kind is not Access.READ and shadow.reads is not None:
+            self._check(shadow, shadow.reads, Access.READ, accesses)
+        if kind is not Access.ATOMIC and shadow.atomics is not None:
+            self._check(shadow, shadow.atomics, Access.ATOMIC, accesses)
+
+    def keep(self, shadow: ThreadShadow, accesses: Accesses, kind: Access) -> None:
+        """Record ``accesses`` of ``kind``."""
+        if kind is Access.READ:
             if shadow.reads is None:
                 shadow.reads = shadow.new_record(several=True)
             self._note(shadow.reads, accesses)
-        elif what.kind is Access.ATOMIC:
+            if accesses.allocation is None and self.order.has_knowledge:
+                self._note_readers(shadow, accesses)
+        elif kind is Access.ATOMIC:
             if shadow.atomics is None:
                 shadow.atomics = shadow.new_record(several=True)
             self._note(shadow.atomics, accesses)
         else:
             self._write(shadow, accesses)
 
-    def _check(self, record: AccessRecord, earlier_kind: Access, accesses: Accesses) -> None:
+    def _check(
+        self, shadow: ThreadShadow, record: AccessRecord, earlier_kind: Access, accesses: Accesses
+    ) -> None:
         """Report the accesses in ``record`` that race with ``accesses``."""
         entries, threads = accesses.entries, accesses.threads
         earlier = record.thread[entries]
@@ -232,9 +302,11 @@ class KernelRaces:
         if not others.any():
             return
         candidates = np.flatnonzero(others)
-        unordered = ~self._order.ordered(record, entries[candidates], threads[candidates])
+        unordered = ~self.order.ordered(record, entries[candidates], threads[candidates])
         if unordered.any():
             racing = candidates[unordered]
+            if earlier_kind is Access.READ and shadow.readers is not None:
+                racing = self._not_all_known(shadow, record, racing, accesses)
             same = np.zeros(racing.size, np.bool_)
             if earlier_kind is Access.WRITE and accesses.kind is Access.WRITE:
                 same = accesses.alike(racing)
@@ -242,7 +314,35 @@ class KernelRaces:
                 if which.size:
                     first = int(which[0])
                     site = self._sites[int(record.time[entries[first]])]
-                    self._report(accesses, which, int(earlier[first]) - 1, site, earlier_kind, kind)
+                    self.report(accesses, which, int(earlier[first]) - 1, site, earlier_kind, kind)
+
+    def _not_all_known(
+        self,
+        shadow: ThreadShadow,
+        record: AccessRecord,
+        which: NDArray[np.int64],
+        accesses: Accesses,
+    ) -> NDArray[np.int64]:
+        """Those of the entries ``which`` that were read by several, not all of them known to the thread."""
+        assert record.scope is not None
+        assert shadow.readers is not None
+        entries, threads = accesses.entries[which], accesses.threads[which]
+        scope = record.scope[entries]
+        single = scope == SINGLE
+        own_warp = (scope == WARP) & (self.order.relation(record.thread[entries] - 1, threads) <= WARP)
+        several = np.flatnonzero(~(single | own_warp))
+        known = np.zeros(which.size, np.bool_)
+        known[several] = self.order.knows_readers(threads[several], shadow.readers[entries[several]])
+        result: NDArray[np.int64] = which[~known]
+        return result
+
+    def _note_readers(self, shadow: ThreadShadow, accesses: Accesses) -> None:
+        if shadow.readers is None:
+            assert self._shared is not None
+            self._shared.remember_less()
+            shadow.readers = np.zeros((shadow.granules, self.order.reader_columns), np.int32)
+        columns = self.order.reader(accesses.threads)
+        shadow.readers[accesses.entries, columns] = self.order.now
 
     def _write(self, shadow: ThreadShadow, accesses: Accesses) -> None:
         entries, threads = accesses.entries, accesses.threads
@@ -250,10 +350,12 @@ class KernelRaces:
         if record is None:
             record = shadow.writes = shadow.new_record(several=False)
         record.thread[entries] = threads + 1
-        record.time[entries] = self._order.now
+        record.time[entries] = self.order.now
         for other in (shadow.reads, shadow.atomics):
             if other is not None:
                 other.thread[entries] = 0
+        if shadow.readers is not None:
+            shadow.readers[entries] = 0
         stayed = record.thread[entries] - 1
         lost = np.flatnonzero(stayed != threads)
         if lost.size:
@@ -264,7 +366,7 @@ class KernelRaces:
             same = accesses.alike(lost, last[cell[lost]])
             for which, kind in ((lost[~same], None), (lost[same], Kind.SAME_VALUE)):
                 if which.size:
-                    self._report(accesses, which, int(stayed[which[0]]), accesses.site, accesses.kind, kind)
+                    self.report(accesses, which, int(stayed[which[0]]), accesses.site, accesses.kind, kind)
 
     def _note(self, record: AccessRecord, accesses: Accesses) -> None:
         """Add ``accesses`` to those that ``record`` keeps; ones that are ordered before them go."""
@@ -275,19 +377,20 @@ class KernelRaces:
         new = np.full(entries.size, SINGLE, np.int8)
         if earlier.any():
             kept = np.flatnonzero((earlier != 0) & ((earlier != threads + 1) | (scopes[entries] != SINGLE)))
-            kept = kept[~self._order.ordered(record, entries[kept], threads[kept])]
-            group = self._order.relation(earlier[kept] - 1, threads[kept])
+            kept = kept[~self.order.ordered(record, entries[kept], threads[kept])]
+            group = self.order.relation(earlier[kept] - 1, threads[kept])
             new[kept] = np.maximum(group, scopes[entries[kept]])
         record.thread[entries] = threads + 1
-        record.time[entries] = self._order.now
+        record.time[entries] = self.order.now
         scopes[entries] = new
         stayed = record.thread[entries] - 1
         lost = np.flatnonzero(stayed != threads)
         if lost.size:
-            group = np.maximum(self._order.relation(stayed[lost], threads[lost]), new[lost])
+            group = np.maximum(self.order.relation(stayed[lost], threads[lost]), new[lost])
             np.maximum.at(scopes, entries[lost], group)
 
-    def _check_written(self, shadow: ThreadShadow, accesses: Accesses) -> None:
+    def check_written(self, shadow: ThreadShadow, accesses: Accesses) -> None:
+        """Report shared memory that is read, and that nothing has written."""
         assert self._shared is not None
         if not self._shared.whole:
             return
@@ -299,7 +402,7 @@ class KernelRaces:
                 unwritten &= record.thread[entries] == 0
         if unwritten.any():
             which = np.flatnonzero(unwritten)
-            report = self._side(accesses.kind, accesses.site, int(accesses.threads[which[0]]))
+            report = self.side(accesses.kind, accesses.site, int(accesses.threads[which[0]]))
             ranges = byte_ranges(accesses.offsets[which], accesses.width)
             kept = tuple(ranges[:RANGES_KEPT])
             message = undefined_message(report, None, ranges)
@@ -312,12 +415,26 @@ class KernelRaces:
             entry = self._meanings[key] = (site, meaning(kind, site.text))
         return entry[1]
 
-    def _side(self, kind: Access, site: Site, thread: int) -> AccessReport:
-        moment = self._moment
-        where = describe_thread(self._launch, *divmod(thread, self._threads))
-        return AccessReport(moment.label, ACTIONS[kind], moment.stream, moment.stack, site, where)
+    def add(self, finding: Finding) -> None:
+        """Report what is wrong."""
+        self._findings.add(finding)
 
-    def _report(
+    def block_text(self, block: int) -> str:
+        """What reports call a block, given by its linear index."""
+        return describe_block(self._launch, block)
+
+    def side(self, kind: Access, site: Site, thread: int) -> AccessReport:
+        """What ``thread``, a linear index in the grid, did with the instruction ``site``: one side of a finding."""
+        moment = self._moment
+        action = ACTIONS[kind]
+        if self._meaning(kind, site).asynchronous:
+            action += " asynchronously"
+        # An asynchronous unit is nobody in particular.
+        known = thread < self.order.blocks * self.threads
+        where = describe_thread(self._launch, *divmod(thread, self.threads)) if known else ""
+        return AccessReport(moment.label, action, moment.stream, moment.stack, site, where)
+
+    def report(
         self,
         accesses: Accesses,
         which: NDArray[np.int64],
@@ -325,8 +442,13 @@ class KernelRaces:
         other_site: Site,
         other_kind: Access,
         kind: Kind | None,
+        *,
+        advice: str = "",
     ) -> None:
-        """``kind`` is that of the finding, where it does not follow from the memory."""
+        """Report that ``which`` of ``accesses`` race with what the thread ``other`` did at ``other_site``.
+
+        ``kind`` is that of the finding, where it does not follow from the memory; ``advice`` what would help.
+        """
         if kind is Kind.SAME_VALUE and not self._same_values:
             return
         allocation, site = accesses.allocation, accesses.site
@@ -336,9 +458,26 @@ class KernelRaces:
         if key in self._told:
             return
         self._told.add(key)
-        first = self._side(other_kind, other_site, other)
-        second = self._side(accesses.kind, site, int(accesses.threads[which[0]]))
+        first = self.side(other_kind, other_site, other)
+        second = self.side(accesses.kind, site, int(accesses.threads[which[0]]))
         ranges = byte_ranges(accesses.offsets[which], accesses.width)
-        same_block = other // self._threads == int(accesses.threads[which[0]]) // self._threads
-        message = kernel_race_message(kind, first, second, allocation, ranges, same_block=same_block)
+        same_block = other // self.threads == int(accesses.threads[which[0]]) // self.threads
+        message = kernel_race_message(
+            kind, first, second, allocation, ranges, same_block=same_block, advice=advice
+        )
         self._findings.add(Finding(kind, message, first, second, tuple(ranges[:RANGES_KEPT]), allocation))
+
+
+def _clusters(launch: Any) -> Clusters | None:
+    """Which blocks of a launch are clusters; ``None`` where each is one by itself."""
+    cluster = launch.cluster
+    if cluster is None or prod(cluster) == 1:
+        return None
+    x, y, _ = launch.grid
+    linear = np.arange(prod(launch.grid))
+    axes = (linear % x, linear // x % y, linear // (x * y))
+    number = rank = np.zeros_like(linear)
+    for axis, size, each in reversed(list(zip(axes, launch.grid, cluster, strict=True))):
+        number = number * (size // each) + axis // each
+        rank = rank * each + axis % each
+    return Clusters(prod(cluster), number, rank)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,6 +49,23 @@ class Lanes(Protocol):
     @property
     def thread(self) -> NDArray[np.int64]:
         """Linear index of the thread in its block."""
+
+
+@dataclass(slots=True)
+class Span:
+    """Bytes that an asynchronous operation touches: ``width`` bytes at each of ``offsets`` ``(pieces,)``.
+
+    ``lane`` ``(pieces,)`` says for each piece which of the lanes that issue the operation it belongs to. The offsets are in
+    ``allocation``, or in the shared memory of the blocks ``owners`` ``(pieces,)``, which are the lanes' own where left out.
+    ``width`` is a power of two up to 16, of which addresses are multiples.
+    """
+
+    kind: Access
+    offsets: NDArray[np.int64]
+    width: int
+    lane: NDArray[np.int64]
+    allocation: Allocation | None = None
+    owners: NDArray[np.int64] | None = None
 
 
 @dataclass(slots=True)
@@ -101,8 +118,12 @@ class AccessObserver(Protocol):
         lanes: Lanes,
         site: Site,
         stored: Stored | None = None,
+        owners: NDArray[np.int64] | None = None,
     ) -> None:
-        """Lanes touch ``width`` bytes at ``offsets`` of their own block's shared memory; told before they do."""
+        """Lanes touch ``width`` bytes at ``offsets`` of shared memory; told before they do.
+
+        It is that of the blocks ``owners`` (linear indices), or of the lanes' own.
+        """
 
     def barrier(self, blocks: NDArray[np.int64], lanes: Lanes) -> None:
         """All threads of ``blocks`` (linear indices) passed a block-wide barrier; ``lanes`` are they."""
@@ -112,6 +133,39 @@ class AccessObserver(Protocol):
 
     def fence(self, lanes: Lanes) -> None:
         """``lanes`` passed a memory fence of device scope or wider."""
+
+    def release(self, key: Hashable, lanes: Lanes) -> None:
+        """``lanes`` arrive at the barrier object ``key``, which hands on what they did before.
+
+        Of the object of a block, the key's second item is the block's linear index.
+        """
+
+    def complete(self, key: Hashable, block: int) -> None:
+        """The current phase of a barrier object in the cluster of ``block`` is complete."""
+
+    def acquire(self, key: Hashable, lanes: Lanes) -> None:
+        """``lanes`` have found the latest phase of a barrier object complete, and know what was released into it."""
+
+    def fence_proxy(self, lanes: Lanes) -> None:
+        """``lanes`` passed a fence between the generic and the asynchronous proxy."""
+
+    def asynchronous_begins(self, lanes: Lanes, site: Site, spans: Sequence[Span], *, generic: bool) -> Any:
+        """``lanes`` issue an operation that touches ``spans``, through the generic proxy or the asynchronous one.
+
+        Returns what stands for the operation in the calls below; ``None`` where nothing is to be told of it.
+        """
+
+    def asynchronous_ends(self, operation: Any, lanes: NDArray[np.int64] | None, *, reads_only: bool) -> None:
+        """Those who issued it have waited for an operation, or for its reads: the issuing ``lanes`` (indices), or all."""
+
+    def asynchronous_counts(self, operation: Any, lanes: NDArray[np.int64] | None, key: Hashable) -> None:
+        """The current phase of a barrier object will not be complete before what ``lanes`` have issued."""
+
+    def products_end(self, operation: Any, which: NDArray[np.int64], lanes: Lanes) -> None:
+        """``lanes`` have waited for the products of their warpgroups that the lanes ``which`` (indices) have issued."""
+
+    def blocks_end(self, blocks: NDArray[np.int64]) -> None:
+        """All threads of ``blocks`` have ended, and of other blocks of their clusters."""
 
     def range_access(self, allocation: Allocation, start: int, stop: int, kind: Access) -> None:
         """A copy, memset or library call touches bytes ``[start, stop)`` of ``allocation``."""

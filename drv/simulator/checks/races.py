@@ -13,6 +13,7 @@ reported when none of their bytes was ever written.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from threading import local
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
@@ -29,7 +30,7 @@ from .shadow import CopiedDefinition, Shadow
 from .watched_sources import WatchedSources
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from drv.simulator.memory.address_space import Allocation
 
     from .findings import Findings
-    from .observation import Lanes, Site, Stored
+    from .observation import Lanes, Site, Span, Stored
 
 #: Memory whose bytes nobody has written when it is allocated.
 UNDEFINED_AT_FIRST = (MemoryKind.DEVICE, MemoryKind.MAPPED)
@@ -60,6 +61,14 @@ class Operation(Protocol):
     @property
     def stream_name(self) -> str:
         """What reports call its stream."""
+
+
+@dataclass(slots=True)
+class _Issuers:
+    """The threads that have issued each part of an asynchronous operation."""
+
+    block: NDArray[np.int64]
+    thread: NDArray[np.int64]
 
 
 class RaceChecker:
@@ -218,6 +227,21 @@ class RaceChecker:
         if not offsets.size:
             return
         running: Running = self._thread.running
+        self._of_operation(running, allocation, offsets, width, kind, lanes, site)
+        if running.kernel is not None:
+            running.kernel.global_access(allocation, offsets, width, kind, lanes, site, stored)
+
+    def _of_operation(
+        self,
+        running: Running,
+        allocation: Allocation,
+        offsets: NDArray[np.int64],
+        width: int,
+        kind: Access,
+        lanes: Lanes,
+        site: Site,
+    ) -> None:
+        """The running operation touches memory; what its threads are to each other does not matter here."""
         shadow = allocation.shadow or self._shadow(allocation)
         index = shadow.gather(offsets, width)
         touch = running.touch(kind, site)
@@ -239,8 +263,6 @@ class RaceChecker:
                     self._report_undefined(report, allocation, ranges)
             if kind is not Access.READ:
                 shadow.defined[index] = True
-        if running.kernel is not None:
-            running.kernel.global_access(allocation, offsets, width, kind, lanes, site, stored)
 
     def shared_access(
         self,
@@ -250,11 +272,12 @@ class RaceChecker:
         lanes: Lanes,
         site: Site,
         stored: Stored | None = None,
+        owners: NDArray[np.int64] | None = None,
     ) -> None:
         """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
         kernel = self._thread.running.kernel
         if kernel is not None and offsets.size:
-            kernel.shared_access(offsets, width, kind, lanes, site, stored)
+            kernel.shared_access(offsets, width, kind, lanes, site, stored, owners)
 
     def barrier(self, blocks: NDArray[np.int64], lanes: Lanes) -> None:
         """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
@@ -273,6 +296,61 @@ class RaceChecker:
         kernel = self._thread.running.kernel
         if kernel is not None:
             kernel.fence(lanes)
+
+    def release(self, key: Hashable, lanes: Lanes) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        kernel = self._thread.running.kernel
+        if kernel is not None:
+            kernel.release(key, lanes)
+
+    def complete(self, key: Hashable, block: int) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        kernel = self._thread.running.kernel
+        if kernel is not None:
+            kernel.complete(key, block)
+
+    def acquire(self, key: Hashable, lanes: Lanes) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        kernel = self._thread.running.kernel
+        if kernel is not None:
+            kernel.acquire(key, lanes)
+
+    def fence_proxy(self, lanes: Lanes) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        kernel = self._thread.running.kernel
+        if kernel is not None:
+            kernel.fence_proxy(lanes)
+
+    def asynchronous_begins(self, lanes: Lanes, site: Site, spans: Sequence[Span], *, generic: bool) -> Any:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        running: Running = self._thread.running
+        for span in spans:
+            if span.allocation is not None and span.offsets.size:
+                issuers = _Issuers(lanes.block[span.lane], lanes.thread[span.lane])
+                self._of_operation(
+                    running, span.allocation, span.offsets, span.width, span.kind, issuers, site
+                )
+        if running.kernel is None:
+            return None
+        return running.kernel.flights.begin(lanes, site, spans, generic)
+
+    def asynchronous_ends(self, operation: Any, lanes: NDArray[np.int64] | None, *, reads_only: bool) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        self._thread.running.kernel.flights.end(operation, lanes, reads_only=reads_only)
+
+    def asynchronous_counts(self, operation: Any, lanes: NDArray[np.int64] | None, key: Hashable) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        self._thread.running.kernel.flights.count(operation, lanes, key)
+
+    def products_end(self, operation: Any, which: NDArray[np.int64], lanes: Lanes) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        self._thread.running.kernel.products_end(operation, which, lanes)
+
+    def blocks_end(self, blocks: NDArray[np.int64]) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        kernel = self._thread.running.kernel
+        if kernel is not None:
+            kernel.blocks_end(blocks)
 
     def range_access(self, allocation: Allocation, start: int, stop: int, kind: Access) -> None:
         """See :class:`~drv.simulator.checks.observation.AccessObserver`."""

@@ -44,9 +44,23 @@ class AccessRecord:
 
 
 class ThreadShadow:
-    """Records of ``size`` bytes at address ``base``; each is made when it is first needed."""
+    """Records of ``size`` bytes at address ``base``; each is made when it is first needed.
 
-    __slots__ = ("atomics", "granule", "reads", "size", "writes")
+    ``readers`` has the time of the latest read by each warp and asynchronous unit, where these synchronise otherwise than
+    at barriers of their block; ``written_in_flight`` the number of the asynchronous operation that is going to write a
+    granule, or 0; ``read_in_flight`` how many are going to read it.
+    """
+
+    __slots__ = (
+        "atomics",
+        "granule",
+        "read_in_flight",
+        "readers",
+        "reads",
+        "size",
+        "writes",
+        "written_in_flight",
+    )
 
     def __init__(self, base: int, size: int) -> None:
         self.size = size
@@ -54,10 +68,18 @@ class ThreadShadow:
         self.writes: AccessRecord | None = None
         self.reads: AccessRecord | None = None
         self.atomics: AccessRecord | None = None
+        self.readers: NDArray[np.int32] | None = None
+        self.written_in_flight: NDArray[np.int32] | None = None
+        self.read_in_flight: NDArray[np.int16] | None = None
+
+    @property
+    def granules(self) -> int:
+        """Number of granules."""
+        return -(-self.size // self.granule)
 
     def new_record(self, *, several: bool) -> AccessRecord:
         """Empty record of this shadow's size."""
-        return AccessRecord(-(-self.size // self.granule), several=several)
+        return AccessRecord(self.granules, several=several)
 
     def records(self) -> list[AccessRecord]:
         """Those that exist."""
@@ -66,13 +88,31 @@ class ThreadShadow:
     def gather(self, offsets: NDArray[np.int64], width: int) -> NDArray[np.int64]:
         """Granules that ``width`` bytes at each of ``offsets`` ``(lanes,)`` cover, ``(lanes, granules)``."""
         if self.granule > width:
-            for record in self.records():
-                record.refine(self.granule // width)
+            self._refine(self.granule // width)
             self.granule = width
         first = offsets // self.granule
         return first[:, None] + np.arange(width // self.granule)
 
+    def _refine(self, times: int) -> None:
+        for record in self.records():
+            record.refine(times)
+        if self.written_in_flight is not None:
+            self.written_in_flight = refined(self.written_in_flight, times)
+        if self.read_in_flight is not None:
+            self.read_in_flight = refined(self.read_in_flight, times)
+        if self.readers is not None:
+            rows, columns = self.readers.shape
+            finer = np.zeros((rows * times, columns), np.int32)
+            used = np.flatnonzero(self.readers.any(axis=1))
+            for part in range(times):
+                finer[used * times + part] = self.readers[used]
+            self.readers = finer
+
     def clear(self, start: int, stop: int) -> None:
         """Forget what happened to bytes ``[start, stop)``, which are whole granules."""
+        entries = slice(start // self.granule, stop // self.granule)
         for record in self.records():
-            record.clear(slice(start // self.granule, stop // self.granule))
+            record.clear(entries)
+        for each in (self.readers, self.written_in_flight, self.read_in_flight):
+            if each is not None:
+                each[entries] = 0

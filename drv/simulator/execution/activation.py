@@ -352,6 +352,8 @@ class Activation:
 
     def _passes_at_once(self, code: Code, decision: Any) -> bool:
         """All threads of the batch are at one barrier: nobody has to wait."""
+        if code.of_cluster:
+            return False
         barrier, count, predicate = decision
         batch = self.batch
         if (
@@ -371,6 +373,15 @@ class Activation:
     def _barrier(self, code: Code, decision: Any, index: Array) -> None:
         from .batch import Wait
 
+        if code.of_cluster:
+            passes = self.batch.cluster_barrier.passed(self.lanes.subset(index))
+            if passes.any():
+                self._part(code.block.targets[0], index[passes])
+            index = index[~passes]
+            if len(index):
+                self.held += len(index)
+                self.batch.cluster_waits.append(Wait(self, index, code, index, None, None))
+            return
         barrier, count, predicate = decision
         wait: Wait = Wait(self, index, code, barrier, count, predicate)
         if code.arrives:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .activation import Activation
+from .clusters import ClusterBarrier
 from .lanes import Lanes
 from .launch_state import STACK_LIMIT
 from .thread_constants import BLOCK_CONSTANTS, THREAD_CONSTANTS
@@ -41,12 +43,13 @@ class Wait:
 
 
 class Batch:
-    """``count`` thread blocks, from linear index ``start`` on."""
+    """``count`` thread blocks, from the one with number ``start`` on; of clusters all blocks."""
 
     def __init__(self, launch: LaunchState, start: int, count: int) -> None:
         self.launch = launch
-        self.start = start
         self.count = count
+        #: Linear index of each in the grid.
+        self.blocks = launch.blocks_from(start, count)
         self.n = count * launch.threads
         self.warps = count * launch.warps
         self.shared_stride = -(-launch.shared_bytes // 16) * 16
@@ -60,6 +63,8 @@ class Batch:
         #: Threads that have not ended, made when the first one does.
         self.live: Array | None = None
         self.waits: list[Wait] = []
+        #: Those at the barriers of their clusters.
+        self.cluster_waits: list[Wait] = []
         #: Threads that arrived at a barrier without waiting: (block in batch, barrier) -> number.
         self.arrivals: dict[tuple[int, int], int] = {}
         self.steps = 0
@@ -128,6 +133,11 @@ class Batch:
         self._local_views.clear()
         return True
 
+    @functools.cached_property
+    def cluster_barrier(self) -> ClusterBarrier:
+        """The barriers of the clusters."""
+        return ClusterBarrier(self)
+
     # Ends and barriers
 
     def exit(self, slots: Array) -> None:
@@ -147,6 +157,9 @@ class Batch:
 
     def release(self) -> bool:
         """Let the threads go on that wait at complete barriers; whether there were any."""
+        if self.cluster_waits and self.cluster_barrier.advance():
+            self.cluster_waits = self.cluster_barrier.release(self.cluster_waits)
+            return True
         if not self.waits:
             return False
         block_of = self.constant("block_in_batch", None)
@@ -358,8 +371,9 @@ class Batch:
 
     def _waiting(self) -> list[tuple[Lanes, Any, str]]:
         threads = [
-            (wait.activation.lanes.subset(wait.index), wait.code.site, "wait at a barrier of their block")
-            for wait in self.waits
+            (wait.activation.lanes.subset(wait.index), wait.code.site, f"wait at a barrier of their {group}")
+            for waits, group in ((self.waits, "block"), (self.cluster_waits, "cluster"))
+            for wait in waits
         ]
         for each in self.stack:
             for block in each.stalled:

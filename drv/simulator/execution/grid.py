@@ -55,6 +55,8 @@ class Launch:
         Whether all blocks must run at the same time.
     meter
         Counts what the launch does, and says which blocks are to run for that, if its time is to be modelled.
+    cluster
+        Blocks of a cluster along ``(x, y, z)``, which divide the grid; ``None`` where there are no clusters.
     """
 
     kernel: Function
@@ -71,6 +73,7 @@ class Launch:
     printf: Callable[[str], object]
     cooperative: bool = False
     meter: Meter | None = None
+    cluster: tuple[int, int, int] | None = None
 
 
 def run(launch: Launch, memory: AddressSpace) -> None:
@@ -83,7 +86,9 @@ def run(launch: Launch, memory: AddressSpace) -> None:
         says where.
     """
     state = LaunchState(launch, memory)
-    size = state.blocks if launch.cooperative else max(1, BATCH_LANES // state.threads)
+    # Blocks of a cluster run together.
+    whole = state.cluster_blocks
+    size = state.blocks if launch.cooperative else max(1, BATCH_LANES // (state.threads * whole)) * whole
     starts = range(0, state.blocks, size) if launch.meter is None else launch.meter.batches(state, size)
     done = 0
     try:
@@ -107,6 +112,10 @@ def _finish(state: LaunchState, running: list[Batch], start: int, size: int) -> 
     steps = 0
     while running:
         left = [batch for batch in running if not batch.run(TURN)]
+        if state.observer is not None:
+            for batch in running:
+                if batch not in left:
+                    state.observer.blocks_end(batch.blocks)
         if left:
             steps += TURN * len(left)
             if start < state.blocks and any(batch.polls for batch in left):

@@ -9,6 +9,7 @@ import numpy as np
 from drv.simulator.memory.address_space import DEVICE_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 
 from . import warps
+from .clusters import ClusterAccess
 from .matrices import MatrixAccess
 from .memory import MemoryAccess
 from .translation.plan import PARAMETER_WINDOW
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-class Lanes(MemoryAccess, MatrixAccess):
+class Lanes(MemoryAccess, MatrixAccess, ClusterAccess):
     """``n`` threads of a batch. ``slots`` are their indices among all threads of the batch.
 
     ``frame`` is the first byte of the running function's part of local memory, ``top`` the first past it.
@@ -179,6 +180,8 @@ class Lanes(MemoryAccess, MatrixAccess):
         """``isspacep``."""
         if space == "shared":
             return (address - np.uint64(SHARED_WINDOW)) < np.uint64(WINDOW_SIZE)
+        if space == "own shared":
+            return self.is_space("shared", address) & self.is_own_shared(address - np.uint64(SHARED_WINDOW))
         if space == "local":
             return (address - np.uint64(LOCAL_WINDOW)) < np.uint64(WINDOW_SIZE)
         if space == "param":

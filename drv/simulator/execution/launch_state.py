@@ -74,7 +74,11 @@ class LaunchState:
         self.writes = 0
         self._idle_polls = self._writes_seen = 0
         self._arguments: dict[tuple[int, Any], Array] = {}
-        self.never = np.zeros(1, np.bool_)
+        self.cluster: tuple[int, int, int] = launch.cluster or (1, 1, 1)
+        self.cluster_blocks = prod(self.cluster)
+        self.explicit_cluster = np.array([launch.cluster is not None])
+        #: Linear indices of the blocks, cluster by cluster; ``None`` where that is their order anyway.
+        self.block_order = _by_clusters(self.grid, self.cluster) if self.cluster_blocks > 1 else None
         self.cooperative: bool = launch.cooperative
         self._workspace: Allocation | None = None
         self._symbols: dict[str, Array] = {}
@@ -177,6 +181,12 @@ class LaunchState:
         if self._idle_polls > MOST_IDLE_POLLS:
             raise self.reports.timeout(batch.standing())
 
+    def blocks_from(self, start: int, count: int) -> Array:
+        """Linear indices in the grid of ``count`` blocks that run together."""
+        if self.block_order is None:
+            return np.arange(start, start + count)
+        return self.block_order[start : start + count]
+
     def clock64(self) -> Array:
         """A counter that grows by the nanosecond."""
         self.writes += 1
@@ -202,3 +212,12 @@ class LaunchState:
     def timer_high(self) -> Array:
         """High 32 bits of :meth:`timer`."""
         return (self.timer() >> np.uint64(32)).astype(np.uint32)
+
+
+def _by_clusters(grid: tuple[int, int, int], cluster: tuple[int, int, int]) -> Array:
+    """Linear indices of the blocks of a grid in the order of their clusters, and within one by rank."""
+    split = [
+        part for size, each in zip(grid[::-1], cluster[::-1], strict=True) for part in (size // each, each)
+    ]
+    order: Array = np.arange(prod(grid)).reshape(split).transpose(0, 2, 4, 1, 3, 5).reshape(-1)
+    return order

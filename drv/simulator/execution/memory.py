@@ -16,6 +16,7 @@ from drv.simulator.checks.observation import Access, Stored
 from drv.simulator.memory.address_space import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from drv.simulator.ptx.program import CODE_WINDOW
 
+from .clusters import CLUSTER_SHIFT
 from .translation.plan import PARAMETER_WINDOW
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class MemoryAccess:
         def broadcast(self, value: Array) -> Array: ...
         def subset(self, index: Array) -> Any: ...
         def field(self, matrix: Array, at: int, dtype: Any) -> Array: ...
+        def owners(self, offsets: Array) -> tuple[Array, Array]: ...
 
     # Global memory
 
@@ -275,7 +277,10 @@ class MemoryAccess:
     def _shared(
         self, site: Site, address: Array, offset: int, width: int, kind: Access, values: Sequence[Array] = ()
     ) -> Array:
-        """Byte offsets in the shared memory of all blocks of the batch. ``values`` are what a store stores."""
+        """Byte offsets in the shared memory of all blocks of the batch. ``values`` are what a store stores.
+
+        Addresses in the window of the cluster lead to the shared memory of other blocks.
+        """
         if address.dtype == np.uint32 and offset:
             # 32-bit addresses wrap around.
             address, offset = address + np.uint32(offset & 0xFFFFFFFF), 0
@@ -286,6 +291,8 @@ class MemoryAccess:
             offsets += offset
         inside, aligned = _fits(offsets, width, launch.shared_bytes)
         if not (inside and aligned):
+            if int(offsets.max()) >> CLUSTER_SHIFT > 0:
+                return self._distributed(site, address, offset, width, kind, values)
             return self._wild(
                 site,
                 address,
@@ -302,14 +309,43 @@ class MemoryAccess:
         return offsets + self.constant("shared_base")
 
     def _observe_shared(
-        self, offsets: Array, width: int, kind: Access, site: Site, values: Sequence[Array]
+        self,
+        offsets: Array,
+        width: int,
+        kind: Access,
+        site: Site,
+        values: Sequence[Array],
+        owners: Array | None = None,
     ) -> None:
+        """Tell the observer; ``owners`` are the blocks of the batch that have the memory, where not the lanes' own."""
         assert self.launch.observer is not None
         stored = None
         if values:
-            places = offsets + self.constant("shared_base")
-            stored = Stored(values, self.batch.shared(np.uint8), places)
-        self.launch.observer.shared_access(offsets, width, kind, self, site, stored)
+            base = self.constant("shared_base") if owners is None else owners * self.batch.shared_stride
+            stored = Stored(values, self.batch.shared(np.uint8), offsets + base)
+        blocks = None if owners is None else self.batch.blocks[owners]
+        self.launch.observer.shared_access(offsets, width, kind, self, site, stored, blocks)
+
+    def _distributed(
+        self, site: Site, address: Array, offset: int, width: int, kind: Access, values: Sequence[Array]
+    ) -> Array:
+        """As :meth:`_shared`, where addresses are in the window of the cluster."""
+        owners, offsets = self.owners(self.broadcast(address).astype(np.int64) + offset)
+        if owners.min() < 0:
+            size, base = self.launch.shared_bytes, self.constant("shared_base")
+            return self._wild(site, address, offset, width, kind, size, base, "shared", values)
+        bad = (offsets + width > self.launch.shared_bytes) | ((offsets & (width - 1)) != 0)
+        if bad.any():
+            if self.launch.checked:
+                lane = int(np.flatnonzero(bad)[0])
+                raise self.launch.reports.window(
+                    self, site, lane, int(offsets[lane]), width, kind, self.launch.shared_bytes, "distributed"
+                )
+            offsets = np.where(bad, 0, offsets)
+        places: Array = offsets + owners * self.batch.shared_stride
+        if self.launch.observer is not None:
+            self._observe_shared(offsets, width, kind, site, values, owners)
+        return places
 
     def _wild(
         self,

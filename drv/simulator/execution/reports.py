@@ -145,6 +145,7 @@ class Reports:
         """A lane left shared or local memory."""
         names = {
             "shared": "the block's shared memory",
+            "distributed": "the shared memory of a block of the cluster",
             "local": "the thread's local memory",
             "param": "the kernel's parameters",
         }

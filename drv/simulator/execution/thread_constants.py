@@ -75,8 +75,8 @@ def _lane_mask(relation: str) -> Callable[[Batch, int | None], Array]:
 
 def _block(batch: Batch, axis: int | None) -> Array:
     if batch.count == 1:
-        return np.array([batch.start])
-    return np.repeat(np.arange(batch.start, batch.start + batch.count), batch.launch.threads)
+        return batch.blocks
+    return np.repeat(batch.blocks, batch.launch.threads)
 
 
 def _block_index(batch: Batch, axis: int | None) -> Array:
@@ -90,6 +90,26 @@ def _block_index(batch: Batch, axis: int | None) -> Array:
     else:
         index = linear // x % y if axis == 1 else linear // (x * y)
     return index.astype(np.uint32)
+
+
+def _cluster_index(batch: Batch, axis: int | None) -> Array:
+    assert axis is not None
+    result: Array = _block_index(batch, axis) // np.uint32(batch.launch.cluster[axis])
+    return result
+
+
+def _block_in_cluster(batch: Batch, axis: int | None) -> Array:
+    assert axis is not None
+    result: Array = _block_index(batch, axis) % np.uint32(batch.launch.cluster[axis])
+    return result
+
+
+def _cluster_rank(batch: Batch, axis: int | None) -> Array:
+    size = batch.launch.cluster_blocks
+    if size == 1:
+        return np.zeros(1, np.uint32)
+    rank: Array = _block_in_batch(batch, None) % size
+    return rank.astype(np.uint32)
 
 
 def _multiprocessor(batch: Batch, axis: int | None) -> Array:
@@ -110,6 +130,9 @@ THREAD_CONSTANTS: dict[str, Callable[[Batch, int | None], Array]] = {
 BLOCK_CONSTANTS: dict[str, Callable[[Batch, int | None], Array]] = {
     "block": _block,
     "block_index": _block_index,
+    "block_in_cluster": _block_in_cluster,
+    "cluster_index": _cluster_index,
+    "cluster_rank": _cluster_rank,
     "multiprocessor": _multiprocessor,
     "shared_base": _shared_base,
 }

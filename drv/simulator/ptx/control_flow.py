@@ -224,6 +224,8 @@ def operand_registers(operand: Operand) -> Iterator[str]:
     elif isinstance(operand, Address):
         if isinstance(operand.base, (Register, Symbol)):
             yield operand.base.name
+        for item in operand.coordinates:
+            yield from operand_registers(item)
     elif isinstance(operand, (Vector, Group)):
         for item in operand.items:
             yield from operand_registers(item)

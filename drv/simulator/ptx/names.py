@@ -58,7 +58,7 @@ def _registers(instruction: Instruction) -> Iterator[str]:
         elif isinstance(operand, (Vector, Group)):
             pending.extend(operand.items)
         elif isinstance(operand, Address):
-            pending.append(operand.base)
+            pending += [operand.base, *operand.coordinates]
         elif isinstance(operand, Negated):
             pending.append(operand.register)
         elif isinstance(operand, Pair):

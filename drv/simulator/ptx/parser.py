@@ -340,6 +340,13 @@ class _Parser:
                 self._accept(",")
             if word in (".maxntid", ".reqntid") and numbers:
                 function.max_threads = prod(numbers)
+            elif word == ".reqnctapercluster" and numbers:
+                x, y, z = (*numbers, 1, 1)[:3]
+                function.cluster = x, y, z
+            elif word == ".explicitcluster":
+                function.explicit_cluster = True
+            elif word == ".maxclusterrank" and numbers:
+                function.max_cluster_blocks = numbers[0]
             elif word == ".pragma":
                 while self._next().text != ";":
                     continue
@@ -568,13 +575,15 @@ class _Parser:
                 self._fail("an address without a base")
             base = resolved
         offset = 0
+        coordinates = []
         while not self._accept("]"):
             if self._accept("+") or self._peek().text == "-":
                 offset += self._integer()
+            elif self._accept(","):
+                coordinates.append(self._operand(function, scopes))
             else:
-                # Tensor coordinates and the like: an instruction that is refused when it is reached.
-                self._next()
-        return Address(base, offset)
+                self._fail(f"expected an address, found {self._peek().text!r}")
+        return Address(base, offset, tuple(coordinates))
 
 
 def _number(text: str) -> Immediate:

@@ -64,10 +64,15 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``[base + offset]``."""
+    """``[base + offset]``; of a texture, a surface or a tensor ``[base, {coordinates}]``.
+
+    ``coordinates`` are the operands behind the base: a vector of coordinates, in front of it the sampler where the
+    texture has none of its own.
+    """
 
     base: Register | Symbol | Immediate
     offset: int = 0
+    coordinates: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,11 @@ class Function:
     call_parameters: dict[str, Parameter] = field(default_factory=dict)
     branch_targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     max_threads: int | None = None
+    #: Blocks of a cluster along ``(x, y, z)``, where they are declared.
+    cluster: tuple[int, int, int] | None = None
+    #: Whether it has to be launched with clusters, and blocks that a cluster has at most, if that is declared.
+    explicit_cluster: bool = False
+    max_cluster_blocks: int | None = None
     defined: bool = False
     #: Shared memory that an entry function, and what it calls, declares.
     static_shared_bytes: int = 0

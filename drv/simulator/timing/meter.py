@@ -283,10 +283,11 @@ class Meter:
         lanes: Lanes,
         site: Site,
         stored: Stored | None = None,
+        owners: NDArray[np.int64] | None = None,
     ) -> None:
         """See :class:`AccessObserver`."""
         if self._other is not None:
-            self._other.shared_access(offsets, width, kind, lanes, site, stored)
+            self._other.shared_access(offsets, width, kind, lanes, site, stored, owners)
         size = _copied_at_once(site)
         if size > width:
             if not self._first_part(site, -width, size):
@@ -330,11 +331,11 @@ class Meter:
         """See :class:`AccessObserver`; no kernel is one."""
 
     def __getattr__(self, name: str) -> Any:
-        # Accesses of kinds that time does not depend on, which the other observer may know.
-        other = self.__dict__.get("_other")
-        if other is None:
+        # What time does not depend on, and the other observer may want to know.
+        if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(other, name)
+        other = self.__dict__.get("_other")
+        return _nothing if other is None else getattr(other, name)
 
     def _counts(self, site: Site, kind: Access, space: str, width: int) -> SiteCounts:
         key = id(site), kind, width if space == "global" else -width
@@ -493,6 +494,10 @@ def _uniform(offsets: Array, base: int) -> Array:
 def _spread(start: int, stop: int, chosen: int) -> list[int]:
     """``chosen`` numbers, in the middles of equal parts: the first and last blocks are seldom like others."""
     return sorted({start + int((index + 0.5) * (stop - start) / chosen) for index in range(chosen)})
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """What comes of telling nobody."""
 
 
 def _warps_of(lanes: Any) -> int:

@@ -21,9 +21,12 @@ Dimensions = tuple[int, int, int]
 
 
 class KernelWork(Work):
-    """A launch: the kernel, grid and block, bytes of dynamic shared memory per block, and the parameter buffer."""
+    """A launch: the kernel, grid and block, bytes of dynamic shared memory per block, and the parameter buffer.
 
-    __slots__ = ("block", "cooperative", "function", "grid", "parameters", "shared")
+    ``cluster`` are the blocks of a cluster along ``(x, y, z)``, where there are any.
+    """
+
+    __slots__ = ("block", "cluster", "cooperative", "function", "grid", "parameters", "shared")
     node_type = CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
 
     def __init__(
@@ -35,6 +38,7 @@ class KernelWork(Work):
         parameters: bytes,
         *,
         cooperative: bool = False,
+        cluster: Dimensions | None = None,
     ) -> None:
         super().__init__(function.context, function.label)
         self.function = function
@@ -43,6 +47,7 @@ class KernelWork(Work):
         self.shared = shared
         self.parameters = parameters
         self.cooperative = cooperative
+        self.cluster = cluster
 
     def run(self, driver: DriverState) -> None:
         """Run the kernel."""
@@ -66,6 +71,7 @@ class KernelWork(Work):
             observer=driver.observer,
             printf=sys.stdout.write,
             cooperative=self.cooperative,
+            cluster=self.cluster,
         )
         if checker is None:
             run_kernel(launch, driver.memory)
@@ -90,6 +96,7 @@ class FailingKernelWork(KernelWork):
             work.shared,
             work.parameters,
             cooperative=work.cooperative,
+            cluster=work.cluster,
         )
         self.status = status
 

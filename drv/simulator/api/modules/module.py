@@ -58,6 +58,9 @@ class LoadedFunction:
     registers: int
     max_dynamic_shared: int
     carveout: int = -1
+    #: Whether its clusters may have more blocks than every device with clusters allows.
+    non_portable_cluster: bool = False
+    cluster_policy: int = 0
     #: ``(offset, size)`` of each parameter, and bytes of them all.
     parameters: tuple[tuple[int, int], ...] = ()
     parameter_bytes: int = 0
@@ -329,8 +332,14 @@ def function_attribute(function: LoadedFunction, attrib: Any) -> int:
         attributes.CU_FUNC_ATTRIBUTE_BINARY_VERSION: capability[0] * 10 + capability[1],
         attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: function.max_dynamic_shared,
         attributes.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: function.carveout,
+        attributes.CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: kernel.explicit_cluster,
+        attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: function.non_portable_cluster,
+        attributes.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: function.cluster_policy,
     }
-    return values.get(attribute, 0)
+    if kernel.cluster is not None:
+        for size, axis in zip(kernel.cluster, ("WIDTH", "HEIGHT", "DEPTH"), strict=True):
+            values[getattr(attributes, f"CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_{axis}")] = size
+    return int(values.get(attribute, 0))
 
 
 def set_function_attribute(function: LoadedFunction, attrib: Any, value: int) -> None:
@@ -346,6 +355,12 @@ def set_function_attribute(function: LoadedFunction, attrib: Any, value: int) ->
         if not -1 <= value <= 100:
             raise invalid_value()
         function.carveout = value
+    elif attribute == attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        function.non_portable_cluster = bool(value)
+    elif attribute == attributes.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        if value not in range(3):
+            raise invalid_value()
+        function.cluster_policy = value
     else:
         raise invalid_value()
 

@@ -26,6 +26,7 @@ from drv.simulator.ptx.program import (
     Vector,
 )
 
+from .cluster_instructions import ClusterInstructions
 from .code import Call, Code, Site
 from .matrix_instructions import MatrixInstructions
 from .memory_instructions import MemoryInstructions
@@ -53,8 +54,6 @@ _IGNORED = {
 NOT_UNDERSTOOD = (UnknownInstruction, LookupError, TypeError, ValueError, AttributeError)
 #: Line of a block's source at which its instructions begin, below the head of the function.
 _FIRST_LINE = 2
-#: Number of the barrier of a cluster, which is a single block; the block's own are 0 to 15.
-CLUSTER_BARRIER = 16
 
 
 def translate(plan: FunctionPlan, block: Block) -> Code:
@@ -67,7 +66,7 @@ def translate(plan: FunctionPlan, block: Block) -> Code:
     return translator.code()
 
 
-class BlockTranslator(MatrixInstructions, MemoryInstructions, WarpInstructions):
+class BlockTranslator(MatrixInstructions, MemoryInstructions, WarpInstructions, ClusterInstructions):
     """Translates the instructions of a block one after the other, and makes its code of them."""
 
     # Results of the translation
@@ -105,6 +104,7 @@ class BlockTranslator(MatrixInstructions, MemoryInstructions, WarpInstructions):
         if last is not None:
             code.site = Site(last, self.plan.function.name)
             code.arrives = self.block.end is End.BARRIER and "arrive" in last.parts
+            code.of_cluster = self.block.end is End.BARRIER and last.parts[:2] == ["barrier", "cluster"]
         if self.block.converges:
             first = self.block.instructions[0]
             code.mask = self.mask_source(member_mask(first))
@@ -185,7 +185,11 @@ class BlockTranslator(MatrixInstructions, MemoryInstructions, WarpInstructions):
             target = _callee(last)
             return self.use(target, "u64") if isinstance(target, Register) else "None"
         operands = list(last.operands)
-        if len(operands) < (3 if "red" in last.parts else 0 if "cluster" in last.parts else 1):
+        if last.parts[:2] == ["barrier", "cluster"]:
+            if last.parts[2] != "wait" or set(last.parts[3:]) - {"acquire", "aligned"}:
+                raise UnknownInstruction(last.opcode)
+            return "None"
+        if len(operands) < (3 if "red" in last.parts else 1):
             raise UnknownInstruction(last.opcode)
         if "red" in last.parts:
             operands.pop(0)
@@ -193,8 +197,6 @@ class BlockTranslator(MatrixInstructions, MemoryInstructions, WarpInstructions):
         else:
             predicate = "None"
         values = [self.use(each, "u32") for each in operands] + ["None", "None"]
-        if not operands:
-            values = [self.constant("u32", CLUSTER_BARRIER), "None"]
         return f"({values[0]}, {values[1]}, {predicate})"
 
     # Instructions
@@ -298,9 +300,11 @@ class BlockTranslator(MatrixInstructions, MemoryInstructions, WarpInstructions):
 
     def do_isspacep(self, instruction: Instruction) -> None:
         target, source = instruction.operands
-        space = instruction.parts[1].partition("::")[0]
+        space, _, part = instruction.parts[1].partition("::")
         if space not in ("global", "shared", "local", "param", "const"):
             raise UnknownInstruction(instruction.opcode)
+        # A cluster is all that has shared memory in reach.
+        space = "own shared" if space == "shared" and part != "cluster" else space
         self.define(target, "pred", f"X.is_space({space!r}, {self.use(source, 'u64')})")
 
     def do_trap(self, instruction: Instruction) -> None:

@@ -41,6 +41,7 @@ class Code:
         "inputs",
         "lines",
         "mask",
+        "of_cluster",
         "operations",
         "outputs",
         "polls",
@@ -64,6 +65,8 @@ class Code:
         self.mask: Any = None
         #: Whether the block ends by arriving at a barrier without waiting.
         self.arrives = False
+        #: Whether the barrier at the end is that of a cluster.
+        self.of_cluster = False
         #: Register and operation of a barrier that reduces.
         self.reduction: tuple[int, str] = (0, "")
         #: Names in ``body`` of the functions that compute instructions, with what finds them: arguments of ``resolve``.

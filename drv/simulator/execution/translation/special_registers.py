@@ -12,10 +12,13 @@ def _table() -> dict[str, tuple[str, str]]:
         table[f"%ctaid.{letter}"] = f"X.constant('block_index', {axis})", "uint32"
         table[f"%ntid.{letter}"] = f"X.launch.block_size[{axis}]", "uint32"
         table[f"%nctaid.{letter}"] = f"X.launch.grid_size[{axis}]", "uint32"
-        table[f"%clusterid.{letter}"] = f"X.constant('block_index', {axis})", "uint32"
-        table[f"%nclusterid.{letter}"] = f"X.launch.grid_size[{axis}]", "uint32"
-        table[f"%cluster_ctaid.{letter}"] = "X.launch.number(0)", "uint32"
-        table[f"%cluster_nctaid.{letter}"] = "X.launch.number(1)", "uint32"
+        table[f"%clusterid.{letter}"] = f"X.constant('cluster_index', {axis})", "uint32"
+        table[f"%nclusterid.{letter}"] = (
+            f"X.launch.number(X.launch.grid[{axis}] // X.launch.cluster[{axis}])",
+            "uint32",
+        )
+        table[f"%cluster_ctaid.{letter}"] = f"X.constant('block_in_cluster', {axis})", "uint32"
+        table[f"%cluster_nctaid.{letter}"] = f"X.launch.number(X.launch.cluster[{axis}])", "uint32"
     table |= {
         "%laneid": ("X.constant('lane')", "uint32"),
         "%warpid": ("X.constant('warp')", "uint32"),
@@ -32,9 +35,9 @@ def _table() -> dict[str, tuple[str, str]]:
         "%dynamic_smem_size": ("X.launch.number(X.launch.dynamic_shared)", "uint32"),
         "%total_smem_size": ("X.launch.number(X.launch.shared_bytes)", "uint32"),
         "%aggr_smem_size": ("X.launch.number(X.launch.shared_bytes)", "uint32"),
-        "%cluster_ctarank": ("X.launch.number(0)", "uint32"),
-        "%cluster_nctarank": ("X.launch.number(1)", "uint32"),
-        "%is_explicit_cluster": ("X.launch.never", "bool"),
+        "%cluster_ctarank": ("X.constant('cluster_rank')", "uint32"),
+        "%cluster_nctarank": ("X.launch.number(X.launch.cluster_blocks)", "uint32"),
+        "%is_explicit_cluster": ("X.launch.explicit_cluster", "bool"),
     }
     # Others are the driver's business; 1 and 2 lead cooperative groups to the barrier of the grid.
     for number in range(32):

@@ -80,6 +80,3 @@ class WarpInstructions(BlockWriter):
 
     def do_bar(self, instruction: Instruction) -> None:
         self.lines.append("X.warp_barrier()")
-
-    def do_barrier(self, instruction: Instruction) -> None:
-        """Arriving at the barrier of a cluster, which is the block itself: nobody else can wait for it."""

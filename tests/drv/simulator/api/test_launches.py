@@ -227,7 +227,9 @@ def test_extended_and_cooperative_launches(program: Program, machine: Machine) -
     attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = 2, 1, 1
     config.gridDimX, config.attrs = 2, [attribute]
-    assert machine.status("cuLaunchKernelEx", config, program.bounded, arguments, 0) == "NOT_SUPPORTED"
+    machine.cuLaunchKernelEx(config, program.bounded, arguments, 0)
+    config.gridDimX = 3
+    assert machine.status("cuLaunchKernelEx", config, program.bounded, arguments, 0) == "INVALID_VALUE"
 
 
 def test_a_wild_access_loses_the_context(any_schedule: MachineMaker) -> None:

@@ -26,6 +26,7 @@ class Kernel:
         self.threads = threads
         launch = SimpleNamespace(
             grid=(blocks, 1, 1),
+            cluster=None,
             block=(threads, 1, 1),
             dynamic_shared=0,
             kernel=SimpleNamespace(static_shared_bytes=1024, reserved_shared_bytes=0),
@@ -376,7 +377,9 @@ def test_each_launch_starts_anew():
     op = kernel.program.queue("a")
     checker.start(op)
     checker.launch_begins(
-        SimpleNamespace(grid=(4, 1, 1), block=(64, 1, 1), properties=SimpleNamespace(warp_size=32))
+        SimpleNamespace(
+            grid=(4, 1, 1), block=(64, 1, 1), cluster=None, properties=SimpleNamespace(warp_size=32)
+        )
     )
     again.touch(WRITE, EACH[::-1], 1)
     assert again.kinds == []
