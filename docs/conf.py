@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
 
 _DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(_DOCS.parent), str(_DOCS)]
 
-_PROJECT = tomllib.loads((_DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-project = _PROJECT["name"]
-version = release = _PROJECT["version"]
+from graphroot import __version__  # noqa: E402 - found by what stands before
+
+project = "graphroot"
+version = release = __version__
 author = "the graphroot contributors"
 # No year: a page that is built again next year is the same.
 project_copyright = author

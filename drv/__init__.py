@@ -3,6 +3,8 @@
 Importing it loads no driver; the first use chooses one, as ``GRAPHROOT_DRIVER`` says.
 """
 
+from graphroot.coexistence import share as _share
+
 from . import simulator
 from .compiler import CompiledProgram, compile_program
 from .copies import (
@@ -121,3 +123,5 @@ __all__ = [
     "runtime",
     "simulator",
 ]
+
+_share(__name__)

@@ -215,7 +215,8 @@ def _start(driver: Any, *, simulated: bool) -> Runtime:
 def _nvidia(choice: str) -> Any:
     """NVIDIA's driver, initialised."""
     remedy = (
-        "Install the NVIDIA driver, or run without a GPU on the simulated driver: GRAPHROOT_DRIVER=simulator"
+        "Install the NVIDIA driver, or run without a GPU on the simulated driver: `graphroot run --simulate "
+        "program.py`, or GRAPHROOT_DRIVER=simulator"
     )
     try:
         from cuda.bindings import driver

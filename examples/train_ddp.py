@@ -4,8 +4,8 @@
 normalises by the samples of all. The script is what one writes for PyTorch, apart from the lines that import. The digits
 are the 1797 pictures of 8 x 8 points that come with scikit-learn.
 
-    python -m parallel.launch --nproc-per-node 2 examples/train_ddp.py             # a GPU for each process, or the CPU
-    python -m parallel.launch --nproc-per-node 2 examples/train_ddp.py --simulate  # some steps, on a simulated GPU each
+    graphroot launch --nproc-per-node 2 examples/train_ddp.py             # a GPU for each process, or the CPU
+    graphroot launch --nproc-per-node 2 examples/train_ddp.py --simulate  # some steps, on a simulated GPU each
 
 Needs scikit-learn: pip install 'graphroot[examples]'.
 """

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from graphroot.coexistence import share as _share
 from tensor.core.absent_names import lazily as _lazily
 
 from . import amp, attention, functional, grad, init, optim, utils
@@ -355,3 +356,6 @@ else:  # a module with __getattr__ has every name for a type checker
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_LAZY})
+
+
+_share(__name__)

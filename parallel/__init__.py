@@ -6,18 +6,19 @@ It has the names of ``torch.nn.parallel``, ``torch.distributed`` and ``torch.mul
 - :func:`init_process_group` and the collectives (:func:`all_reduce`, :func:`broadcast`, ...) connect processes.
 - :class:`DistributedDataParallel` averages gradients over them, :class:`DistributedSampler` divides the data, and
   :class:`SyncBatchNorm` normalises over the batches of all.
-- ``python -m parallel.launch`` starts a script as several processes, :func:`spawn` a function.
+- ``graphroot launch`` starts a script as several processes, :func:`spawn` a function.
 
->>> # python -m parallel.launch --nproc-per-node 2 script.py
+>>> # graphroot launch --nproc-per-node 2 script.py
 >>> parallel.init_process_group()  # doctest: +SKIP
 >>> model = parallel.DistributedDataParallel(nn.Linear(10, 10))  # doctest: +SKIP
 >>> model(x).sum().backward()  # the gradients are means over both processes  # doctest: +SKIP
 >>> parallel.destroy_process_group()  # doctest: +SKIP
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from graphroot.coexistence import own as _own
+from graphroot.coexistence import share as _share
 from tensor.core.absent_names import missing as _missing
 
 # Bound now: importing a module of the package `data_parallel` later would bind the name to that package.
@@ -245,9 +246,12 @@ if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type che
         path = _MODULE_OF.get(name)
         if path is None:
             raise _missing(__name__, name)
-        module = importlib.import_module(f".{path}", __name__)
+        module = _own(f"{__name__}.{path}")
         value = globals()[name] = module if name == path else getattr(module, name)
         return value
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})
+
+
+_share(__name__)

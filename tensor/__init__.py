@@ -2,6 +2,7 @@
 
 from math import e, inf, nan, pi
 
+from graphroot.coexistence import share as _share
 from nvrtc_kernels.dtypes import (
     bfloat16,
     complex64,
@@ -361,3 +362,6 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
+
+
+_share(__name__)

@@ -8,7 +8,7 @@ tensor([1., 1.], dtype=torch.float64)
 ``torch`` and its submodules are our modules then: ``torch.nn`` is :mod:`nn`, ``torch.distributed`` is :mod:`parallel`,
 and so on; no PyTorch is loaded, even where it is installed. ``torch.__version__`` names the version of PyTorch whose
 behaviour is followed, and graphroot. Processes have it too, however they are started: ``PYTHONPATH`` carries it.
-``python -m tools.run script.py`` runs a program so that does not say this itself.
+``graphroot run script.py`` runs a program so that does not say this itself.
 
 Raises
 ------

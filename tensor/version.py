@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from graphroot import __version__
+
 __all__ = ["__version__", "cuda", "debug", "git_version", "hip", "rocm", "xpu"]
 
-#: The version of the package, as in ``pyproject.toml``.
-__version__ = "0.1.0"
 #: Whether this is a build for debugging: there are none.
 debug = False
 #: The revision of the source, which an installed package does not know.

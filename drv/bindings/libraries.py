@@ -10,7 +10,8 @@ from drv.errors import InvalidValueError, LibraryNotInstalledError, NotSupported
 if TYPE_CHECKING:
     from drv.runtime import Runtime
 
-_PACKAGES = {"cublas": "nvidia-cublas", "cufft": "nvidia-cufft", "nccl": "nvidia-nccl-cu13"}
+#: What has each library on the package index.
+PACKAGES = {"cublas": "nvidia-cublas", "cufft": "nvidia-cufft", "nccl": "nvidia-nccl-cu13"}
 
 
 def load(runtime: Runtime, name: str) -> Any:
@@ -71,7 +72,7 @@ def open_library(name: str) -> ctypes.CDLL:
         return ctypes.CDLL(loaded.abs_path)
     except (pathfinder.DynamicLibNotFoundError, OSError) as error:
         raise LibraryNotInstalledError(
-            f"the library {name} ({_PACKAGES[name]}) cannot be loaded: install it with "
+            f"the library {name} ({PACKAGES[name]}) cannot be loaded: install it with "
             "pip install 'graphroot[gpu]'"
         ) from error
 
@@ -92,5 +93,5 @@ def _simulated(driver: Any, name: str) -> Any:
 
 
 def _require_known(name: str) -> None:
-    if name not in _PACKAGES:
-        raise InvalidValueError(f"no library {name!r}: expected one of {', '.join(_PACKAGES)}")
+    if name not in PACKAGES:
+        raise InvalidValueError(f"no library {name!r}: expected one of {', '.join(PACKAGES)}")

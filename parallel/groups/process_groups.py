@@ -297,7 +297,7 @@ def is_initialized() -> bool:
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether a launcher started this process: ``python -m parallel.launch`` or ``torchrun``, by TORCHELASTIC_RUN_ID."""
+    """Whether a launcher started this process: ``graphroot launch`` or ``torchrun``, by TORCHELASTIC_RUN_ID."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
@@ -398,6 +398,6 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     if rank is None:
         raise RuntimeError(
             "LOCAL_RANK is not in the environment. Consider passing fallback_rank, or starting the script with "
-            "python -m parallel.launch"
+            "graphroot launch"
         )
     return int(rank)

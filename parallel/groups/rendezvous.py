@@ -66,7 +66,7 @@ def _from_environment(
     ]
     if missing:
         raise ValueError(
-            f"init_method env:// needs the environment variables {', '.join(missing)}; python -m parallel.launch sets "
+            f"init_method env:// needs the environment variables {', '.join(missing)}; graphroot launch sets "
             f"all of them"
         )
     rank = rank if rank >= 0 else _number("the environment variable RANK", os.environ["RANK"])

@@ -38,10 +38,10 @@ def init_process_group(
     """Join the other processes of the job, all of which call this, and make the default group of all ranks.
 
     The processes of a job trust each other: what one sends as an object, the others unpickle. Where the environment
-    variable GRAPHROOT_JOB_SECRET is set, which ``python -m parallel.launch`` and :func:`parallel.spawn` do, only
+    variable GRAPHROOT_JOB_SECRET is set, which ``graphroot launch`` and :func:`parallel.spawn` do, only
     processes with the same value take part; without it, everybody who reaches their ports can (docs/distributed.md).
 
-    Under ``python -m parallel.launch`` no argument is needed:
+    Under ``graphroot launch`` no argument is needed:
 
     >>> parallel.init_process_group()  # doctest: +SKIP
     >>> parallel.get_rank(), parallel.get_world_size()  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Starting ranks as processes: ``python -m parallel.launch`` for scripts, ``parallel.spawn`` for functions."""
+"""Starting ranks as processes: ``graphroot launch`` for scripts, ``parallel.spawn`` for functions."""
 
 from .command_line import main
 

@@ -1,8 +1,10 @@
-"""``python -m parallel.launch``."""
+"""``python -m parallel.launch``: as ``graphroot launch``."""
 
 import sys
+from typing import Any
 
-from .command_line import main
+from graphroot.coexistence import own
 
 if __name__ == "__main__":
-    sys.exit(main())
+    launcher: Any = own("parallel.launch.command_line")
+    sys.exit(launcher.main())

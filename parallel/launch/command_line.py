@@ -1,4 +1,4 @@
-"""Starts a script as several ranks, each a process: ``python -m parallel.launch --nproc-per-node 4 script.py``.
+"""Starts a script as several ranks, each a process: ``graphroot launch --nproc-per-node 4 script.py``.
 
 Every rank finds in its environment what ``torchrun`` sets: RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,
 MASTER_ADDR, MASTER_PORT and more, from which ``parallel.init_process_group`` makes the group, and GRAPHROOT_JOB_SECRET,
@@ -29,13 +29,15 @@ _BOTH = frozenset(("stdout", "stderr"))
 _STREAMS = {"0": frozenset[str](), "1": frozenset(("stdout",)), "2": frozenset(("stderr",)), "3": _BOTH}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line ``python -m parallel.launch``, and return its exit status.
+def main(arguments: Sequence[str] | None = None, prog: str = "python -m parallel.launch") -> int:
+    """Start the ranks that a command line asks for, and return its exit status.
 
     Parameters
     ----------
     arguments : sequence of str, optional
         What stands behind the name of the program; that of this process by default. ``--help`` lists the options.
+    prog : str, default: "python -m parallel.launch"
+        What the program is called in messages.
 
     Returns
     -------
@@ -48,14 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         With status 2, if an option is unknown or has an impossible value, or the script does not exist; the message
         is on stderr.
     """
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    nproc = _process_count(parser, options.nproc_per_node)
-    nodes, node = _nodes(parser, options)
-    command = _command(parser, options)
+    described = parser(prog)
+    options = described.parse_args(arguments)
+    nproc = _process_count(described, options.nproc_per_node)
+    nodes, node = _nodes(described, options)
+    command = _command(described, options)
     if options.redirects and options.log_dir is None:
-        parser.error("--redirects needs --log-dir, the folder for the output")
-    secret = _secret(parser, nodes)
+        described.error("--redirects needs --log-dir, the folder for the output")
+    secret = _secret(described, nodes)
     found_as_torch = {"PYTHONPATH": search_path(os.environ)} if options.as_torch else {}
     crowded = nproc > 1 and "OMP_NUM_THREADS" not in os.environ
     if crowded:
@@ -95,9 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return LocalRanks(ranks).run()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m parallel.launch",
+def parser(prog: str) -> argparse.ArgumentParser:
+    """The options, and what they mean, of the command that is called ``prog``."""
+    result = argparse.ArgumentParser(
+        prog=prog,
         description="Start a script as several ranks, each a process. Options are spelt with dashes or underscores. "
         f"Only processes with the same {VARIABLE} take part: one machine makes one, for several set it on each.",
         allow_abbrev=False,
@@ -105,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def option(name: str, *more: str, **keywords: object) -> None:
         spellings = dict.fromkeys((*more, name, "--" + name[2:].replace("-", "_")))
-        parser.add_argument(*spellings, **keywords)  # type: ignore[arg-type]
+        result.add_argument(*spellings, **keywords)  # type: ignore[arg-type]
 
     option(
         "--nproc-per-node",
@@ -152,9 +155,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="K",
         help="output of which each line is shown with its rank (and kept in --log-dir); written as for --redirects",
     )
-    parser.add_argument("script", metavar="SCRIPT", help="what is run")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
-    return parser
+    result.add_argument("script", metavar="SCRIPT", help="what is run")
+    result.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    return result
 
 
 def _process_count(parser: argparse.ArgumentParser, text: str) -> int:

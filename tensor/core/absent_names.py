@@ -8,10 +8,9 @@ was probably meant.
 from __future__ import annotations
 
 import difflib
-import importlib
-import sys
 from typing import TYPE_CHECKING, Any
 
+from graphroot.coexistence import loaded, own
 from nvrtc_kernels.printed_names import printed
 
 from .names_left_out import LEFT_OUT as _LEFT_OUT
@@ -104,10 +103,10 @@ def lazily(module: str, name: str, lazy: Mapping[str, str]) -> Any:
     if target is None:
         raise missing(module, name, lazy)
     path, _, attribute = target.partition(":")
-    value = importlib.import_module(path)
+    value = own(path)
     if attribute:
         value = getattr(value, attribute)
-    vars(sys.modules[module])[name] = value
+    vars(own(module))[name] = value
     return value
 
 
@@ -141,7 +140,7 @@ def missing(module: str, name: str, lazy: Iterable[str] = ()) -> AttributeError:
     # Protocols of Python ask for such names, often, and nobody reads the answer.
     if name.startswith("__"):
         return AttributeError(text)
-    owner = sys.modules.get(module)
+    owner = loaded(module)
     return MissingNameError(text, name, owner, lambda: _hint(module, name, {*_public(owner), *lazy}))
 
 

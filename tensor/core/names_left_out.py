@@ -381,7 +381,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **_each("shrink_group split_group", "left out; use parallel.new_group"),
         **_each("record_comm", _TOOLS_OF_C10D),
         "breakpoint": "left out; call Python's breakpoint() on one rank",
-        **_each("elastic", "planned; until then start ranks with python -m parallel.launch"),
+        **_each("elastic", "planned; until then start ranks with graphroot launch"),
         **_each("DeviceMesh device_mesh init_device_mesh", "planned; until then use parallel.new_group"),
         **_each("checkpoint", "planned; until then save on rank 0 with tensor.save"),
         **_each("fsdp tensor pipelining", _SHARDING),
@@ -390,7 +390,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "optim": "planned (ZeroRedundancyOptimizer); until then use the optimizers of nn.optim",
         **_each(
             "get_debug_level set_debug_level set_debug_level_from_env DebugLevel",
-            "left out; use python -m tools.memcheck to find mistakes",
+            "left out; use graphroot memcheck to find mistakes",
         ),
     },
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import DistributionFinder, PathDistribution
 from typing import TYPE_CHECKING, Any
 
+from graphroot.coexistence import is_ours, loaded, own, own_names, own_spec
 from nvrtc_kernels.printed_names import printed
 from tensor.core.absent_names import missing
 
@@ -65,7 +65,13 @@ class AbsentFinder(MetaPathFinder):
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Raise ModuleNotFoundError for a module or name of ours that is not there."""
-        if name.partition(".")[0] in _PACKAGES and "." in name and not name.endswith(".__main__"):
+        package, dot, _ = name.partition(".")
+        if (
+            dot
+            and package in _PACKAGES
+            and not name.endswith(".__main__")
+            and is_ours(sys.modules.get(package))
+        ):
             raise _absent(name, name)
 
 
@@ -87,7 +93,7 @@ class _Alias(Loader):
         self.spec: ModuleSpec | None = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = importlib.import_module(self.target)
+        module = own(self.target)
         self.spec = module.__spec__
         return module
 
@@ -110,8 +116,10 @@ def _register_submodules(alias: str, target: str, module: ModuleType) -> None:
 
     ``torch.nn.utils.weight_norm`` is a module for ``import`` and a function of ``torch.nn.utils``.
     """
-    loaded = {name: each for name, each in list(sys.modules.items()) if name.startswith(f"{target}.")}
-    for name, each in loaded.items():
+    for name in own_names():
+        each = loaded(name)
+        if each is None or not name.startswith(f"{target}."):
+            continue
         by_torchs_name = alias + name[len(target) :]
         if ours(by_torchs_name) == name and not is_internal(name) and by_torchs_name not in PARTS:
             sys.modules.setdefault(by_torchs_name, each)
@@ -132,16 +140,13 @@ def _register_parts(alias: str, module: ModuleType) -> None:
 
 
 def _spec_of(module: str) -> ModuleSpec | None:
-    loaded = sys.modules.get(module)
-    if loaded is not None and loaded.__spec__ is None:
+    present = loaded(module)
+    if present is not None and present.__spec__ is None:
         return ModuleSpec(module, None)
     parent = module.rpartition(".")[0]
-    if parent and not hasattr(importlib.import_module(parent), "__path__"):
+    if parent and not hasattr(own(parent), "__path__"):
         return None
-    try:
-        return importlib.util.find_spec(module)
-    except ModuleNotFoundError:
-        return None
+    return own_spec(module)
 
 
 def _absent(name: str, target: str) -> ModuleNotFoundError:

@@ -31,7 +31,7 @@ def install() -> None:
     if present is not None and not str(file).startswith(str(SEARCH_PATH)):
         raise ImportError(
             f"PyTorch itself is imported already, from {file}: two libraries cannot both be torch. Put `import "
-            "tensor.as_torch` before every import of torch, or start the program with `python -m tools.run`"
+            "tensor.as_torch` before every import of torch, or start the program with `graphroot run`"
         )
     finder = TorchFinder()
     sys.meta_path.insert(0, finder)

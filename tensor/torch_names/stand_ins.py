@@ -6,6 +6,7 @@ import importlib
 from types import ModuleType
 from typing import Any
 
+from graphroot.coexistence import own
 from nvrtc_kernels.printed_names import printed
 from tensor.core.absent_names import missing
 
@@ -18,7 +19,7 @@ class Torch(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("torch", "Tensors with PyTorch semantics: graphroot, in PyTorch's place.")
-        ours = importlib.import_module("tensor")
+        ours = own("tensor")
         public = {
             name: value
             for name, value in vars(ours).items()
@@ -33,14 +34,14 @@ class Torch(ModuleType):
             raise missing("tensor", name)
         if f"torch.{name}" in PARTS:
             return importlib.import_module(f"torch.{name}")
-        value = vars(self)[name] = getattr(importlib.import_module("tensor"), name)
+        value = vars(self)[name] = getattr(own("tensor"), name)
         return value
 
     def __dir__(self) -> list[str]:
         return sorted(
             {
                 *vars(self),
-                *filter(lambda name: not _is_internal(name), dir(importlib.import_module("tensor"))),
+                *filter(lambda name: not _is_internal(name), dir(own("tensor"))),
             }
         )
 
@@ -61,7 +62,7 @@ class Part(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(self._source), name)
+        return getattr(own(self._source), name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*vars(self), *dir(importlib.import_module(self._source))})
+        return sorted({*vars(self), *dir(own(self._source))})

@@ -13,8 +13,20 @@ from tests.tensor.operations.test_contributions import PIECES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-FOLDERS = (r"\.ci", "docs", "drv", "examples", "nn", "nvrtc_kernels", "parallel", "tensor", "tests", "tools")
-PACKAGES = ("drv", "nn", "nvrtc_kernels", "parallel", "tensor", "tools")
+FOLDERS = (
+    r"\.ci",
+    "docs",
+    "drv",
+    "examples",
+    "graphroot",
+    "nn",
+    "nvrtc_kernels",
+    "parallel",
+    "tensor",
+    "tests",
+    "tools",
+)
+PACKAGES = ("drv", "graphroot", "nn", "nvrtc_kernels", "parallel", "tensor", "tools")
 #: A path from the root, as far as it is one: `tensor/core/base.py`, `nn/optim/`, `tests/drv`.
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./*-]*")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

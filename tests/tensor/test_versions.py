@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+import graphroot
 import tensor
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_version_is_the_packages() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert tensor.__version__ == tensor.version.__version__ == project["version"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    assert settings["dynamic"]["version"] == {"attr": "graphroot.__version__"}
+    assert tensor.__version__ == tensor.version.__version__ == graphroot.__version__
 
 
 def test_version_of_cuda_is_the_installed_compilers() -> None:

@@ -26,7 +26,7 @@ def test_there_are_examples() -> None:
 @pytest.mark.parametrize(("name", "text", "command", "report"), PAIRS)
 def test_report(bench: Bench, name: str, text: str, command: str, report: str) -> None:
     bench.write(f"# {name}\n{text}", name)
-    start = "python -m tools.memcheck "
+    start = "graphroot memcheck "
     assert command.startswith(start)
     assert command.endswith(name)
     options = shlex.split(command.removeprefix(start).removesuffix(name))

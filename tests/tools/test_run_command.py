@@ -1,4 +1,4 @@
-"""``python -m tools.run``: programs run as ``python`` runs them, on a simulated GPU if asked, and races are told."""
+"""``graphroot run``: programs run as ``python`` runs them, on a simulated GPU if asked, and races are told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands on a simulated GPU: ``python -m tools.simulate``."""
+"""Commands on a simulated GPU: ``graphroot simulate``."""
 
 from __future__ import annotations
 

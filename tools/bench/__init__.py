@@ -1,4 +1,4 @@
-"""Benchmarks: ``python -m tools.bench SUITE`` prints a table and writes the same as JSON.
+"""Benchmarks: ``graphroot bench SUITE`` prints a table and writes the same as JSON.
 
 Timings mean something only side by side, in one run, on one machine: contenders are measured in turn,
 and the medians and their ratios are shown.

@@ -1,4 +1,4 @@
-"""Looks for a script's mistakes with GPU memory: ``python -m tools.memcheck [options] script.py [arguments]``.
+"""Looks for a script's mistakes with GPU memory: ``graphroot memcheck [options] script.py [arguments]``.
 
 See docs/memcheck.md.
 """

@@ -1,8 +1,10 @@
-"""Command line of memcheck."""
+"""``python -m tools.memcheck``: as ``graphroot memcheck``."""
 
 import sys
+from typing import Any
 
-from .checking import main
+from graphroot.coexistence import own
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    tool: Any = own("tools.memcheck.checking")
+    sys.exit(tool.main())

@@ -20,9 +20,28 @@ if TYPE_CHECKING:
     from .options import Options
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the script that the command line names, and report. The exit status."""
-    options = parse(arguments)
+def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.memcheck") -> int:
+    """Run the script that a command line names, report, and return the exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        What stands behind the name of the tool; that of this process by default. ``--help`` lists the options.
+    prog : str, default: "python -m tools.memcheck"
+        What the tool is called in messages.
+
+    Returns
+    -------
+    int
+        The script's own status; 86, or what ``--error-exitcode`` says, if something was found; 2 if there is no such
+        script.
+
+    Raises
+    ------
+    SystemExit
+        With status 2, if an option is unknown or has an impossible value, and with 0 after ``--help``.
+    """
+    options = parse(sys.argv[1:] if arguments is None else arguments, prog)
     if options.sanitizer:
         return sanitizer.run(options)
     watch, script = Watch(options), Script(options.target, options.module)

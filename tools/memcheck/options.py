@@ -19,7 +19,6 @@ Run a script and report its mistakes with GPU memory: accesses outside an alloca
 memory never written, races between streams, misaligned accesses, leaks. Options come before the script; what comes
 after it belongs to the script.
 """
-_USAGE = "python -m tools.memcheck [options] (script.py | -m module) [arguments]"
 _VALUE_OPTIONS = ("--schedule", "--error-exitcode", "--json", "--red-zone", "--quarantine", "--max-reports")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -49,13 +48,16 @@ class Options:
     sanitizer: bool = False
 
 
-def parse(arguments: Sequence[str]) -> Options:
-    """Options from the command line; ends the program with status 2 and a message where it is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.memcheck", usage=_USAGE, description=_DESCRIPTION, allow_abbrev=False
+def parser(prog: str) -> argparse.ArgumentParser:
+    """The options, and what they mean, of the command that is called ``prog``."""
+    result = argparse.ArgumentParser(
+        prog=prog,
+        usage=f"{prog} [options] (script.py | -m module) [arguments]",
+        description=_DESCRIPTION,
+        allow_abbrev=False,
     )
-    add = parser.add_argument
-    add_simulate(parser)
+    add = result.add_argument
+    add_simulate(result)
     add(
         "--schedule",
         choices=("eager", "lazy", "random"),
@@ -89,10 +91,16 @@ def parse(arguments: Sequence[str]) -> Options:
         action="store_true",
         help="run under NVIDIA's compute-sanitizer, which has to be installed, on a GPU",
     )
-    add_target(parser)
-    parsed, target = parse_target(parser, arguments, _VALUE_OPTIONS)
+    add_target(result)
+    return result
+
+
+def parse(arguments: Sequence[str], prog: str = "python -m tools.memcheck") -> Options:
+    """Options from the command line; ends the program with status 2 and a message where it is wrong."""
+    options = parser(prog)
+    parsed, target = parse_target(options, arguments, _VALUE_OPTIONS)
     if parsed.sanitizer and (parsed.simulate is not None or parsed.schedule is not None):
-        parser.error("--sanitizer runs on a GPU: leave out --simulate and --schedule")
+        options.error("--sanitizer runs on a GPU: leave out --simulate and --schedule")
     return Options(
         target=target,
         module=parsed.module is not None,

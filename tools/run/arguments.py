@@ -6,21 +6,55 @@ import argparse
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from drv.simulator.options import OptionError, parse_options
+from drv.simulator.device_models import MODELS
+from drv.simulator.options import (
+    CHECKS,
+    DEFAULTS,
+    SAME_VALUES,
+    SCHEDULES,
+    OptionError,
+    parse_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 
+#: The words that options of the simulator take, and those that take numbers.
+_WORDS: dict[str, tuple[str, ...]] = {
+    "model": tuple(MODELS),
+    "schedule": SCHEDULES,
+    "check": CHECKS,
+    "same_values": SAME_VALUES,
+    "execute": ("on", "off"),
+}
+
+
 def add_simulate(parser: argparse.ArgumentParser) -> None:
     """Give ``parser`` the option ``--simulate``."""
-    parser.add_argument(
+    action: Any = parser.add_argument(
         "--simulate",
+        nargs="?",
+        const="",
         metavar="OPTIONS",
         help="run on a simulated GPU; OPTIONS as in GRAPHROOT_SIMULATOR, such as devices=2,memory=1GiB",
     )
+    # What argcomplete asks where a shell completes the value.
+    action.completer = simulator_completions
+
+
+def simulator_completions(prefix: str, **_: object) -> list[str]:
+    """What options of the simulator ``prefix``, which may end in the middle of one, can become."""
+    before, comma, _ = prefix.rpartition(",")
+    taken = {part.partition("=")[0] for part in before.split(",")}
+    return [
+        f"{before}{comma}{name}={word}"
+        for name in DEFAULTS
+        if name not in taken
+        for word in _WORDS.get(name, ("",))
+    ]
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

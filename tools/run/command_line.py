@@ -1,15 +1,15 @@
-"""The command line of ``python -m tools.run``: which program, and on what."""
+"""Running a program as its command line says: ``graphroot run``, or ``python -m tools.run``."""
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from graphroot.coexistence import own
 from tools.memcheck.checking import main as memcheck
 
-from . import arguments as arguments_
+from .arguments import simulate
+from .options import parse
 from .races import Races
 from .script import CannotRun, Script
 
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 
 #: The exit status of a program in which something was found, as memcheck has it.
 FOUND = 86
-_DESCRIPTION = """\
-Run a PyTorch program as it is: `import torch` in it, and in the processes that it starts, gives graphroot's tensors.
-Options come before the script; what comes after it belongs to the script.
-"""
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.run") -> int:
@@ -46,35 +42,21 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.ru
     SystemExit
         With status 2, if an option is unknown or has an impossible value, and with 0 after ``--help``.
     """
-    usage = f"{prog} [options] (script.py | -m module) [arguments]"
-    parser = argparse.ArgumentParser(prog=prog, usage=usage, description=_DESCRIPTION, allow_abbrev=False)
-    arguments_.add_simulate(parser)
-    parser.add_argument(
-        "--memcheck", action="store_true", help="look for mistakes with GPU memory, as tools.memcheck does"
-    )
-    parser.add_argument(
-        "--as-torch",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="let `import torch` be graphroot (default: yes)",
-    )
-    arguments_.add_target(parser)
-    options, target = arguments_.parse(parser, sys.argv[1:] if arguments is None else arguments)
+    options = parse(sys.argv[1:] if arguments is None else arguments, prog)
     if options.as_torch:
         try:
-            importlib.import_module("tensor.as_torch")
+            installation: Any = own("tensor.torch_names.installation")
+            installation.install()
         except ImportError as error:
             print(f"{prog}: {error}", file=sys.stderr)
             return 2
     if options.memcheck:
-        simulate = [] if options.simulate is None else [f"--simulate={options.simulate}"]
-        return memcheck([*simulate, *([] if options.module is None else ["-m"]), *target])
+        simulated = [] if options.simulate is None else [f"--simulate={options.simulate}"]
+        return memcheck([*simulated, *(["-m"] if options.module else []), *options.target], prog)
     if options.simulate is not None:
         # First, so that options of the user's hold.
-        arguments_.simulate(
-            options.simulate if "check=" in options.simulate else f"check=race,{options.simulate}"
-        )
-    script, races = Script(target, options.module is not None), Races()
+        simulate(options.simulate if "check=" in options.simulate else f"check=race,{options.simulate}")
+    script, races = Script(options.target, options.module), Races()
     try:
         if options.simulate is None:
             script.run()

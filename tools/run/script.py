@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphroot.coexistence import is_ours, make_way, remark_on
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _ROOT = Path(__file__).resolve().parents[2]
 _OWN = str(Path(__file__).resolve().parent) + os.sep
-#: Ours; ``torch`` is, where a program runs as PyTorch's.
-_PACKAGES = ("drv", "nvrtc_kernels", "tensor", "nn", "parallel", "tools", "torch")
 
 
 class CannotRun(Exception):  # noqa: N818 - what is wrong is the command line
@@ -65,6 +65,8 @@ class Script:
         with _restored():
             make = self._load_module if self.module else self._load_file
             namespace, code_of = make()
+            # Its folder, which may have packages of our names, is on the search path now.
+            make_way()
             self._namespace = namespace
             self._modules = set(sys.modules)
             sys.modules["__main__"] = namespace
@@ -154,7 +156,7 @@ class Script:
         register, unregister = atexit.register, atexit.unregister
 
         def divert(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Callable[..., Any]:
-            if getattr(function, "__module__", "").split(".")[0] in _PACKAGES:
+            if is_ours(sys.modules.get(getattr(function, "__module__", ""))):
                 return register(function, *arguments, **keywords)
             self._exits.append((function, arguments, keywords))
             return function
@@ -178,7 +180,7 @@ def _main_module(file: str | None) -> types.ModuleType:
 
 def _belongs_to_user(module: types.ModuleType) -> bool:
     """Whether a module is neither the project's, nor Python's, nor an installed package's."""
-    if module.__name__.split(".")[0] in _PACKAGES:
+    if is_ours(module) or module.__name__.split(".")[0] == "torch":
         return False
     file = getattr(module, "__file__", None)
     if file is None:
@@ -205,10 +207,20 @@ def _show(error: BaseException) -> None:
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith((_OWN, "<frozen ")):
         frames = frames.tb_next
     error.__traceback__ = frames
+    remark = _remark_on(error)
+    if remark is not None:
+        error.add_note(remark)
     try:
         sys.excepthook(type(error), error, frames)
     except Exception:
         traceback.print_exc()
+
+
+def _remark_on(error: BaseException) -> str | None:
+    """What to say of an error that is not about the script itself."""
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        return "`graphroot run` runs a program that imports torch; with --memcheck it is checked as it runs"
+    return remark_on(error)
 
 
 @contextlib.contextmanager

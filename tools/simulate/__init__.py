@@ -1,4 +1,4 @@
-"""Runs a command on a simulated GPU, whatever it loads CUDA's driver with: ``python -m tools.simulate COMMAND``.
+"""Runs a command on a simulated GPU, whatever it loads CUDA's driver with: ``graphroot simulate COMMAND``.
 
 See docs/simulator.md.
 """

@@ -1,10 +1,8 @@
-"""The command line of ``python -m tools.simulate``: which command, and on what GPU."""
+"""Running a command as the command line of ``graphroot simulate``, or ``python -m tools.simulate``, says."""
 
 from __future__ import annotations
 
-import argparse
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -15,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drv.errors import LibraryNotInstalledError
-from drv.simulator.options import OptionError, parse_options
 from drv.simulator.outsiders import child, libcuda, libnvrtc, start_folder
+
+from .options import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
 #: The exit status of a command in whose processes something was found, as memcheck has it.
 FOUND = 86
 _NOT_FOUND = 127
-_DESCRIPTION = """\
-Run a command with a simulated GPU in the place of NVIDIA's: Python programs in it that load libcuda.so.1, from Python
-or from C, get a library whose functions end in the simulator. OPTIONS are those of GRAPHROOT_SIMULATOR, such as
-devices=2,check=full.
-"""
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.simulate") -> int:
@@ -52,18 +46,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.si
     SystemExit
         With status 2, if an option is unknown or has an impossible value, and with 0 after ``--help``.
     """
-    parser = argparse.ArgumentParser(
-        prog=prog, usage=f"{prog} [OPTIONS] COMMAND [arguments]", description=_DESCRIPTION, allow_abbrev=False
-    )
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    words = parser.parse_args(sys.argv[1:] if arguments is None else arguments).command
-    options = words.pop(0) if words and re.match(r"\w+=", words[0]) else ""
-    try:
-        parse_options(options)
-    except OptionError as error:
-        parser.error(str(error))
-    if not words:
-        parser.error("expected a command to run")
+    options, words = parse(sys.argv[1:] if arguments is None else arguments, prog)
     program = shutil.which(words[0])
     if program is None:
         print(f"{prog}: {words[0]}: no such command", file=sys.stderr)

@@ -34,7 +34,7 @@ class TCPStore(Store):
 
     The process with ``is_master=True`` serves it at ``host_name:port`` for as long as its object lives; the others
     connect. Where the environment variable GRAPHROOT_JOB_SECRET is set, as it is in processes that
-    ``python -m parallel.launch`` and :func:`parallel.spawn` start, only processes with the same value can meet there.
+    ``graphroot launch`` and :func:`parallel.spawn` start, only processes with the same value can meet there.
     Without it, whoever reaches the port can read and change every key, and so decide what the job's ranks connect to
     and unpickle: serve it in a network that you trust (docs/distributed.md).
 

@@ -111,11 +111,11 @@ def test_the_search_path_of_the_user_stays(tmp_path: Path) -> None:
 def test_a_child_whose_python_has_no_graphroot_says_so(tmp_path: Path) -> None:
     from tensor.torch_names.children import SEARCH_PATH
 
-    write(tmp_path, "raise ImportError('no numpy here')\n", "tensor.py")
+    write(tmp_path, "raise ImportError('no dtypes here')\n", "ml_dtypes.py")
     done = start("-c", "import torch", folder=tmp_path, PYTHONPATH=str(SEARCH_PATH))
     assert done.returncode == 1
     assert "this process was started by a program that runs with graphroot as torch" in done.stderr
-    assert done.stderr.rstrip().endswith("cannot import graphroot: no numpy here")
+    assert done.stderr.rstrip().endswith("cannot import graphroot: no dtypes here")
 
 
 def test_data_loader_workers(tmp_path: Path) -> None:
