@@ -11,7 +11,7 @@ from cuda.bindings.driver import CUresult
 from tests.drv.simulator.compiled import KERNELS, ptx
 from tests.drv.simulator.machine import Machine
 
-from .test_virtual_memory import access, mapped, properties
+from .memory.test_virtual_memory import access, mapped, properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable

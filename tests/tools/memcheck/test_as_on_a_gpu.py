@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .running import Bench, lines
+from tests.tools.running import Bench, lines
 
 pytestmark = pytest.mark.simulator_only
 

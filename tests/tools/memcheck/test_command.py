@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 import drv
+from tests.tools.running import ROOT, Bench, lines
 from tools.memcheck.checking import main
 from tools.memcheck.options import parse
-
-from .running import ROOT, Bench, lines
 
 pytestmark = pytest.mark.simulator_only
 

@@ -11,7 +11,7 @@ import pytest
 import tensor
 from tensor.backends import cuda, cudnn
 
-from .operations import CONVOLUTIONS, PRODUCTS, Operation
+from .products_and_convolutions import CONVOLUTIONS, PRODUCTS, Operation
 
 pytestmark = pytest.mark.usefixtures("device")
 _RNG = np.random.default_rng(0)

@@ -11,10 +11,9 @@ import pytest
 import drv
 import nn.optim
 import tensor
+from tests.nn.optim.test_optimizer import MATRICES, converted
+from tests.nn.optim.twins import Twins
 from tests.tensor.driver_calls import counted
-
-from .test_optimizer import MATRICES, converted
-from .twins import Twins
 
 SHAPES = ((3, 4), (8, 2))
 _OPTIONS: dict[str, dict[str, Any]] = {

@@ -10,8 +10,7 @@ import pytest
 import nn
 import nn.optim
 import tensor
-
-from .twins import Twins
+from tests.nn.optim.twins import Twins
 
 OPTIONS: list[dict[str, Any]] = [
     {},

@@ -8,8 +8,7 @@ import pytest
 
 import nn.optim
 import tensor
-
-from .twins import assert_close
+from tests.nn.optim.twins import assert_close
 
 _OPTIONS: list[dict[str, Any]] = [
     {"lr": 0.5},

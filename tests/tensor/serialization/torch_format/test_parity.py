@@ -15,8 +15,7 @@ import tensor
 from nvrtc_kernels import dtypes
 from tests.pytorch import torch
 from tests.tensor.comparison import array_of
-
-from .checkpoints import KINDS, assert_same, numbers
+from tests.tensor.serialization.checkpoints import KINDS, assert_same, numbers
 
 pytestmark = pytest.mark.parity
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .running import ROOT, Bench
+from tests.tools.running import ROOT, Bench
 
 pytestmark = pytest.mark.simulator_only
 

@@ -11,8 +11,7 @@ import pytest
 import nn
 import nn.optim
 import tensor
-
-from .twins import Twins
+from tests.nn.optim.twins import Twins
 
 SHAPES = ((3, 5), (20, 8), (16, 16), (1, 4), (6, 1))
 OPTIONS: list[dict[str, Any]] = [

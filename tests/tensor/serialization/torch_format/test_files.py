@@ -20,9 +20,9 @@ import tensor
 from nvrtc_kernels import dtypes
 from tensor import Tensor
 from tensor.serialization import UnpicklingError
+from tests.tensor.serialization.checkpoints import KINDS, assert_same
+from tests.tensor.serialization.checkpoints import numbers as elements
 
-from .checkpoints import KINDS, assert_same
-from .checkpoints import numbers as elements
 from .torch_files import (
     NO_HOOKS,
     archive,

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from .running import ROOT, Bench
+from tests.tools.running import ROOT, Bench
 
 pytestmark = pytest.mark.simulator_only
 
