@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from .api.capture import CaptureCalls
 from .api.context import ContextCalls
 from .api.device import DeviceCalls
-from .api.memory.copy import CopyCalls
-from .api.memory.fill import FillCalls
+from .api.graph.capture import CaptureCalls
+from .api.graph.executables import ExecutableCalls
+from .api.graph.memory import GraphMemoryCalls
+from .api.graph.structure import StructureCalls
+from .api.graph.user_objects import UserObjectCalls
 from .api.memory.memory import MemoryCalls
 from .api.memory.pointer import PointerCalls
 from .api.memory.pool import PoolCalls
@@ -34,16 +36,18 @@ _SIZE_NOT_RETURNED = frozenset(
 
 class SimulatedDriver(
     DeviceCalls,
-    LinkerCalls,
     ContextCalls,
     StreamCalls,
     CaptureCalls,
+    StructureCalls,
+    ExecutableCalls,
+    GraphMemoryCalls,
+    UserObjectCalls,
+    LinkerCalls,
     MemoryCalls,
     PoolCalls,
     VirtualMemoryCalls,
     PointerCalls,
-    CopyCalls,
-    FillCalls,
 ):
     """Stands where the module ``cuda.bindings.driver`` does.
 

@@ -30,8 +30,13 @@ class Callee(Protocol):
     inject: Injection
     initialised: bool
     closed: bool
+    #: Captures of streams that have begun and not ended.
+    captures: list[Any]
     #: Releases that finalizers asked for in the middle of another call.
     postponed: deque[Callable[[], Any]]
+
+    def refuse_in_capture(self, name: str) -> None:
+        """Raise :class:`CallError` where a capture forbids the call ``name``."""
 
 
 Parameters = ParamSpec("Parameters")
@@ -57,12 +62,16 @@ def invalid_handle() -> CallError:
 
 
 def call(
-    results: int = 0, *, uninitialised: bool = False
+    results: int = 0, *, uninitialised: bool = False, unsafe: bool = False
 ) -> Callable[
     [Callable[Concatenate[State, Parameters], tuple[Any, ...]]],
     Callable[Concatenate[State, Parameters], tuple[Any, ...]],
 ]:
-    """A method as a driver call: locked, refused where CUDA refuses it, errors as ``(status, None, ...)``."""
+    """A method as a driver call: locked, refused where CUDA refuses it, errors as ``(status, None, ...)``.
+
+    One that is ``unsafe`` does what the capture of a stream does not see, such as to allocate or to wait: CUDA forbids
+    it in a capture, as the thread's capture mode says.
+    """
     nothing = (None,) * results
 
     def decorate(
@@ -86,6 +95,8 @@ def call(
                 if self.closed and not uninitialised:
                     return (CUresult.CUDA_ERROR_DEINITIALIZED, *nothing)
                 try:
+                    if unsafe and self.captures:
+                        self.refuse_in_capture(name)
                     if scheduler.wanders:
                         scheduler.wander()
                     return method(self, *args, **keywords)

@@ -20,7 +20,7 @@ from .faults import FaultRecord
 from .injection import Injection
 from .memory.address_space import AddressSpace, Allocation
 from .options import Options, visible_devices
-from .scheduler import Event, Operation, Scheduler, Stream
+from .scheduler import Event, GraphLaunch, Operation, Scheduler, Stream
 from .unexecuted import Accepted
 
 if TYPE_CHECKING:
@@ -28,10 +28,13 @@ if TYPE_CHECKING:
 
     from .checks.races import RaceChecker
     from .faults import DeviceFault
+    from .graphs.capture import Capture
     from .work.work import Work
 
 LEGACY_STREAM = 1
 PER_THREAD_STREAM = 2
+#: Capture modes: what a capture forbids of everybody, of its own thread, and of nobody.
+GLOBAL, THREAD_LOCAL, RELAXED = range(3)
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +60,8 @@ class Context:
     barrier: Operation | None = None
     #: Last operations of destroyed streams, which a synchronisation of the context still waits for.
     orphans: list[Stream] = field(default_factory=list)
+    #: Streams on which branches of graphs run.
+    branches: list[Stream] = field(default_factory=list)
     peers: set[int] = field(default_factory=set)
     limits: dict[int, int] = field(default_factory=dict)
     cache_config: int = 0
@@ -64,7 +69,13 @@ class Context:
     def all_streams(self) -> list[Stream]:
         """Streams of the context, default ones and destroyed ones with unfinished work included."""
         legacy = [self.legacy] if self.legacy is not None else []
-        return [*legacy, *self.per_thread.values(), *self.streams.values(), *self.orphans]
+        return [
+            *legacy,
+            *self.per_thread.values(),
+            *self.streams.values(),
+            *self.orphans,
+            *self.branches,
+        ]
 
 
 class _ThreadState(threading.local):
@@ -102,6 +113,11 @@ class DriverState:
         self.events: dict[int, Event] = {}
         self._next_handle = 0x5000_0000_0000
         self._next_identifier = 0
+        #: Captures that have begun and not ended, and why the last void one is void.
+        self.captures: list[Capture] = []
+        self.capture_report: str | None = None
+        #: The launch of a graph whose nodes are being queued.
+        self.graph_launch: GraphLaunch | None = None
         self.last_report: str | None = None
         #: Every fault so far, the earliest first.
         self.faults: list[FaultRecord] = []
@@ -192,7 +208,7 @@ class DriverState:
         """The legacy default stream of ``context``."""
         if context.legacy is None:
             context.legacy = Stream(
-                LEGACY_STREAM, context, self._stream_name(context, "default stream"), self.new_identifier()
+                LEGACY_STREAM, context, self.stream_name(context, "default stream"), self.new_identifier()
             )
         return context.legacy
 
@@ -200,12 +216,12 @@ class DriverState:
         thread = get_ident()
         stream = context.per_thread.get(thread)
         if stream is None:
-            name = self._stream_name(context, f"per-thread default stream of thread {thread}")
+            name = self.stream_name(context, f"per-thread default stream of thread {thread}")
             stream = Stream(PER_THREAD_STREAM, context, name, self.new_identifier())
             context.per_thread[thread] = stream
         return stream
 
-    def _stream_name(self, context: Context, name: str) -> str:
+    def stream_name(self, context: Context, name: str) -> str:
         return name if len(self.devices) == 1 else f"{name} of device {context.device.ordinal}"
 
     def event(self, hEvent: Any) -> Event:
@@ -232,6 +248,8 @@ class DriverState:
         context = stream.context
         legacy = context.legacy
         if stream is legacy:
+            if self.captures:
+                self.refuse_implicit(context)
             earlier += self.scheduler.before_legacy(stream, context.all_streams())
         elif stream.blocking and legacy is not None and legacy.last is not None:
             earlier.append(legacy.last)
@@ -240,7 +258,16 @@ class DriverState:
                 context.barrier = None
             else:
                 earlier.append(context.barrier)
-        return Operation(label, stream, run, earlier, self.recorder.take(), host=host, always=always)
+        return Operation(
+            label,
+            stream,
+            run,
+            earlier,
+            self.recorder.take(),
+            host=host,
+            always=always,
+            launch=self.graph_launch,
+        )
 
     def enqueue(
         self,
@@ -254,9 +281,37 @@ class DriverState:
         self.scheduler.enqueue(operation)
         return operation
 
-    def submit(self, stream: Stream, work: Work, after: list[Operation] | None = None) -> Operation:
-        """Queue ``work`` at the end of ``stream``, after the operations ``after`` as well."""
+    def submit(self, stream: Stream, work: Work, after: list[Operation] | None = None) -> Operation | None:
+        """Queue ``work`` at the end of ``stream``, after the operations ``after`` as well.
+
+        Where the stream is captured, it becomes a node of the graph instead, and there is no operation.
+        """
+        capture: Capture | None = stream.capture
+        if capture is not None:
+            capture.append(stream, work)
+            return None
         return work.queue(self, stream, after)
+
+    def set_condition(self, context: Context, handle: int, value: int) -> bool:
+        """A kernel in ``context`` gives a condition of a graph its value; whether there is one with that handle."""
+        return False
+
+    def refuse_implicit(self, context: Context) -> None:
+        """Refuse work on the legacy default stream of ``context`` that would have to wait for a captured stream."""
+
+    def refuse_in_capture(self, name: str) -> None:
+        """Refuse the call ``name``, which a capture may not see, where the thread's capture mode or others' says so."""
+        mode, thread = self.thread.capture_mode, get_ident()
+        if mode == RELAXED:
+            return
+        own = [c for c in self.captures if c.thread == thread and c.mode != RELAXED]
+        if mode == GLOBAL:
+            own += [c for c in self.captures if c.thread != thread and c.mode == GLOBAL]
+        status = CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+        for capture in own:
+            capture.invalidate(status, f"{name} is not allowed while it lasts")
+        if own:
+            raise CallError(status)
 
     # Synchronising
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from drv.python_stack import Frame
 
 
+#: Between two looks at a value that only the host can write.
+_POLL_SECONDS = 0.001
+
+
 class Owner(Protocol):
     """What the scheduler needs of a context."""
 
@@ -51,6 +55,14 @@ class Stream:
 
 
 @dataclass(slots=True, eq=False)
+class GraphLaunch:
+    """The launch of a graph that operations belong to: what reports call the graph, and the stream it was launched on."""
+
+    graph: str
+    stream: str
+
+
+@dataclass(slots=True, eq=False)
 class Operation:
     """Queued work. ``label`` says what it is in the words that reports use."""
 
@@ -64,6 +76,8 @@ class Operation:
     running: bool = False
     #: Host callbacks run on a thread of their own, without the lock.
     host: bool = False
+    #: For one that waits for a value in memory: whether it is there.
+    ready: Callable[[], bool] | None = None
     #: Runs even when its context is lost (``cuStreamAddCallback``).
     always: bool = False
     #: The host has waited for it, so that whatever is queued from then on comes after it.
@@ -72,6 +86,10 @@ class Operation:
     time: int = 0
     #: What it does, where that has a description.
     work: Any = None
+    #: The launch that it belongs to, for the node of a graph.
+    launch: GraphLaunch | None = None
+    #: For each branch of what runs inside it a name, which the race checker tells them apart by.
+    inside: tuple[int, ...] = ()
     #: Owned by the race checker.
     clock: Any = None
     #: Owned by the recorder of modelled time.
@@ -92,6 +110,8 @@ class Event:
     timing: bool
     interprocess: bool = False
     record: Operation | None = None
+    #: What it stands for since it was last recorded in a stream that is captured.
+    captured: Any = None
 
 
 class Reentered(Exception):  # noqa: N818 - a situation, not an error
@@ -140,9 +160,11 @@ class Scheduler:
         self._fail = fail
         #: Streams with pending operations, in the order in which they became busy.
         self._busy: dict[Stream, None] = {}
-        self._callbacks: deque[Operation] = deque()
+        self._callbacks: deque[Operation | Callable[[], None]] = deque()
         self._callback_thread: threading.Thread | None = None
         self._running_thread: int | None = None
+        #: How many pending operations wait for a value in memory.
+        self._polling = 0
         #: Something was queued by a finalizer inside a running operation and has yet to run (``eager``).
         self._unsettled = False
 
@@ -158,14 +180,16 @@ class Scheduler:
         stream.last = operation
         pending = stream.pending
         pending.append(operation)
+        if operation.ready is not None:
+            self._polling += 1
         if len(pending) == 1:
             self._busy[stream] = None
-            if self._eager and not operation.after:
+            if self._eager and not operation.after and (operation.ready is None or operation.ready()):
                 if self._running_thread is not None:
                     self._unsettled = True
                     return
                 self._execute(operation)
-                if self._unsettled:
+                if self._unsettled or self._polling:
                     self._unsettled = False
                     self.settle()
 
@@ -205,8 +229,11 @@ class Scheduler:
                 stack.append(blocker)
             elif first.running:
                 self._wait_for_callback(first)
-            else:
+            elif first.ready is None or first.ready():
                 self._execute(first)
+            elif not self._run_due():
+                # Only the host can write the value now.
+                self._changed.wait(_POLL_SECONDS)
 
     def progress(self, target: Operation) -> None:
         """Run one due operation that ``target`` needs, if there is one. Never waits."""
@@ -215,8 +242,12 @@ class Scheduler:
             operation = operation.stream.pending[0]
             blocker = self._blocker(operation)
             if blocker is None:
-                if not operation.running:
+                if operation.running:
+                    return
+                if operation.ready is None or operation.ready():
                     self._execute(operation)
+                else:
+                    self._run_due()
                 return
             operation = blocker
 
@@ -225,6 +256,12 @@ class Scheduler:
         while self._busy and self._random.random() < 0.4:
             if not self._run_random_due():
                 return
+
+    def choose(self, count: int) -> int:
+        """Which of ``count`` things that may all be next is: the first, the last, or any, as the schedule has it."""
+        if self.wanders:
+            return self._random.randrange(count)
+        return 0 if self._eager else count - 1
 
     def settle(self) -> None:
         """Run everything that is due (``eager``, after a callback has let others go on)."""
@@ -261,7 +298,21 @@ class Scheduler:
         return None
 
     def _due(self, operation: Operation) -> bool:
-        return not operation.running and self._blocker(operation) is None
+        if operation.running or self._blocker(operation) is not None:
+            return False
+        return operation.ready is None or operation.ready()
+
+    def _run_due(self) -> bool:
+        """Run one due operation, if there is one."""
+        for stream in list(self._busy):
+            if self._due(stream.pending[0]):
+                self._execute(stream.pending[0])
+                return True
+        return False
+
+    def pending_operations(self) -> list[Operation]:
+        """Everything that is queued and has not run, stream by stream."""
+        return [operation for stream in self._busy for operation in stream.pending]
 
     def _run_random_due(self) -> bool:
         streams = list(self._busy)
@@ -311,6 +362,9 @@ class Scheduler:
             self._finish(operation)
 
     def _finish(self, operation: Operation) -> None:
+        if operation.ready is not None:
+            self._polling -= 1
+            operation.ready = None
         operation.done = True
         operation.running = False
         operation.run = None
@@ -318,9 +372,17 @@ class Scheduler:
 
     # Host callbacks
 
+    def call_on_host(self, function: Callable[[], None]) -> None:
+        """Have ``function`` called soon, in the thread of host callbacks, ordered with nothing."""
+        self._callbacks.append(function)
+        self._start_callback_thread()
+
     def _start_callback(self, operation: Operation) -> None:
         operation.running = True
         self._callbacks.append(operation)
+        self._start_callback_thread()
+
+    def _start_callback_thread(self) -> None:
         if self._callback_thread is None:
             # Daemon: a callback that never returns must not keep the interpreter from exiting.
             self._callback_thread = threading.Thread(
@@ -334,9 +396,10 @@ class Scheduler:
                 if not self._callbacks:
                     self._callback_thread = None
                     return
-                operation = self._callbacks.popleft()
-                run = operation.run
-                if self.checker is not None:
+                callback = self._callbacks.popleft()
+                operation = callback if isinstance(callback, Operation) else None
+                run = callback.run if isinstance(callback, Operation) else callback
+                if self.checker is not None and operation is not None:
                     self.checker.start(operation)
                 self.callback_threads.add(get_ident())
             try:
@@ -346,6 +409,8 @@ class Scheduler:
                 sys.excepthook(*sys.exc_info())
             with self._changed:
                 self.callback_threads.discard(get_ident())
+                if operation is None:
+                    continue
                 if self.checker is not None:
                     self.checker.finish(operation)
                 self._leave_queue(operation)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _LIMIT = 4096
 #: The calls whose acceptance is remembered.
 UNEXECUTED = (
+    "cuGraphLaunch",
     "cuLaunchKernel",
     "cuMemcpyDtoDAsync",
     "cuMemcpyDtoHAsync",
@@ -56,7 +57,7 @@ def unexecuted(driver: DriverState, name: str) -> Callable[..., tuple[Any, ...]]
         if context is not None and thread.contexts and thread.contexts[-1] is context and not faults:
             return OK
         answer: tuple[Any, ...] = checked(*arguments)
-        if answer is OK:
+        if answer is OK and not driver.captures:
             remember(driver, accepted, arguments)
         return answer
 

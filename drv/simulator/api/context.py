@@ -18,7 +18,7 @@ from drv.simulator.driver_call import (
     unsigned,
 )
 from drv.simulator.driver_state import Context
-from drv.simulator.memory.records import MemoryBook
+from drv.simulator.graphs.book import GraphBook
 
 if TYPE_CHECKING:
     from drv.simulator.device_properties import SimulatedDevice
@@ -38,7 +38,7 @@ _LIMITS = {
 LEAST_PRIORITY, GREATEST_PRIORITY = 0, -5
 
 
-class ContextCalls(MemoryBook):
+class ContextCalls(GraphBook):
     """``cuCtx*`` and ``cuDevicePrimaryCtx*``."""
 
     def _new_context(self, device: SimulatedDevice, flags: int, *, primary: bool) -> Context:
@@ -75,7 +75,7 @@ class ContextCalls(MemoryBook):
             self._tear_down(context)
         return OK
 
-    @call()
+    @call(unsafe=True)
     def cuDevicePrimaryCtxReset(self, dev: Any) -> tuple[Any, ...]:
         device = self._alive(self.device(dev))
         context = self.primary.get(device.ordinal)
@@ -103,6 +103,7 @@ class ContextCalls(MemoryBook):
     def _tear_down(self, context: Context) -> None:
         """Destroy everything in ``context`` and, for a primary one, the error it had."""
         self.accepted.clear()
+        self.end_captures(context)
         for stream in context.all_streams():
             self.scheduler.discard(stream)
         self.release_context_memory(context)
@@ -114,6 +115,7 @@ class ContextCalls(MemoryBook):
         context.streams.clear()
         context.per_thread.clear()
         context.orphans.clear()
+        context.branches.clear()
         context.legacy = None
         context.barrier = None
         context.active = False
@@ -226,15 +228,17 @@ class ContextCalls(MemoryBook):
             self._top()
         return SUCCESS, 3020
 
-    @call()
+    @call(unsafe=True)
     def cuCtxSynchronize(self) -> tuple[Any, ...]:
         context = self.current()
+        self.nothing_captured(context)
         self.wait_context(context)
         return self.status(context)
 
-    @call()
+    @call(unsafe=True)
     def cuCtxSynchronize_v2(self, ctx: Any) -> tuple[Any, ...]:
         context = self.usable(self.context(ctx) if integer(ctx) else self._top())
+        self.nothing_captured(context)
         self.wait_context(context)
         return self.status(context)
 

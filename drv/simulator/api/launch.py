@@ -75,7 +75,7 @@ class LaunchCalls(ModuleCalls):
     ) -> tuple[Any, ...]:
         function, stream = self.launchable(f), self.stream(hStream)
         grid, block = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
-        _check_cooperative(function, grid, block, sharedMemBytes)
+        check_cooperative(function, grid, block, sharedMemBytes)
         return self._launch(function, grid, block, sharedMemBytes, stream, kernelParams, 0, cooperative=True)
 
     @call()
@@ -89,7 +89,7 @@ class LaunchCalls(ModuleCalls):
         cluster = None
         for attribute in config.attrs[: config.numAttrs]:
             if attribute.id == attribute_ids.CU_LAUNCH_ATTRIBUTE_COOPERATIVE and attribute.value.cooperative:
-                _check_cooperative(function, grid, block, config.sharedMemBytes)
+                check_cooperative(function, grid, block, config.sharedMemBytes)
                 cooperative = True
             elif attribute.id == attribute_ids.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
                 dimensions = attribute.value.clusterDim
@@ -122,19 +122,7 @@ class LaunchCalls(ModuleCalls):
         context = stream.context
         if function.context is not context or self.thread.contexts[-1:] != [context]:
             raise invalid_handle()
-        gx, gy, gz = grid
-        bx, by, bz = block
-        if not (
-            0 < gx <= MAX_GRID[0]
-            and 0 < gy <= MAX_GRID[1]
-            and 0 < gz <= MAX_GRID[2]
-            and 0 < bx <= MAX_BLOCK[0]
-            and 0 < by <= MAX_BLOCK[1]
-            and 0 < bz <= MAX_BLOCK[2]
-            and bx * by * bz <= function.max_threads
-            and 0 <= shared <= function.max_dynamic_shared
-        ):
-            raise invalid_value()
+        check_dimensions(function, grid, block, shared)
         if cluster is not None or function.kernel.cluster is not None or function.kernel.explicit_cluster:
             cluster = cluster_of(function, grid, cluster)
         fault = None
@@ -142,7 +130,7 @@ class LaunchCalls(ModuleCalls):
             fault = self.inject.launch_fault(function.kernel.name)
             if fault is not None and not fault[1]:
                 raise CallError(fault[0])
-        if not self.execute:
+        if not self.execute and stream.capture is None:
             return OK
         work = KernelWork(
             function,
@@ -154,7 +142,7 @@ class LaunchCalls(ModuleCalls):
             cluster=cluster,
         )
         operation = self.submit(stream, work if fault is None else FailingKernelWork(work, fault[0]))
-        if self.launch_blocking:
+        if self.launch_blocking and operation is not None:
             self.wait(operation)
             return self.status(stream.context)
         return OK
@@ -252,9 +240,29 @@ def _cluster_blocks(function: LoadedFunction, config: Any) -> int | None:
     return None if cluster is None else prod(cluster)
 
 
-def _check_cooperative(
+def check_dimensions(
     function: LoadedFunction, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int
 ) -> None:
+    """Refuse a grid or block that no device has, or that the kernel cannot be launched with."""
+    gx, gy, gz = grid
+    bx, by, bz = block
+    if not (
+        0 < gx <= MAX_GRID[0]
+        and 0 < gy <= MAX_GRID[1]
+        and 0 < gz <= MAX_GRID[2]
+        and 0 < bx <= MAX_BLOCK[0]
+        and 0 < by <= MAX_BLOCK[1]
+        and 0 < bz <= MAX_BLOCK[2]
+        and bx * by * bz <= function.max_threads
+        and 0 <= shared <= function.max_dynamic_shared
+    ):
+        raise invalid_value()
+
+
+def check_cooperative(
+    function: LoadedFunction, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int
+) -> None:
+    """Refuse a cooperative launch whose blocks do not all fit on the device at once."""
     threads = block[0] * block[1] * block[2]
     if not 0 < threads <= function.max_threads:
         raise invalid_value()

@@ -21,6 +21,7 @@ from drv.simulator.driver_call import (
     unsigned,
 )
 from drv.simulator.driver_state import PER_THREAD_STREAM, DriverState
+from drv.simulator.graphs.capture import CapturedRecord
 from drv.simulator.scheduler import Event, Operation, Stream
 from drv.simulator.work.events import EventRecordWork, EventWaitWork
 from drv.simulator.work.host import HostWork
@@ -30,16 +31,20 @@ from .context import GREATEST_PRIORITY, LEAST_PRIORITY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from drv.simulator.graphs.capture import Capture
+
 _NON_BLOCKING = int(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING)
 _DISABLE_TIMING = int(cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING)
 _INTERPROCESS = int(cuda.CUevent_flags.CU_EVENT_INTERPROCESS)
 _EVENT_FLAGS = int(cuda.CUevent_flags.CU_EVENT_BLOCKING_SYNC) | _DISABLE_TIMING | _INTERPROCESS
+_RECORD_EXTERNAL = int(cuda.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL)
+_WAIT_EXTERNAL = int(cuda.CUevent_wait_flags.CU_EVENT_WAIT_EXTERNAL)
 _STREAM_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 NOT_READY = (CUresult.CUDA_ERROR_NOT_READY,)
 
 
 class StreamCalls(DriverState):
-    """``cuStream*`` without capture, ``cuEvent*``, ``cuLaunchHostFunc``."""
+    """``cuStream*`` without those about captures, ``cuEvent*``, ``cuLaunchHostFunc``."""
 
     # Streams
 
@@ -60,7 +65,7 @@ class StreamCalls(DriverState):
         stream = Stream(
             handle,
             context,
-            self._stream_name(context, f"stream {identifier}"),
+            self.stream_name(context, f"stream {identifier}"),
             identifier,
             blocking=not bits,
             priority=max(GREATEST_PRIORITY, min(LEAST_PRIORITY, priority)),
@@ -76,6 +81,13 @@ class StreamCalls(DriverState):
         stream = self.streams.get(handle)
         if stream is None:
             raise invalid_handle()
+        capture: Capture | None = stream.capture
+        if capture is not None:
+            status = CUresult.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+            capture.invalidate(status, f"{stream.name}, which is captured, was destroyed")
+            if stream is capture.origin:
+                # Nobody can end it any more.
+                capture.finish()
         stream.destroyed = True
         self.accepted.clear()
         del self.streams[handle]
@@ -89,9 +101,10 @@ class StreamCalls(DriverState):
         ]
         return OK
 
-    @call()
+    @call(unsafe=True)
     def cuStreamQuery(self, hStream: Any) -> tuple[Any, ...]:
         stream = self.stream(hStream)
+        self._not_captured(stream, "asked about")
         ends = [s.last for s in self.streams_behind(stream) if s.last is not None]
         for end in ends:
             if not end.done:
@@ -106,11 +119,21 @@ class StreamCalls(DriverState):
             self.wait(end)
         return self.status(context)
 
-    @call()
+    @call(unsafe=True)
     def cuStreamSynchronize(self, hStream: Any) -> tuple[Any, ...]:
         stream = self.stream(hStream)
+        self._not_captured(stream, "waited for")
         self.wait_stream(stream)
         return self.status(stream.context)
+
+    def _not_captured(self, stream: Stream, action: str) -> None:
+        """Refuse a call about the state of a stream whose work becomes nodes of a graph."""
+        capture: Capture | None = stream.capture
+        if capture is not None:
+            status = CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+            raise capture.invalidate(status, f"{stream.name}, which is captured, was {action}")
+        if self.captures and stream is stream.context.legacy:
+            self.refuse_implicit(stream.context)
 
     @call(1)
     def cuStreamGetFlags(self, hStream: Any) -> tuple[Any, ...]:
@@ -146,9 +169,15 @@ class StreamCalls(DriverState):
     def cuStreamWaitEvent(self, hStream: Any, hEvent: Any, Flags: Any) -> tuple[Any, ...]:
         stream = self.stream(hStream)
         event = self.event(hEvent)
-        if unsigned(Flags, 32) != 0:
+        flags = unsigned(Flags, 32)
+        if flags & ~_WAIT_EXTERNAL:
             raise invalid_value()
-        self.wait_for_event(stream, event)
+        if stream.capture is None and event.captured is None:
+            self.wait_for_event(stream, event)
+        elif flags:
+            self._wait_as_node(stream, event)
+        else:
+            self._wait_in_capture(stream, event)
         return OK
 
     def wait_for_event(self, stream: Stream, event: Event) -> None:
@@ -159,6 +188,38 @@ class StreamCalls(DriverState):
         if record.done and self.scheduler.checker is None and not (stream.blocking and self.scheduler.busy):
             return
         self.submit(stream, EventWaitWork(stream.context, event))
+
+    def _wait_as_node(self, stream: Stream, event: Event) -> None:
+        """A captured stream waits, at each launch, for what the event stands for then."""
+        if stream.capture is None or event.captured is not None:
+            raise invalid_value()
+        self.submit(stream, EventWaitWork(stream.context, event))
+
+    def _wait_in_capture(self, stream: Stream, event: Event) -> None:
+        """A stream waits for what was captured, and joins the capture; or a captured stream waits for something else."""
+        capture: Capture | None = stream.capture
+        captured: CapturedRecord | None = event.captured
+        if captured is None:
+            if event.record is not None and capture is not None:
+                status = CUresult.CUDA_ERROR_STREAM_CAPTURE_ISOLATION
+                reason = f"{stream.name} was to wait for an event that was recorded outside of the capture"
+                raise capture.invalidate(status, reason)
+            return
+        if captured.capture.ended:
+            raise CallError(CUresult.CUDA_ERROR_CAPTURED_EVENT)
+        captured.capture.check()
+        if capture is None:
+            if stream is stream.context.legacy:
+                status = CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                raise captured.capture.invalidate(
+                    status, "the legacy default stream was to wait for work of it"
+                )
+        elif capture is not captured.capture:
+            status = CUresult.CUDA_ERROR_STREAM_CAPTURE_MERGE
+            reason = f"{stream.name} was to wait for work of another capture"
+            capture.invalidate(status, reason)
+            raise captured.capture.invalidate(status, reason)
+        captured.capture.join(stream, captured.dependencies)
 
     # Events
 
@@ -181,43 +242,67 @@ class StreamCalls(DriverState):
 
     @call()
     def cuEventRecord(self, hEvent: Any, hStream: Any) -> tuple[Any, ...]:
-        return self._record(hEvent, hStream)
+        return self._record(hEvent, hStream, external=False)
 
     @call()
     def cuEventRecordWithFlags(self, hEvent: Any, hStream: Any, flags: Any) -> tuple[Any, ...]:
-        if unsigned(flags, 32) != 0:
+        bits = unsigned(flags, 32)
+        if bits & ~_RECORD_EXTERNAL:
             raise invalid_value()
-        return self._record(hEvent, hStream)
+        return self._record(hEvent, hStream, external=bool(bits))
 
-    def _record(self, hEvent: Any, hStream: Any) -> tuple[Any, ...]:
+    def _record(self, hEvent: Any, hStream: Any, *, external: bool) -> tuple[Any, ...]:
         event = self.event(hEvent)
         stream = self.stream(hStream)
         if event.context is not stream.context:
             raise invalid_handle()
-        self.record(event, stream)
+        capture: Capture | None = stream.capture
+        if capture is None:
+            if external:
+                raise invalid_value()
+            event.captured = None
+            self.record(event, stream)
+        elif external:
+            self.submit(stream, EventRecordWork(stream.context, event))
+        else:
+            capture.check()
+            event.captured = CapturedRecord(capture, dict(capture.forks[stream].dependencies))
         return OK
 
     def record(self, event: Event, stream: Stream) -> None:
         """Record ``event`` at the end of ``stream``."""
         self.submit(stream, EventRecordWork(stream.context, event))
 
-    @call()
+    @call(unsafe=True)
     def cuEventQuery(self, hEvent: Any) -> tuple[Any, ...]:
         event = self.event(hEvent)
         self.usable(event.context)
+        self._not_in_capture(event)
         if event.record is None:
             return OK
         if not event.record.done:
             self.scheduler.progress(event.record)
         return self._query(event.context, [event.record])
 
-    @call()
+    @call(unsafe=True)
     def cuEventSynchronize(self, hEvent: Any) -> tuple[Any, ...]:
         event = self.event(hEvent)
         self.usable(event.context)
+        self._not_in_capture(event)
         if event.record is not None:
             self.wait(event.record)
         return self.status(event.context)
+
+    @staticmethod
+    def _not_in_capture(*events: Event) -> None:
+        """Refuse a call about the state of events that stand for nodes of a graph."""
+        for event in events:
+            captured: CapturedRecord | None = event.captured
+            if captured is not None:
+                status = CUresult.CUDA_ERROR_CAPTURED_EVENT
+                raise captured.capture.invalidate(
+                    status, "an event was asked about or waited for that was recorded in it"
+                )
 
     @call(1)
     def cuEventElapsedTime(self, hStart: Any, hEnd: Any) -> tuple[Any, ...]:
@@ -225,6 +310,7 @@ class StreamCalls(DriverState):
         self.usable(start.context)
         if start.context is not end.context or not (start.timing and end.timing):
             raise invalid_handle()
+        self._not_in_capture(start, end)
         if start.record is None or end.record is None:
             raise invalid_handle()
         if not (start.record.done and end.record.done):
@@ -248,6 +334,11 @@ class StreamCalls(DriverState):
         stream = self.stream(hStream)
         if address == 0 or unsigned(flags, 32) != 0:
             raise invalid_value()
+        if stream.capture is not None:
+            status = CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+            raise stream.capture.invalidate(
+                status, "cuStreamAddCallback cannot be captured, cuLaunchHostFunc can"
+            )
         function = _STREAM_CALLBACK(address)
         run = self._callback(stream, function, data)
         self.scheduler.enqueue(self.operation(stream, "stream callback", run, host=True, always=True))

@@ -56,7 +56,9 @@ class Touch:
         """One side of a finding."""
         moment = self.moment
         action = self.action or ACTIONS[self.kind]
-        return AccessReport(moment.label, action, moment.stream, moment.stack, self.site, thread)
+        return AccessReport(
+            moment.label, action, moment.stream, moment.stack, self.site, thread, moment.launch
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +110,15 @@ class AccessStates:
 
     def __len__(self) -> int:
         return len(self._states)
+
+    def writers(self, shadow: Shadow, start: int, stop: int) -> list[Moment]:
+        """Who wrote or updated bytes ``[start, stop)`` last."""
+        result = []
+        for number in set(shadow.states[shadow.cover(start, stop)].tolist()):
+            state = self._states.get(number or shadow.initial, NOBODY)
+            touches = state.atomics if state.writer is None else (state.writer, *state.atomics)
+            result += [touch.moment for touch in touches]
+        return result
 
     def touch_range(
         self, running: Running, touch: Touch, shadow: Shadow, start: int, stop: int

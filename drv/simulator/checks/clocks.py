@@ -55,6 +55,23 @@ class Moment:
     label: str
     stack: tuple[Frame, ...]
     stream: str | None
+    #: The launch of a graph that it belongs to.
+    launch: Any = None
+    #: What runs inside it, for an operation that has others within.
+    inside: Inside | None = None
+
+
+@dataclass(slots=True)
+class Inside:
+    """The operations within another: what comes before all of them, their actors by name, and the latest of each."""
+
+    before: Vector
+    actors: dict[Hashable, Actor]
+    latest: dict[Actor, Moment] = field(default_factory=dict)
+
+
+#: Counts of an actor that an operation takes for what runs inside it, which is known only when it runs.
+ROOM = 1 << 40
 
 
 def joined(first: Vector, second: Vector) -> Vector:
@@ -90,8 +107,12 @@ class Clocks:
         label: str,
         stack: tuple[Frame, ...],
         stream: str | None,
+        inside: Iterable[Hashable] = (),
     ) -> Moment:
-        """Moment of an operation that the host queues now, after the moments ``after``."""
+        """Moment of an operation that the host queues now, after the moments ``after``.
+
+        ``inside`` names actors whose operations run within it: see :meth:`submit_inside`.
+        """
         actor = self._streams.get(stream_key)
         if actor is None:
             actor = self._streams[stream_key] = Actor()
@@ -113,11 +134,65 @@ class Clocks:
         actor.queued += 1
         self._carried = True
         self.sequence += 1
-        return Moment(actor, actor.queued, vector, self.sequence, label, stack, stream)
+        moment = Moment(actor, actor.queued, vector, self.sequence, label, stack, stream)
+        if inside:
+            self._make_room(moment, inside)
+        return moment
+
+    def _make_room(self, moment: Moment, names: Iterable[Hashable]) -> None:
+        """Let whatever comes after ``moment`` come after all that the actors ``names`` will do within it."""
+        before = {**moment.vector, moment.actor: moment.count}
+        moment.inside = Inside(before, {})
+        vector = moment.vector.copy()
+        for name in names:
+            actor = self._streams.get(name)
+            if actor is None:
+                actor = self._streams[name] = Actor()
+            if actor.finished == actor.queued:
+                actor.pending_vector = before
+            actor.queued += ROOM
+            vector[actor] = actor.queued
+            moment.inside.actors[name] = actor
+        moment.vector = moment.actor.vector = vector
+
+    def submit_inside(
+        self, name: Hashable, outer: Moment, after: Iterable[Moment], label: str, stack: tuple[Frame, ...]
+    ) -> Moment:
+        """Moment of an operation of the actor ``name`` within ``outer``, after the moments ``after``."""
+        inside = outer.inside
+        assert inside is not None
+        actor = inside.actors[name]
+        previous = inside.latest.get(actor)
+        count = outer.vector[actor] - ROOM if previous is None else previous.count
+        vector = inside.before if previous is None else previous.vector
+        for earlier in after:
+            if earlier.actor is not actor and vector.get(earlier.actor, 0) < earlier.count:
+                vector = {**joined(vector, earlier.vector), earlier.actor: earlier.count}
+        self.sequence += 1
+        moment = Moment(actor, count + 1, vector, self.sequence, label, stack, outer.stream)
+        inside.latest[actor] = moment
+        return moment
+
+    def learn(self, moment: Moment, earlier: Iterable[Moment]) -> bool:
+        """Let ``moment``, which has not ended, come after ``earlier`` as well; whether that is anything new."""
+        vector = moment.vector
+        for other in earlier:
+            vector = joined(vector, other.vector)
+            if other.actor is not moment.actor and vector.get(other.actor, 0) < other.count:
+                vector = {**vector, other.actor: other.count}
+        if vector == moment.vector:
+            return False
+        moment.vector = vector
+        moment.actor.vector = joined(moment.actor.vector, vector)
+        return True
 
     @staticmethod
     def finish(moment: Moment) -> None:
         """The operation has run."""
+        if moment.inside is not None:
+            for each in moment.inside.actors.values():
+                each.finished = moment.vector[each]
+                each.pending_vector = moment.vector
         actor = moment.actor
         actor.finished = moment.count
         actor.pending_vector = moment.vector

@@ -150,18 +150,29 @@ def undefined_message(
 
 
 def _missing_wait(kind: Kind, first: AccessReport, second: AccessReport) -> str:
+    stream, what = first.stream, first.operation
+    if first.launch is not None:
+        if first.launch is second.launch:
+            return (
+                f"Both are nodes of {first.launch.graph}: let one depend on the other. In a capture, record an event on "
+                "one stream and let the other wait for it."
+            )
+        stream, what = first.launch.stream, f"the launch of {first.launch.graph}"
     if second.operation == HOST:
         if kind is Kind.FREED_IN_USE:
-            return f"Synchronise with {first.stream} before the memory is freed."
+            return f"Synchronise with {stream} before the memory is freed."
         return (
-            f"Synchronise with {first.stream}, or with an event recorded on it after {first.operation}, "
+            f"Synchronise with {stream}, or with an event recorded on it after {what}, "
             f"before the host {second.action} this memory."
         )
-    if first.stream is None or first.stream == second.stream:
+    to, then = second.stream, second.operation
+    if second.launch is not None:
+        to, then = second.launch.stream, f"the launch of {second.launch.graph}"
+    if stream is None or stream == to:
         return "Record an event after the first and wait for it before the second."
     return (
-        f"Record an event on {first.stream} after {first.operation} and let {second.stream} wait for it "
-        f"before {second.operation}, or queue both on one stream."
+        f"Record an event on {stream} after {what} and let {to} wait for it "
+        f"before {then}, or queue both on one stream."
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from drv.python_stack import Frame
     from drv.simulator.memory.address_space import Allocation
+    from drv.simulator.scheduler import GraphLaunch
 
     from .observation import Site
 
@@ -64,6 +65,8 @@ class AccessReport:
     site: Site | None = None
     #: Block and thread, where a single one is known.
     thread: str = ""
+    #: The launch of a graph that it belongs to.
+    launch: GraphLaunch | None = None
 
     def origin(self) -> Hashable:
         """Equal for accesses made by the same lines of source."""

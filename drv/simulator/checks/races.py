@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
     from drv.python_stack import Frame
     from drv.simulator.memory.address_space import Allocation
+    from drv.simulator.scheduler import GraphLaunch
 
+    from .clocks import Moment
     from .findings import Findings
     from .observation import Lanes, Site, Span, Stored
 
@@ -57,6 +59,8 @@ class Operation(Protocol):
     stack: tuple[Frame, ...]
     #: Owned by the checker.
     clock: Any
+    #: The launch of a graph that it belongs to, if it does.
+    launch: GraphLaunch | None
 
     @property
     def stream_name(self) -> str:
@@ -69,6 +73,17 @@ class _Issuers:
 
     block: NDArray[np.int64]
     thread: NDArray[np.int64]
+
+
+class QueuedOperation(Operation, Protocol):
+    """An operation of a stream."""
+
+    #: Those that it comes after, of which some may be done.
+    after: list[Any]
+
+    @property
+    def inside(self) -> Sequence[Hashable]:
+        """Names of actors that act within it."""
 
 
 class RaceChecker:
@@ -95,10 +110,29 @@ class RaceChecker:
 
     # Operations and the host
 
-    def submit(self, op: Operation, stream_key: Hashable, after: Iterable[Operation] = ()) -> None:
+    def submit(self, op: QueuedOperation, stream_key: Hashable, after: Iterable[Operation] = ()) -> None:
         """``op`` is queued on a stream by the host, to run after the operations ``after`` as well."""
         moments = [earlier.clock for earlier in after]
-        op.clock = self._clocks.submit(stream_key, moments, op.label, op.stack, op.stream_name)
+        op.clock = self._clocks.submit(stream_key, moments, op.label, op.stack, op.stream_name, op.inside)
+        op.clock.launch = op.launch
+
+    def submit_inside(
+        self, op: Operation, name: Hashable, outer: Operation, after: Iterable[Operation]
+    ) -> None:
+        """``op`` runs within ``outer``, on the branch ``name`` of those that are inside that, after ``after``."""
+        moments = [earlier.clock for earlier in after]
+        op.clock = self._clocks.submit_inside(name, outer.clock, moments, op.label, op.stack)
+        op.clock.launch = op.launch
+
+    def suspend(self) -> Running:
+        """The running operation of this thread lets others run within it; :meth:`resume` takes the result."""
+        running: Running = self._thread.running
+        self._thread.running = None
+        return running
+
+    def resume(self, running: Running) -> None:
+        """End what :meth:`suspend` has begun."""
+        self._thread.running = running
 
     def start(self, op: Operation) -> None:
         """The calling thread begins to run ``op``."""
@@ -198,6 +232,39 @@ class RaceChecker:
     def written(self, allocation: Allocation, start: int, stop: int) -> None:
         """Bytes ``[start, stop)`` are defined from now on, and this orders nothing."""
         (allocation.shadow or self._shadow(allocation)).define(start, stop)
+
+    def learn(
+        self,
+        op: Operation,
+        allocation: Allocation,
+        start: int,
+        stop: int,
+        pending: Sequence[QueuedOperation],
+    ) -> None:
+        """``op`` has waited for bytes ``[start, stop)``: what their writers came after, it comes after, too.
+
+        So does what is queued behind it, of the operations ``pending``.
+        """
+        shadow = allocation.shadow
+        if shadow is None:
+            return
+        writers = self._states.writers(shadow, start, stop)
+        learned = self._clocks.learn(op.clock, writers)
+        if not learned:
+            return
+        changed = {op.clock}
+        latest: dict[int, Moment] = {}
+        for each in sorted(pending, key=lambda one: one.clock.sequence):
+            moment: Moment = each.clock
+            before = [earlier.clock for earlier in each.after]
+            previous = latest.get(id(moment.actor))
+            if previous is not None:
+                before.append(previous)
+            latest[id(moment.actor)] = moment
+            sources = [one for one in before if one in changed]
+            if sources and moment not in changed:
+                self._clocks.learn(moment, sources)
+                changed.add(moment)
 
     # The observer
 

@@ -25,6 +25,10 @@ TURN = 20_000
 MOST_STEPS = 50_000_000
 
 
+def _no_condition(handle: int, value: int) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class Launch:
     """A kernel with all that it needs to run.
@@ -57,6 +61,8 @@ class Launch:
         Counts what the launch does, and says which blocks are to run for that, if its time is to be modelled.
     cluster
         Blocks of a cluster along ``(x, y, z)``, which divide the grid; ``None`` where there are no clusters.
+    set_condition
+        Takes the handle of a condition of a graph and a value; whether there is such a condition.
     """
 
     kernel: Function
@@ -74,6 +80,7 @@ class Launch:
     cooperative: bool = False
     meter: Meter | None = None
     cluster: tuple[int, int, int] | None = None
+    set_condition: Callable[[int, int], bool] = _no_condition
 
 
 def run(launch: Launch, memory: AddressSpace) -> None:

@@ -51,6 +51,7 @@ class LaunchState:
         self.checked: bool = launch.checked
         self.observer: AccessObserver | None = launch.observer
         self.printf: Callable[[str], object] = launch.printf
+        self.set_condition: Callable[[int, int], bool] = launch.set_condition
         self.symbols: Mapping[str, int] = launch.symbols
         self.grid: tuple[int, int, int] = launch.grid
         self.block: tuple[int, int, int] = launch.block

@@ -230,6 +230,15 @@ class Reports:
             f"by {self.thread(lanes, lane)}",
         )
 
+    def no_condition(self, lanes: Lanes, site: Site, lane: int, handle: int) -> DeviceFault:
+        """``cudaGraphSetConditional`` for what no graph asks."""
+        return self._fault(
+            CUresult.CUDA_ERROR_LAUNCH_FAILED,
+            f"set the condition {handle:#x}, which is no conditional handle of a graph in this context",
+            site,
+            f"by {self.thread(lanes, lane)}",
+        )
+
     def stack_overflow(self, lanes: Lanes, site: Site, limit: int) -> DeviceFault:
         """Calls nested too deeply."""
         return self._fault(

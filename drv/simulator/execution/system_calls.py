@@ -1,4 +1,4 @@
-"""Functions that the device runtime provides to kernels: ``printf``, ``assert``, ``malloc``."""
+"""Functions that the device runtime provides to kernels: ``printf``, ``assert``, ``malloc``, conditions of graphs."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ def run(name: str, lanes: Lanes, arguments: list[Array], site: Site) -> Array | 
         for lane, address in enumerate(_value(lanes, arguments[0]).tolist()):
             if not heap.free(address):
                 raise lanes.launch.reports.bad_free(lanes, site, lane, address)
+        return None
+    if name == "cudaGraphSetConditional":
+        _set_condition(lanes, arguments, site)
         return None
     if name == "__assertfail":
         _assert(lanes, arguments, site)
@@ -85,6 +88,14 @@ def _print(lanes: Lanes, arguments: list[Array], site: Site) -> Array:
         text, taken[lane] = format_text(texts[address], data, text_at)
         lanes.launch.printf(text)
     return taken.view(np.uint8).reshape(-1, 4)
+
+
+def _set_condition(lanes: Lanes, arguments: list[Array], site: Site) -> None:
+    """Give conditions of graphs their values: each lane one, the last one stays."""
+    handles, values = (_value(lanes, each).tolist() for each in arguments)
+    for lane, (handle, value) in enumerate(zip(handles, values, strict=True)):
+        if not lanes.launch.set_condition(handle, value):
+            raise lanes.launch.reports.no_condition(lanes, site, lane, handle)
 
 
 def _assert(lanes: Lanes, arguments: list[Array], site: Site) -> None:

@@ -41,6 +41,7 @@ class MemoryKind(Enum):
     VARIABLE = "module variable"
     MAPPED = "mapped virtual range"
     HEAP = "device heap memory"
+    MANAGED = "managed memory"
 
 
 @dataclass(slots=True, eq=False)

@@ -46,6 +46,8 @@ class MemoryRecord:
     freeing: bool = False
     sync_memops: bool = False
     pool: Any = None
+    #: For memory that a node of a graph allocates.
+    graph_allocation: Any = None
 
 
 class MemoryBook(DriverState):
@@ -57,12 +59,17 @@ class MemoryBook(DriverState):
         #: Bytes of address space, a multiple of the alignment, that are nobody's behind each allocation.
         self.gap = ALLOCATION_ALIGNMENT
         self._next_address: dict[int, int] = {}
-        self._nothing = np.empty(0, np.uint8)
+        self.nothing = np.empty(0, np.uint8)
 
     def record_at(self, address: int) -> MemoryRecord | None:
         """Record of the live allocation that holds ``address``."""
         allocation = self.memory.find(address)
         return None if allocation is None else self.records.get(allocation.base)
+
+    @staticmethod
+    def charged(size: int) -> int:
+        """Bytes of a device's memory that an allocation of ``size`` bytes takes."""
+        return -(-size // ALLOCATION_ALIGNMENT) * ALLOCATION_ALIGNMENT
 
     def charge(self, device: SimulatedDevice, nbytes: int) -> None:
         """Count ``nbytes`` of ``device`` as used, or answer that there is not enough memory."""
@@ -75,7 +82,7 @@ class MemoryBook(DriverState):
     def new_bytes(self, size: int) -> NDArray[np.uint8]:
         """Zeroed bytes, padded; committed by the operating system only when touched."""
         if not self.execute:
-            return self._nothing
+            return self.nothing
         try:
             return np.zeros((size + PADDING - 1) // PADDING * PADDING, np.uint8)
         except MemoryError:
@@ -103,7 +110,7 @@ class MemoryBook(DriverState):
         if size <= 0:
             raise invalid_value()
         device = context.device
-        charged = -(-size // ALLOCATION_ALIGNMENT) * ALLOCATION_ALIGNMENT
+        charged = self.charged(size)
         self.charge(device, charged)
         try:
             data = self.new_bytes(size)
@@ -141,6 +148,10 @@ class MemoryBook(DriverState):
                 if allocation.kind is MemoryKind.HEAP and allocation.device == device:
                     self.forget(allocation)
 
+    def promised(self, address: int, nbytes: int) -> Allocation | None:
+        """Memory that is not there yet, and may be named: what a node of a graph will allocate."""
+        return None
+
     # Ranges that calls name
 
     def host_range(self, address: int, nbytes: int) -> None:
@@ -159,6 +170,9 @@ class MemoryBook(DriverState):
         """
         first = self.memory.find(address)
         if first is None:
+            first = self.promised(address, nbytes)
+            if first is not None:
+                return first
             if address >= DEVICE_BASE:
                 raise invalid_value()
             self.host_range(address, nbytes)

@@ -33,11 +33,23 @@ class CopyWork(Work):
         self.source = source
         self.shape = shape
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes are copied."""
+        depth, height, width = self.shape
+        return depth * height * width
+
     def queue(
         self, driver: DriverState, stream: Stream, after: list[Operation] | None = None, note: str = ""
     ) -> Operation:
         """See :meth:`Work.queue`. Pageable memory is touched when the copy runs."""
         return self.queue_staged(driver, stream, None, after, note)[0]
+
+    def run(self, driver: DriverState) -> None:
+        """Copy the memory as it is now."""
+        QueuedCopy(
+            driver.memory, driver.observer, self.target, self.source, self.shape, None, delivered=False
+        )()
 
     def queue_staged(
         self,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings.driver import CUgraphNodeType
@@ -12,21 +14,25 @@ from drv.simulator.faults import DeviceFault
 from .work import Work
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cuda.bindings.driver import CUresult
 
     from drv.simulator.api.modules.module import LoadedFunction
     from drv.simulator.driver_state import DriverState
 
 Dimensions = tuple[int, int, int]
+NO_ATTRIBUTES: Mapping[int, bytes] = MappingProxyType({})
 
 
 class KernelWork(Work):
     """A launch: the kernel, grid and block, bytes of dynamic shared memory per block, and the parameter buffer.
 
-    ``cluster`` are the blocks of a cluster along ``(x, y, z)``, where there are any.
+    ``attributes`` are those of the launch by number, the bytes of ``CUlaunchAttributeValue``; ``cluster`` are the
+    blocks of a cluster along ``(x, y, z)``, where there are any.
     """
 
-    __slots__ = ("block", "cluster", "cooperative", "function", "grid", "parameters", "shared")
+    __slots__ = ("attributes", "block", "cluster", "cooperative", "function", "grid", "parameters", "shared")
     node_type = CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
 
     def __init__(
@@ -39,6 +45,7 @@ class KernelWork(Work):
         *,
         cooperative: bool = False,
         cluster: Dimensions | None = None,
+        attributes: Mapping[int, bytes] = NO_ATTRIBUTES,
     ) -> None:
         super().__init__(function.context, function.label)
         self.function = function
@@ -48,6 +55,22 @@ class KernelWork(Work):
         self.parameters = parameters
         self.cooperative = cooperative
         self.cluster = cluster
+        self.attributes = attributes
+
+    def with_attributes(
+        self, attributes: Mapping[int, bytes], *, cooperative: bool, cluster: Dimensions | None
+    ) -> KernelWork:
+        """The same launch with other attributes, and what follows from them."""
+        return KernelWork(
+            self.function,
+            self.grid,
+            self.block,
+            self.shared,
+            self.parameters,
+            cooperative=cooperative,
+            cluster=cluster,
+            attributes=attributes,
+        )
 
     def run(self, driver: DriverState) -> None:
         """Run the kernel."""
@@ -72,6 +95,7 @@ class KernelWork(Work):
             printf=sys.stdout.write,
             cooperative=self.cooperative,
             cluster=self.cluster,
+            set_condition=partial(driver.set_condition, self.context),
         )
         if checker is None:
             run_kernel(launch, driver.memory)
@@ -97,6 +121,7 @@ class FailingKernelWork(KernelWork):
             work.parameters,
             cooperative=work.cooperative,
             cluster=work.cluster,
+            attributes=work.attributes,
         )
         self.status = status
 

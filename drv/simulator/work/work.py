@@ -9,6 +9,7 @@ from cuda.bindings.driver import CUgraphNodeType
 
 if TYPE_CHECKING:
     from drv.simulator.driver_state import Context, DriverState
+    from drv.simulator.graphs.graph import Graph
     from drv.simulator.scheduler import Operation, Stream
 
 
@@ -51,6 +52,14 @@ class Work:
     def does_something(self) -> bool:
         """Whether there is anything to run."""
         return True
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graphs that it is made of, if it is."""
+        return ()
+
+    def check(self, driver: DriverState) -> None:
+        """Raise :class:`~drv.simulator.driver_call.CallError` for what a launch of a graph with it is refused for."""
 
     def run(self, driver: DriverState) -> None:
         """Do it. Raises :class:`~drv.simulator.faults.DeviceFault` where a device would."""

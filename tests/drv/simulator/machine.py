@@ -27,6 +27,7 @@ class Machine:
             self.contexts.append(self.cuDevicePrimaryCtxRetain(ordinal))
         self.use(0)
         self.log: list[Any] = []
+        self.keep: list[Any] = []
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self.driver, name)

@@ -31,6 +31,7 @@ from drv.simulator.work.library import LibraryWork
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from drv.simulator.driver_state import Context
     from drv.simulator.memory.library_memory import LibraryMemory
     from drv.simulator.scheduler import Operation, Stream
     from drv.simulator.work.library_cost import LibraryCost
@@ -55,22 +56,24 @@ class CopyCalls(MemoryBook):
         with self.lock:
             try:
                 target = self.stream(stream)
+                if target.capture is not None:
+                    target.capture.check()
             except CallError as error:
                 return (error.status,)
             if device is None:
                 device = target.context.device.ordinal
             elif target.context.device.ordinal != device:
                 return (CUresult.CUDA_ERROR_INVALID_CONTEXT,)
-            if self.execute:
-                self.submit(target, LibraryWork(target.context, label, device, run, cost))
-                if self.launch_blocking:
+            if self.execute or target.capture is not None:
+                operation = self.submit(target, LibraryWork(target.context, label, device, run, cost))
+                if self.launch_blocking and operation is not None:
                     self.wait_stream(target)
                     return self.status(target.context)
             return OK
 
     # Copies of one range
 
-    @call()
+    @call(unsafe=True)
     def cuMemcpy(self, dst: Any, src: Any, ByteCount: Any) -> tuple[Any, ...]:
         return self._linear(integer(dst), integer(src), unsigned(ByteCount), None)
 
@@ -79,7 +82,7 @@ class CopyCalls(MemoryBook):
         stream = self.stream(hStream)
         return self._linear(integer(dst), integer(src), unsigned(ByteCount), stream)
 
-    @call()
+    @call(unsafe=True)
     def cuMemcpyHtoD(self, dstDevice: Any, srcHost: Any, ByteCount: Any) -> tuple[Any, ...]:
         return self._linear(
             integer(dstDevice),
@@ -97,7 +100,7 @@ class CopyCalls(MemoryBook):
         address, size, stream = host_address(srcHost), unsigned(ByteCount), self.stream(hStream)
         return self._linear(integer(dstDevice), address, size, stream, source="host", target="device")
 
-    @call()
+    @call(unsafe=True)
     def cuMemcpyDtoH(self, dstHost: Any, srcDevice: Any, ByteCount: Any) -> tuple[Any, ...]:
         return self._linear(
             host_address(dstHost),
@@ -115,7 +118,7 @@ class CopyCalls(MemoryBook):
         address, size, stream = host_address(dstHost), unsigned(ByteCount), self.stream(hStream)
         return self._linear(address, integer(srcDevice), size, stream, source="device", target="host")
 
-    @call()
+    @call(unsafe=True)
     def cuMemcpyDtoD(self, dstDevice: Any, srcDevice: Any, ByteCount: Any) -> tuple[Any, ...]:
         return self._linear(
             integer(dstDevice),
@@ -135,7 +138,7 @@ class CopyCalls(MemoryBook):
             integer(dstDevice), integer(srcDevice), size, stream, source="device", target="device"
         )
 
-    @call()
+    @call(unsafe=True)
     def cuMemcpyPeer(
         self, dstDevice: Any, dstContext: Any, srcDevice: Any, srcContext: Any, ByteCount: Any
     ) -> tuple[Any, ...]:
@@ -191,11 +194,11 @@ class CopyCalls(MemoryBook):
 
     # Copies of rows
 
-    @call()
+    @call(unsafe=True)
     def cuMemcpy2D(self, pCopy: Any) -> tuple[Any, ...]:
         return self._rectangle(pCopy, None)
 
-    @call()
+    @call(unsafe=True)
     def cuMemcpy2DUnaligned(self, pCopy: Any) -> tuple[Any, ...]:
         return self._rectangle(pCopy, None)
 
@@ -203,7 +206,7 @@ class CopyCalls(MemoryBook):
     def cuMemcpy2DAsync(self, pCopy: Any, hStream: Any) -> tuple[Any, ...]:
         return self._rectangle(pCopy, self.stream(hStream))
 
-    @call()
+    @call(unsafe=True)
     def cuMemcpy3D(self, pCopy: Any) -> tuple[Any, ...]:
         return self._box(pCopy, None)
 
@@ -221,15 +224,25 @@ class CopyCalls(MemoryBook):
         return self._copy(target, source, shape, stream) if 0 not in shape else OK
 
     def _box(self, copy: Any, stream: Stream | None) -> tuple[Any, ...]:
+        if stream is None:
+            self.current()
+        target, source, shape = self._described_box(copy)
+        return self._copy(target, source, shape, stream) if 0 not in shape else OK
+
+    def copy_work(self, context: Context, copy: Any) -> CopyWork:
+        """The copy that a ``CUDA_MEMCPY3D`` describes, in ``context``; of something, as a node of a graph is."""
+        target, source, shape = self._described_box(copy)
+        if 0 in shape:
+            raise invalid_value()
+        return CopyWork(context, target, source, shape)
+
+    def _described_box(self, copy: Any) -> tuple[Endpoint, Endpoint, tuple[int, int, int]]:
         structure(copy, cuda.CUDA_MEMCPY3D)
         if copy.srcLOD or copy.dstLOD:
             raise invalid_value()
-        if stream is None:
-            self.current()
         shape = (copy.Depth, copy.Height, copy.WidthInBytes)
         target = self._described(copy, "dst", shape, copy.dstHeight, copy.dstZ)
-        source = self._described(copy, "src", shape, copy.srcHeight, copy.srcZ)
-        return self._copy(target, source, shape, stream) if 0 not in shape else OK
+        return target, self._described(copy, "src", shape, copy.srcHeight, copy.srcZ), shape
 
     def _described(
         self, copy: Any, side: str, shape: tuple[int, int, int], whole_height: int = 0, z: int = 0
@@ -282,6 +295,12 @@ class CopyCalls(MemoryBook):
         after: list[Operation] | None = None,
     ) -> tuple[Any, ...]:
         queue = stream if stream is not None else self.legacy_stream(self.current())
+        work = CopyWork(queue.context, target, source, shape)
+        if queue.capture is not None:
+            self.submit(queue, work)
+            return OK
+        if stream is None and self.captures:
+            self.refuse_implicit(queue.context)
         if not self.execute:
             return OK
         both_host = source.host and target.host
@@ -294,7 +313,6 @@ class CopyCalls(MemoryBook):
                 pageable_rows(source.address + z * source.slice_pitch, shape[1], shape[2], source.pitch)
                 for z in range(shape[0])
             ]
-        work = CopyWork(queue.context, target, source, shape)
         operation, copy = work.queue_staged(self, queue, staged, after, delivered=True)
         between_devices = not source.host and not target.host
         if (

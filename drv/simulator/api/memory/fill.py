@@ -9,6 +9,7 @@ from drv.simulator.memory.records import MemoryBook
 from drv.simulator.work.fill import FillWork
 
 if TYPE_CHECKING:
+    from drv.simulator.driver_state import Context
     from drv.simulator.scheduler import Stream
 
 
@@ -91,24 +92,30 @@ class FillCalls(MemoryBook):
         pitch: int,
         stream: Stream | None,
     ) -> tuple[Any, ...]:
-        address, row_bytes = integer(dstDevice), count * item
-        if stream is None:
-            self.current()
-        if rows > 1 and (pitch < row_bytes or pitch % item):
-            raise invalid_value()
-        if row_bytes == 0 or rows == 0:
+        context = self.current() if stream is None else stream.context
+        work = self.fill_work(context, integer(dstDevice), value, item, count, rows, pitch)
+        if work is None:
             return OK
-        if address % item:
-            raise invalid_value()
-        allocation = self.simulated_range(address, (rows - 1) * pitch + row_bytes)
-        if allocation is None:
-            raise invalid_value()
-        queue = stream if stream is not None else self.legacy_stream(self.current())
-        if not self.execute:
+        queue = stream if stream is not None else self.legacy_stream(context)
+        if not self.execute and queue.capture is None:
             return OK
-        work = FillWork(queue.context, address, value, item, count, rows, pitch)
         operation = self.submit(queue, work)
-        if (stream is None and allocation.device is None) or self.launch_blocking:
+        allocation = self.memory.find(work.address)
+        waits = stream is None and allocation is not None and allocation.device is None
+        if operation is not None and (waits or self.launch_blocking):
             self.wait(operation)
             return self.status(queue.context)
         return OK
+
+    def fill_work(
+        self, context: Context, address: int, value: int, item: int, count: int, rows: int, pitch: int
+    ) -> FillWork | None:
+        """A fill of rows of elements, in ``context``; None for one of nothing."""
+        row_bytes = count * item
+        if rows > 1 and (pitch < row_bytes or pitch % item):
+            raise invalid_value()
+        if row_bytes == 0 or rows == 0:
+            return None
+        if address % item or self.simulated_range(address, (rows - 1) * pitch + row_bytes) is None:
+            raise invalid_value()
+        return FillWork(context, address, value, item, count, rows, pitch)

@@ -48,12 +48,12 @@ class MemoryCalls(MemoryBook):
         device = self.current().device
         return SUCCESS, device.total - device.used, device.total
 
-    @call(1)
+    @call(1, unsafe=True)
     def cuMemAlloc(self, bytesize: Any) -> tuple[Any, ...]:
         record = self.allocate(self.current(), unsigned(bytesize), "cuMemAlloc")
         return SUCCESS, cuda.CUdeviceptr(record.allocation.base)
 
-    @call(2)
+    @call(2, unsafe=True)
     def cuMemAllocPitch(self, WidthInBytes: Any, Height: Any, ElementSizeBytes: Any) -> tuple[Any, ...]:
         width, height = unsigned(WidthInBytes), unsigned(Height)
         if unsigned(ElementSizeBytes, 32) not in (4, 8, 16) or width == 0 or height == 0:
@@ -63,7 +63,7 @@ class MemoryCalls(MemoryBook):
         return SUCCESS, cuda.CUdeviceptr(record.allocation.base), pitch
 
     @from_finalizer
-    @call()
+    @call(unsafe=True)
     def cuMemFree(self, dptr: Any) -> tuple[Any, ...]:
         address = integer(dptr)
         if address == 0:
@@ -71,6 +71,10 @@ class MemoryCalls(MemoryBook):
         record = self.records.get(address)
         if record is None or not record.origin.startswith("cuMemAlloc") or record.freeing:
             raise invalid_value()
+        if record.graph_allocation is not None:
+            if not record.graph_allocation.live:
+                raise invalid_value()
+            record.graph_allocation.end()
         if record.allocation.kind is not MemoryKind.DEVICE or record.context is None:
             raise invalid_value()
         context = self.usable(record.context)
@@ -88,18 +92,18 @@ class MemoryCalls(MemoryBook):
             raise CallError(CUresult.CUDA_ERROR_NOT_FOUND)
         return SUCCESS, cuda.CUdeviceptr(record.allocation.base), record.allocation.size
 
-    @call(1)
+    @call(1, unsafe=True)
     def cuMemAllocManaged(self, bytesize: Any, flags: Any) -> tuple[Any, ...]:
         self.current()
         raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
 
     # Host memory
 
-    @call(1)
+    @call(1, unsafe=True)
     def cuMemAllocHost(self, bytesize: Any) -> tuple[Any, ...]:
         return self._host_alloc(unsigned(bytesize), 0)
 
-    @call(1)
+    @call(1, unsafe=True)
     def cuMemHostAlloc(self, bytesize: Any, Flags: Any) -> tuple[Any, ...]:
         flags = unsigned(Flags, 32)
         if flags & ~_HOST_ALLOC_FLAGS:
@@ -126,7 +130,7 @@ class MemoryCalls(MemoryBook):
         return SUCCESS, allocation.base
 
     @from_finalizer
-    @call()
+    @call(unsafe=True)
     def cuMemFreeHost(self, p: Any) -> tuple[Any, ...]:
         record = self.records.get(host_address(p))
         if record is None or record.origin != "cuMemHostAlloc":
@@ -134,7 +138,7 @@ class MemoryCalls(MemoryBook):
         self.release(record)
         return OK
 
-    @call()
+    @call(unsafe=True)
     def cuMemHostRegister(self, p: Any, bytesize: Any, Flags: Any) -> tuple[Any, ...]:
         address, size, flags = host_address(p), unsigned(bytesize), unsigned(Flags, 32)
         context = self.current()
@@ -153,7 +157,7 @@ class MemoryCalls(MemoryBook):
         return OK
 
     @from_finalizer
-    @call()
+    @call(unsafe=True)
     def cuMemHostUnregister(self, p: Any) -> tuple[Any, ...]:
         record = self.records.get(host_address(p))
         if record is None or record.origin != "cuMemHostRegister":

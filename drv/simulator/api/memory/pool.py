@@ -18,7 +18,8 @@ from drv.simulator.driver_call import (
     structure,
     unsigned,
 )
-from drv.simulator.memory.records import MemoryBook
+from drv.simulator.graphs.book import GraphBook
+from drv.simulator.graphs.graph_memory import FreeWork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,7 @@ class Pool:
     settings: dict[int, int] = field(default_factory=dict)
 
 
-class PoolCalls(MemoryBook):
+class PoolCalls(GraphBook):
     """``cuMemAllocAsync``, ``cuMemFreeAsync`` and ``cuMemPool*``."""
 
     def __init__(self, options: Options, environment: Mapping[str, str] | None = None) -> None:
@@ -86,6 +87,11 @@ class PoolCalls(MemoryBook):
     def _allocate(self, size: int, pool: Pool, stream: Stream) -> tuple[Any, ...]:
         if pool.device is not stream.context.device:
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+        if stream.capture is not None:
+            stream.capture.check()
+            work = self.allocation_work(stream.capture.graph, stream.context, size)
+            self.submit(stream, work)
+            return SUCCESS, cuda.CUdeviceptr(work.graph_allocation.allocation.base)
         record = self.allocate(stream.context, size, "cuMemAllocAsync")
         record.pool = pool
         pool.used += record.charged
@@ -102,10 +108,19 @@ class PoolCalls(MemoryBook):
         stream, address = self.stream(hStream), integer(dptr)
         if address == 0:
             return OK
+        if stream.capture is not None:
+            stream.capture.check()
+            self.submit(stream, self.free_work(stream.capture.graph, address))
+            return OK
         record = self.records.get(address)
         if record is None or record.freeing or not record.origin.startswith("cuMemAlloc"):
             raise invalid_value()
         self.accepted.clear()
+        if record.graph_allocation is not None:
+            if not record.graph_allocation.live:
+                raise invalid_value()
+            FreeWork(stream.context, record.graph_allocation).queue(self, stream)
+            return OK
         record.freeing = True
         # Later allocations may have the memory in stream order, so it counts as free from here on.
         if record.context is not None:

@@ -174,7 +174,7 @@ class LibraryCalls(LaunchCalls):
 
     # Kernels
 
-    def _kernel(self, kernel: Any) -> LibraryKernel:
+    def kernel(self, kernel: Any) -> LibraryKernel:
         known = self.kernels.get(integer(kernel))
         if known is None:
             raise invalid_handle()
@@ -184,32 +184,32 @@ class LibraryCalls(LaunchCalls):
         """The kernel that a question about its name or parameters is about."""
         if integer(kernel) == 0:
             raise invalid_value()
-        return self._kernel(kernel)
+        return self.kernel(kernel)
 
-    def _function_in(self, kernel: LibraryKernel, context: Context) -> LoadedFunction:
+    def function_in(self, kernel: LibraryKernel, context: Context) -> LoadedFunction:
         return self.module_function(self._module_in(kernel.library, context), kernel.name)
 
     def _function_on(self, kernel: Any, dev: Any) -> LoadedFunction:
         context = self.primary.get(self.device(dev).ordinal)
         if context is None:
             raise CallError(CUresult.CUDA_ERROR_INVALID_CONTEXT)
-        return self._function_in(self._kernel(kernel), self.usable(context))
+        return self.function_in(self.kernel(kernel), self.usable(context))
 
     def launchable(self, f: Any) -> LoadedFunction:
         """A function, or a library's kernel in the current context."""
         handle = f if type(f) is int else integer(f)
         function = self.functions.get(handle)
         if function is None:
-            return self._function_in(self._kernel(handle), self.current())
+            return self.function_in(self.kernel(handle), self.current())
         return function
 
     @call(1)
     def cuKernelGetFunction(self, kernel: Any) -> tuple[Any, ...]:
-        return SUCCESS, cuda.CUfunction(self._function_in(self._kernel(kernel), self.current()).handle)
+        return SUCCESS, cuda.CUfunction(self.function_in(self.kernel(kernel), self.current()).handle)
 
     @call(1)
     def cuKernelGetLibrary(self, kernel: Any) -> tuple[Any, ...]:
-        return SUCCESS, cuda.CUlibrary(self._kernel(kernel).library.handle)
+        return SUCCESS, cuda.CUlibrary(self.kernel(kernel).library.handle)
 
     @call(1)
     def cuKernelGetName(self, hfunc: Any) -> tuple[Any, ...]:
@@ -217,11 +217,11 @@ class LibraryCalls(LaunchCalls):
 
     @call(1)
     def cuKernelGetParamCount(self, kernel: Any) -> tuple[Any, ...]:
-        return SUCCESS, len(self._function_in(self._asked_kernel(kernel), self.current()).parameters)
+        return SUCCESS, len(self.function_in(self._asked_kernel(kernel), self.current()).parameters)
 
     @call(2)
     def cuKernelGetParamInfo(self, kernel: Any, paramIndex: Any) -> tuple[Any, ...]:
-        function = self._function_in(self._asked_kernel(kernel), self.current())
+        function = self.function_in(self._asked_kernel(kernel), self.current())
         return (SUCCESS, *parameter_place(function, paramIndex))
 
     @call(1)

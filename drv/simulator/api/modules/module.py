@@ -141,7 +141,7 @@ class ModuleCalls(MemoryBook):
                 self.release(record)
         module.variables.clear()
 
-    @call(1)
+    @call(1, unsafe=True)
     def cuModuleLoad(self, fname: Any) -> tuple[Any, ...]:
         context = self.current()
         try:
@@ -150,12 +150,12 @@ class ModuleCalls(MemoryBook):
             raise CallError(CUresult.CUDA_ERROR_FILE_NOT_FOUND) from None
         return self._load(context, data, (), ())
 
-    @call(1)
+    @call(1, unsafe=True)
     def cuModuleLoadData(self, image: Any) -> tuple[Any, ...]:
         context = self.current()
         return self._load(context, image_bytes(image), (), ())
 
-    @call(1)
+    @call(1, unsafe=True)
     def cuModuleLoadDataEx(
         self, image: Any, numOptions: Any, options: Any, optionValues: Any
     ) -> tuple[Any, ...]:
@@ -163,7 +163,7 @@ class ModuleCalls(MemoryBook):
         check_jit_options(unsigned(numOptions, 32), options, optionValues)
         return self._load(context, image_bytes(image), options, optionValues)
 
-    @call(1)
+    @call(1, unsafe=True)
     def cuModuleLoadFatBinary(self, fatCubin: Any) -> tuple[Any, ...]:
         self.current()
         image_bytes(fatCubin)
@@ -178,7 +178,7 @@ class ModuleCalls(MemoryBook):
         return SUCCESS, cuda.CUmodule(module.handle)
 
     @from_finalizer
-    @call()
+    @call(unsafe=True)
     def cuModuleUnload(self, hmod: Any) -> tuple[Any, ...]:
         module = self.module(hmod)
         self.usable(module.context)

@@ -306,13 +306,3 @@ def test_stream_properties(machine: Machine) -> None:
     assert int(machine.cuStreamGetCtx(stream)) == int(machine.contexts[0])
     assert int(machine.cuStreamGetDevice(stream)) == 0
     assert machine.cuStreamGetId(stream) != machine.cuStreamGetId(machine.stream())
-
-
-def test_capture_is_refused(machine: Machine) -> None:
-    stream = machine.stream()
-    assert machine.status("cuStreamBeginCapture", stream, 0) == "STREAM_CAPTURE_UNSUPPORTED"
-    assert machine.status("cuStreamEndCapture", stream) == "ILLEGAL_STATE"
-    assert int(machine.cuStreamIsCapturing(stream)) == 0
-    assert int(machine.cuStreamGetCaptureInfo(stream)[0]) == 0
-    assert int(machine.cuThreadExchangeStreamCaptureMode(2)) == 0
-    assert int(machine.cuThreadExchangeStreamCaptureMode(0)) == 2

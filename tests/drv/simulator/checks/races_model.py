@@ -19,6 +19,9 @@ class FakeOperation:
     stream_name: str
     stack: tuple[tuple[str, int, str], ...] = ()
     clock: Any = None
+    launch: Any = None
+    inside: tuple[int, ...] = ()
+    after: list[Any] = field(default_factory=list)
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Driver calls about graphs: capture, nodes, executable graphs, their memory, user objects."""
