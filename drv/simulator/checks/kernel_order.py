@@ -64,11 +64,11 @@ def meaning(kind: Access, text: str) -> Meaning:
     """How the instruction ``text`` orders, from its qualifiers. A strong access counts as atomic."""
     opcode = next((word for word in text.split() if not word.startswith("@")), "")
     qualifiers = frozenset(opcode.rstrip(";").split("."))
-    if not _ASYNCHRONOUS.isdisjoint(qualifiers):
-        return Meaning(kind, asynchronous=True, asynchronous_proxy=not _BY_PROXY.isdisjoint(qualifiers))
     if "mbarrier" in qualifiers:
         # What they order is told apart.
         return Meaning(kind)
+    if not _ASYNCHRONOUS.isdisjoint(qualifiers):
+        return Meaning(kind, asynchronous=True, asynchronous_proxy=not _BY_PROXY.isdisjoint(qualifiers))
     fences = not qualifiers.isdisjoint(FENCING)
     if kind is Access.ATOMIC:
         return Meaning(kind, acquires=True, releases=True, fences=fences)

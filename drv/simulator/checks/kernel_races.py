@@ -400,6 +400,9 @@ class KernelRaces:
         for record in (shadow.writes, shadow.atomics):
             if record is not None:
                 unwritten &= record.thread[entries] == 0
+        if shadow.written_in_flight is not None:
+            # That they are read too early is another finding.
+            unwritten &= shadow.written_in_flight[entries] == 0
         if unwritten.any():
             which = np.flatnonzero(unwritten)
             report = self.side(accesses.kind, accesses.site, int(accesses.threads[which[0]]))

@@ -331,6 +331,9 @@ class Activation:
             self._barrier(code, decision, self._all(index))
         elif end is End.CALL:
             self._call(code, decision, self._all(index))
+        elif end is End.PHASE:
+            places, parities = decision
+            self.batch.mbarriers.wait(self, code, places, parities, self._all(index))
         elif end is End.RETURN and self.parent is not None:
             self.returned.append(self._all(index))
         else:

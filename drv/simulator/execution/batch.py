@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .activation import Activation
+from .asynchronous import Mbarriers, Operations
 from .clusters import ClusterBarrier
 from .lanes import Lanes
 from .launch_state import STACK_LIMIT
@@ -17,6 +18,8 @@ from .translation.code import Site
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from drv.simulator.checks.observation import AccessObserver
 
     from .launch_state import LaunchState
     from .translation.code import Code
@@ -138,6 +141,16 @@ class Batch:
         """The barriers of the clusters."""
         return ClusterBarrier(self)
 
+    @functools.cached_property
+    def operations(self) -> Operations:
+        """Asynchronous operations."""
+        return Operations(self)
+
+    @functools.cached_property
+    def mbarriers(self) -> Mbarriers:
+        """The ``mbarrier`` objects in shared memory."""
+        return Mbarriers(self)
+
     # Ends and barriers
 
     def exit(self, slots: Array) -> None:
@@ -154,6 +167,13 @@ class Batch:
         for block, number in zip(blocks.tolist(), barrier.tolist(), strict=True):
             key = block, number
             self.arrivals[key] = self.arrivals.get(key, 0) + 1
+        observer = self.launch.observer
+        if observer is not None:
+            for block, number in {*zip(blocks.tolist(), barrier.tolist(), strict=True)}:
+                mine = wait.index[(blocks == block) & (barrier == number)]
+                observer.release(
+                    ("barrier", int(self.blocks[block]), number), wait.activation.lanes.subset(mine)
+                )
 
     def release(self) -> bool:
         """Let the threads go on that wait at complete barriers; whether there were any."""
@@ -218,8 +238,7 @@ class Batch:
             ones = np.bincount(keys, weights=predicates, minlength=1).astype(np.uint32)
             total = np.bincount(keys, minlength=1).astype(np.uint32)
         if launch.observer is not None:
-            passing = Lanes(self, np.sort(slots[complete]), 0, 0)
-            launch.observer.barrier(np.unique(passing.block), passing)
+            self._tell_of_barriers(launch.observer, keys[complete], slots[complete])
         left = []
         for number, wait in enumerate(self.waits):
             mine = owner == number
@@ -239,6 +258,26 @@ class Batch:
                 left.append(wait)
         self.waits = left
 
+    def _tell_of_barriers(self, observer: AccessObserver, keys: Array, slots: Array) -> None:
+        """Threads pass their barriers: all threads of their blocks, or some."""
+        whole = []
+        for key in np.unique(keys).tolist():
+            block, number = divmod(key, 1024)
+            passing = np.sort(slots[keys == key])
+            own = slice(block * self.launch.threads, (block + 1) * self.launch.threads)
+            alive = self.launch.threads if self.live is None else int(np.count_nonzero(self.live[own]))
+            if len(passing) == alive:
+                whole.append(passing)
+                continue
+            lanes = Lanes(self, passing, 0, 0)
+            name = "barrier", int(self.blocks[block]), number
+            observer.release(name, lanes)
+            observer.complete(name, name[1])
+            observer.acquire(name, lanes)
+        if whole:
+            lanes = Lanes(self, np.concatenate(whole), 0, 0)
+            observer.barrier(np.unique(lanes.block), lanes)
+
     # Running
 
     def run(self, steps: int) -> bool:
@@ -246,7 +285,13 @@ class Batch:
         while self.stack:
             running = self._next()
             if running is None:
-                if not self.release() and not self._meet() and not self._deliver():
+                if (
+                    not self.release()
+                    and not self._meet()
+                    and not self._deliver()
+                    and not self._advance()
+                    and not self.mbarriers.give_up()
+                ):
                     raise self.launch.reports.deadlock(self._waiting())
             else:
                 budget = self.steps = min(steps, self._left)
@@ -266,6 +311,19 @@ class Batch:
                 for each in [each for each in self.stack if each.finished]:
                     each.deliver()
                     self.stack.remove(each)
+        if "operations" in self.__dict__:
+            self.operations.finish()
+        return True
+
+    def _advance(self) -> bool:
+        """Let asynchronous operations go on, and the threads that wait for them; whether any did."""
+        if "operations" not in self.__dict__ and "mbarriers" not in self.__dict__:
+            return False
+        if self.mbarriers.wake():
+            return True
+        if not self.operations.advance(self.mbarriers.awaited):
+            return False
+        self.mbarriers.wake()
         return True
 
     def _next(self) -> Activation | None:
@@ -275,6 +333,7 @@ class Batch:
             self.release()
             self._meet()
             self._deliver()
+            self._advance()
             runnable = [each for each in self.stack if each.runnable]
             return min(runnable, key=lambda each: each.last_turn, default=None)
         return next((each for each in reversed(self.stack) if each.runnable), None)
@@ -300,13 +359,13 @@ class Batch:
         """
         writes, turns = self.launch.writes, self._turns
         if turns & (turns - 1) == 0:
-            self._circle, self._repeats = (writes, turns, self._state()), False
+            self._circle, self._repeats = (writes, turns, self.state()), False
         elif self._circle[0] == writes and turns % LAP == 0:
             _, since, state = self._circle
             all_ran = all(each.last_turn > since for each in self.stack if each.runnable)
-            self._repeats = all_ran and state == self._state()
+            self._repeats = all_ran and state == self.state()
 
-    def _state(self) -> int:
+    def state(self) -> int:
         """Hash of where the threads stand and of their registers."""
         return hash(
             tuple(
@@ -375,6 +434,7 @@ class Batch:
             for waits, group in ((self.waits, "block"), (self.cluster_waits, "cluster"))
             for wait in waits
         ]
+        threads += self.mbarriers.standing()
         for each in self.stack:
             for block in each.stalled:
                 first = each.plan.blocks[block].instructions[0]

@@ -63,6 +63,8 @@ class Launch:
         Blocks of a cluster along ``(x, y, z)``, which divide the grid; ``None`` where there are no clusters.
     set_condition
         Takes the handle of a condition of a graph and a value; whether there is such a condition.
+    schedule, seed
+        When asynchronous operations are carried out: ``"eager"``, ``"lazy"``, or ``"random"`` as drawn from a seed.
     """
 
     kernel: Function
@@ -81,6 +83,8 @@ class Launch:
     meter: Meter | None = None
     cluster: tuple[int, int, int] | None = None
     set_condition: Callable[[int, int], bool] = _no_condition
+    schedule: str = "eager"
+    seed: int = 0
 
 
 def run(launch: Launch, memory: AddressSpace) -> None:

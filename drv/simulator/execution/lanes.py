@@ -9,6 +9,7 @@ import numpy as np
 from drv.simulator.memory.address_space import DEVICE_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 
 from . import warps
+from .asynchronous import CopyAccess, MbarrierAccess
 from .clusters import ClusterAccess
 from .matrices import MatrixAccess
 from .memory import MemoryAccess
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-class Lanes(MemoryAccess, MatrixAccess, ClusterAccess):
+class Lanes(MemoryAccess, MatrixAccess, ClusterAccess, CopyAccess, MbarrierAccess):
     """``n`` threads of a batch. ``slots`` are their indices among all threads of the batch.
 
     ``frame`` is the first byte of the running function's part of local memory, ``top`` the first past it.
@@ -173,6 +174,11 @@ class Lanes(MemoryAccess, MatrixAccess, ClusterAccess):
         """Tell the observer that the lanes passed a memory fence."""
         if self.launch.observer is not None:
             self.launch.observer.fence(self)
+
+    def fence_proxy(self) -> None:
+        """Tell the observer that the lanes passed a fence between the generic and the asynchronous proxy."""
+        if self.launch.observer is not None:
+            self.launch.observer.fence_proxy(self)
 
     # Addresses
 

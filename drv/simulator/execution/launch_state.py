@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import random
 import time
 from itertools import count
 from math import prod
@@ -81,6 +83,8 @@ class LaunchState:
         #: Linear indices of the blocks, cluster by cluster; ``None`` where that is their order anyway.
         self.block_order = _by_clusters(self.grid, self.cluster) if self.cluster_blocks > 1 else None
         self.cooperative: bool = launch.cooperative
+        self.schedule: str = launch.schedule
+        self._seed = f"{launch.seed} {entry.name}"
         self._workspace: Allocation | None = None
         self._symbols: dict[str, Array] = {}
         self._constant_names = {
@@ -187,6 +191,11 @@ class LaunchState:
         if self.block_order is None:
             return np.arange(start, start + count)
         return self.block_order[start : start + count]
+
+    @functools.cached_property
+    def random(self) -> random.Random:
+        """Draws when asynchronous operations are carried out. Every launch of a kernel draws the same."""
+        return random.Random(self._seed)
 
     def clock64(self) -> Array:
         """A counter that grows by the nanosecond."""

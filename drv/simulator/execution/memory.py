@@ -110,11 +110,19 @@ class MemoryAccess:
     # Global memory
 
     def _global(
-        self, site: Site, address: Array, offset: int, width: int, kind: Access, values: Sequence[Array] = ()
+        self,
+        site: Site,
+        address: Array,
+        offset: int,
+        width: int,
+        kind: Access,
+        values: Sequence[Array] = (),
+        *,
+        tell: bool = True,
     ) -> tuple[Allocation, Array] | None:
         """The one allocation that all lanes access, and their byte offsets in it; ``None`` if it is not so simple.
 
-        ``values`` are what a store stores, element by element.
+        ``values`` are what a store stores, element by element. Without ``tell`` the observer does not learn of it.
         """
         launch = self.launch
         allocation = site.allocation
@@ -140,14 +148,22 @@ class MemoryAccess:
         offsets = relative.view(np.int64)
         if kind is Access.WRITE:
             launch.writes += 1
-        if launch.observer is not None:
+        if launch.observer is not None and tell:
             each = self.broadcast(offsets)
             stored = Stored(values, allocation.data, each) if values else None
             launch.observer.global_access(allocation, each, width, kind, self, site, stored)
         return allocation, offsets
 
     def _scattered(
-        self, site: Site, address: Array, offset: int, width: int, kind: Access, values: Sequence[Array] = ()
+        self,
+        site: Site,
+        address: Array,
+        offset: int,
+        width: int,
+        kind: Access,
+        values: Sequence[Array] = (),
+        *,
+        tell: bool = True,
     ) -> Iterator[tuple[Allocation, Array, Array]]:
         """Allocations that the lanes access, with the lanes and their byte offsets; faults where one may not."""
         launch = self.launch
@@ -169,7 +185,7 @@ class MemoryAccess:
             inside = (offsets <= np.uint64(allocation.size - width)) & aligned
             chosen = rest[inside]
             taken = offsets[inside].view(np.int64)
-            if launch.observer is not None:
+            if launch.observer is not None and tell:
                 mine = [self.broadcast(each)[chosen] for each in values]
                 stored = Stored(mine, allocation.data, taken) if mine else None
                 launch.observer.global_access(
@@ -177,6 +193,17 @@ class MemoryAccess:
                 )
             yield allocation, chosen, taken
             rest = rest[~inside]
+
+    def sources(
+        self, site: Site, address: Array, offset: int, width: int, kind: Access
+    ) -> list[tuple[Allocation, Array, Array]]:
+        """Allocations that the lanes are going to access: each with the lanes (indices) and their byte offsets in it."""
+        if address.dtype != np.uint64:
+            address = address.astype(np.uint64)
+        simple = self._global(site, address, offset, width, kind, tell=False)
+        if simple is not None:
+            return [(simple[0], np.arange(self.n), self.broadcast(simple[1]))]
+        return list(self._scattered(site, address, offset, width, kind, tell=False))
 
     def _refusal(self, allocation: Allocation | None, address: int, width: int, kind: Access) -> str | None:
         """Why an access is not allowed, ``None`` if it is."""
@@ -275,11 +302,19 @@ class MemoryAccess:
     # Shared memory
 
     def _shared(
-        self, site: Site, address: Array, offset: int, width: int, kind: Access, values: Sequence[Array] = ()
+        self,
+        site: Site,
+        address: Array,
+        offset: int,
+        width: int,
+        kind: Access,
+        values: Sequence[Array] = (),
+        *,
+        tell: bool = True,
     ) -> Array:
         """Byte offsets in the shared memory of all blocks of the batch. ``values`` are what a store stores.
 
-        Addresses in the window of the cluster lead to the shared memory of other blocks.
+        Without ``tell`` the observer does not learn of the access. Addresses in the window of the cluster lead to the shared memory of other blocks.
         """
         if address.dtype == np.uint32 and offset:
             # 32-bit addresses wrap around.
@@ -292,7 +327,7 @@ class MemoryAccess:
         inside, aligned = _fits(offsets, width, launch.shared_bytes)
         if not (inside and aligned):
             if int(offsets.max()) >> CLUSTER_SHIFT > 0:
-                return self._distributed(site, address, offset, width, kind, values)
+                return self._distributed(site, address, offset, width, kind, values, tell)
             return self._wild(
                 site,
                 address,
@@ -304,7 +339,7 @@ class MemoryAccess:
                 "shared",
                 values,
             )
-        if launch.observer is not None:
+        if launch.observer is not None and tell:
             self._observe_shared(self.broadcast(offsets), width, kind, site, values)
         return offsets + self.constant("shared_base")
 
@@ -327,7 +362,14 @@ class MemoryAccess:
         self.launch.observer.shared_access(offsets, width, kind, self, site, stored, blocks)
 
     def _distributed(
-        self, site: Site, address: Array, offset: int, width: int, kind: Access, values: Sequence[Array]
+        self,
+        site: Site,
+        address: Array,
+        offset: int,
+        width: int,
+        kind: Access,
+        values: Sequence[Array],
+        tell: bool,
     ) -> Array:
         """As :meth:`_shared`, where addresses are in the window of the cluster."""
         owners, offsets = self.owners(self.broadcast(address).astype(np.int64) + offset)
@@ -343,7 +385,7 @@ class MemoryAccess:
                 )
             offsets = np.where(bad, 0, offsets)
         places: Array = offsets + owners * self.batch.shared_stride
-        if self.launch.observer is not None:
+        if self.launch.observer is not None and tell:
             self._observe_shared(offsets, width, kind, site, values, owners)
         return places
 
@@ -571,39 +613,6 @@ class MemoryAccess:
             for at in range(size)
         ]
         return b"".join(words)
-
-    # Copies from global to shared memory
-
-    def copy_async(
-        self,
-        site: Site,
-        into: Array,
-        into_offset: int,
-        origin: Array,
-        offset: int,
-        size: int,
-        kept: Array | None,
-    ) -> None:
-        """``cp.async``, done at once. Of ``size`` bytes the first ``kept`` are copied, the rest is zero."""
-        if kept is not None and kept.shape[0] > 1 and (kept != kept[0]).any():
-            for each in np.unique(kept):
-                chosen = np.flatnonzero(kept == each)
-                addresses = self.broadcast(into)[chosen], self.broadcast(origin)[chosen]
-                self.subset(chosen).copy_async(
-                    site, addresses[0], into_offset, addresses[1], offset, size, np.array([each], kept.dtype)
-                )
-            return
-        copied = size if kept is None else min(int(kept[0]), size)
-        done = 0
-        while done < copied:
-            width = 4 if copied - done >= 4 else 1
-            dtype = np.uint32 if width == 4 else np.uint8
-            value = self.load_global(site, origin, offset + done, dtype, width, 1)
-            self.store_shared(site, into, into_offset + done, dtype, width, 1, value)
-            done += width
-        zero = np.zeros(1, np.uint8)
-        for at in range(copied, size):
-            self.store_shared(site, into, into_offset + at, np.uint8, 1, 1, zero)
 
 
 def _read_bytes(allocation: Allocation, offsets: Array, dtype: np.dtype[Any]) -> Array:

@@ -190,6 +190,12 @@ class Reports:
             f"by the warp of {self.thread(lanes, lane)}",
         )
 
+    def bad_mbarrier(self, lanes: Lanes, site: Site, lane: int, what: str) -> DeviceFault:
+        """A lane used an ``mbarrier`` object as none can be used."""
+        return self._fault(
+            CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION, what, site, f"by {self.thread(lanes, lane)}"
+        )
+
     def not_understood(self, error: Exception) -> DeviceFault:
         """Translated code failed: an instruction whose operands cannot be what they are."""
         name = self.launch.plan.entry.name

@@ -46,6 +46,7 @@ class End(Enum):
     SWITCH = "branches by an index"
     CALL = "calls"
     BARRIER = "waits at a barrier"
+    PHASE = "waits for a phase of a barrier object"
     RETURN = "returns"
     EXIT = "exits"
 
@@ -175,6 +176,8 @@ def _end_of(instruction: Instruction) -> End | None:
         return End.RETURN if base == "ret" else End.EXIT
     if base == "call":
         return End.CALL
+    if instruction.opcode.startswith("mbarrier.try_wait."):
+        return End.PHASE
     return End.BARRIER if is_block_barrier(instruction) else None
 
 
@@ -201,7 +204,7 @@ def _connect(function: Function, blocks: list[Block], block_of_label: dict[str, 
             block.targets = tuple(
                 target_of(Symbol(label), last.ptx_line) for label in switch_targets(function, last)
             )
-        elif block.end in (End.CALL, End.BARRIER):
+        elif block.end in (End.CALL, End.BARRIER, End.PHASE):
             block.targets = (following,)
     if any(target >= len(blocks) for block in blocks for target in block.targets):
         blocks.append(Block(len(blocks), [], End.RETURN))

@@ -504,7 +504,9 @@ class _Parser:
             self._fail(f"expected an instruction, found {token.text!r}", token)
         opcode = token.text
         while self._accept("::"):
-            opcode += "::" + self._word()
+            # A number of bytes is two words: ".L2::128B".
+            size = self._next().text if self._peek().kind == "number" else ""
+            opcode += "::" + size + self._word()
         operands: list[Operand] = []
         if self._peek().text != ";":
             operands.append(self._operand(function, scopes))

@@ -20,11 +20,11 @@ from .footprint import Footprints
 from .requests import KEY_MASK, by_warp, global_request, same_address, shared_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from drv.simulator.checks.observation import AccessObserver, Lanes, Site, Stored
+    from drv.simulator.checks.observation import AccessObserver, Lanes, Site, Span, Stored
     from drv.simulator.execution.launch_state import LaunchState
     from drv.simulator.execution.translation.code import Code
     from drv.simulator.execution.translation.plan import FunctionPlan, KernelPlan
@@ -172,7 +172,6 @@ class Meter:
         self._results = results
         self._other = observer
         self._sites: dict[tuple[int, Access, int], SiteCounts] = {}
-        self._numbers: dict[int, int] = {}
         self._runs: dict[int, BlockRuns] = {}
         self._keys: list[Array] = []
         self._key_sites: list[tuple[SiteCounts, int, int]] = []
@@ -249,13 +248,32 @@ class Meter:
         """See :class:`AccessObserver`."""
         if self._other is not None:
             self._other.global_access(allocation, offsets, width, kind, lanes, site, stored)
+        self._count_global(allocation, offsets, width, kind, lanes, site)
+
+    def asynchronous_begins(self, lanes: Any, site: Site, spans: Sequence[Span], *, generic: bool) -> Any:
+        """See :class:`AccessObserver`."""
+        for span in spans:
+            if not span.offsets.size:
+                continue
+            mine = lanes if np.array_equal(span.lane, np.arange(lanes.n)) else lanes.subset(span.lane)
+            if span.allocation is not None:
+                self._count_global(span.allocation, span.offsets, span.width, span.kind, mine, site)
+            else:
+                self._count_shared(span.offsets, span.width, span.kind, mine, site)
+        if self._other is None:
+            return None
+        return self._other.asynchronous_begins(lanes, site, spans, generic=generic)
+
+    def _count_global(
+        self,
+        allocation: Allocation,
+        offsets: NDArray[np.int64],
+        width: int,
+        kind: Access,
+        lanes: Lanes,
+        site: Site,
+    ) -> None:
         self._touch(allocation, offsets, width, kind)
-        size = _copied_at_once(site)
-        if size > width:
-            # An asynchronous copy, which the simulator makes in parts.
-            if not self._first_part(site, width, size):
-                return
-            width = size
         counts = self._counts(site, kind, "global", width)
         warps = by_warp(lanes)  # type: ignore[arg-type]
         addresses = offsets + allocation.base if offsets.strides[0] else _uniform(offsets, allocation.base)
@@ -288,11 +306,11 @@ class Meter:
         """See :class:`AccessObserver`."""
         if self._other is not None:
             self._other.shared_access(offsets, width, kind, lanes, site, stored, owners)
-        size = _copied_at_once(site)
-        if size > width:
-            if not self._first_part(site, -width, size):
-                return
-            width = size
+        self._count_shared(offsets, width, kind, lanes, site)
+
+    def _count_shared(
+        self, offsets: NDArray[np.int64], width: int, kind: Access, lanes: Lanes, site: Site
+    ) -> None:
         counts = self._counts(site, kind, "shared", width)
         warps = by_warp(lanes)  # type: ignore[arg-type]
         request = shared_request(warps, offsets, width)
@@ -343,11 +361,6 @@ class Meter:
         if counts is None:
             counts = self._sites[key] = SiteCounts(site, kind, space, width)
         return counts
-
-    def _first_part(self, site: Site, width: int, size: int) -> bool:
-        number = self._numbers.get(id(site) * (1 if width > 0 else -1), 0)
-        self._numbers[id(site) * (1 if width > 0 else -1)] = (number + 1) % max(size // abs(width), 1)
-        return number == 0
 
     def _count_atomics(self, counts: SiteCounts, warps: Any, addresses: Array) -> None:
         _, worst = same_address(warps, addresses)
@@ -510,17 +523,6 @@ def _warps_of(lanes: Any) -> int:
         return 1
     steps = np.count_nonzero(slots[1:] != slots[:-1]) + 1
     return int(steps) if steps <= batch.warps else len(np.unique(slots))
-
-
-def _copied_at_once(site: Site) -> int:
-    """Bytes that each lane copies by an asynchronous copy; 0 for other instructions."""
-    text = site.text
-    if not text.startswith("cp.async.c"):
-        return 0
-    for part in text.rstrip("; ").split(",")[2:]:
-        if part.strip().isdigit():
-            return int(part)
-    return 0
 
 
 def _past_level_1(site: Site) -> bool:

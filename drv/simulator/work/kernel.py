@@ -96,6 +96,8 @@ class KernelWork(Work):
             cooperative=self.cooperative,
             cluster=self.cluster,
             set_condition=partial(driver.set_condition, self.context),
+            schedule=driver.options.schedule,
+            seed=driver.options.seed,
         )
         if checker is None:
             run_kernel(launch, driver.memory)

@@ -26,6 +26,7 @@ from drv.simulator.ptx.program import (
     Vector,
 )
 
+from .asynchronous_instructions import AsynchronousInstructions
 from .cluster_instructions import ClusterInstructions
 from .code import Call, Code, Site
 from .matrix_instructions import MatrixInstructions
@@ -66,7 +67,9 @@ def translate(plan: FunctionPlan, block: Block) -> Code:
     return translator.code()
 
 
-class BlockTranslator(MatrixInstructions, MemoryInstructions, WarpInstructions, ClusterInstructions):
+class BlockTranslator(
+    MatrixInstructions, AsynchronousInstructions, MemoryInstructions, WarpInstructions, ClusterInstructions
+):
     """Translates the instructions of a block one after the other, and makes its code of them."""
 
     # Results of the translation
@@ -103,6 +106,9 @@ class BlockTranslator(MatrixInstructions, MemoryInstructions, WarpInstructions, 
         code.operations = self.operations
         if last is not None:
             code.site = Site(last, self.plan.function.name)
+            if self.block.end is End.PHASE and isinstance(last.operands[0], Register):
+                code.result = numbers[last.operands[0].name]
+                code.acquires = self.acquires
             code.arrives = self.block.end is End.BARRIER and "arrive" in last.parts
             code.of_cluster = self.block.end is End.BARRIER and last.parts[:2] == ["barrier", "cluster"]
         if self.block.converges:
@@ -184,6 +190,9 @@ class BlockTranslator(MatrixInstructions, MemoryInstructions, WarpInstructions, 
         if end is End.CALL:
             target = _callee(last)
             return self.use(target, "u64") if isinstance(target, Register) else "None"
+        if end is End.PHASE:
+            decision, self.acquires = self.awaited_phase(last)
+            return decision
         operands = list(last.operands)
         if last.parts[:2] == ["barrier", "cluster"]:
             if last.parts[2] != "wait" or set(last.parts[3:]) - {"acquire", "aligned"}:

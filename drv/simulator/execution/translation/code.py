@@ -34,6 +34,7 @@ class Code:
     """A translated block: see :mod:`.blocks`. Registers are numbers in the function's register file."""
 
     __slots__ = (
+        "acquires",
         "arrives",
         "block",
         "body",
@@ -46,6 +47,7 @@ class Code:
         "outputs",
         "polls",
         "reduction",
+        "result",
         "site",
         "whole",
     )
@@ -67,6 +69,10 @@ class Code:
         self.arrives = False
         #: Whether the barrier at the end is that of a cluster.
         self.of_cluster = False
+        #: Register that tells whether the phase is complete that the block waits for at its end.
+        self.result: int | None = None
+        #: Whether what was done before that phase was complete is seen after it.
+        self.acquires = False
         #: Register and operation of a barrier that reduces.
         self.reduction: tuple[int, str] = (0, "")
         #: Names in ``body`` of the functions that compute instructions, with what finds them: arguments of ``resolve``.
@@ -126,4 +132,4 @@ def _polls(instruction: Instruction) -> bool:
     parts = instruction.parts
     if parts[0] == "ld" and "local" not in parts:
         return "volatile" in parts or "relaxed" in parts or "acquire" in parts
-    return parts[0] in ("atom", "nanosleep")
+    return parts[0] in ("atom", "nanosleep") or parts[:2] == ["mbarrier", "test_wait"]

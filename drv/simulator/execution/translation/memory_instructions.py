@@ -127,27 +127,3 @@ class MemoryInstructions(BlockWriter):
                 self.define(into, ptx_type, call)
 
     do_red = do_atom
-
-    def do_membar(self, instruction: Instruction) -> None:
-        if "proxy" not in instruction.parts:
-            self.lines.append("X.fence()")
-
-    do_fence = do_membar
-
-    def do_cp(self, instruction: Instruction) -> None:
-        parts = instruction.parts
-        if parts[1:3] in (["async", "commit_group"], ["async", "wait_group"], ["async", "wait_all"]):
-            return
-        if parts[1] != "async" or "bulk" in parts or "mbarrier" in parts:
-            raise UnknownInstruction(instruction.opcode)
-        target, source, size = instruction.operands[:3]
-        if not isinstance(size, Immediate):
-            raise UnknownInstruction(instruction.opcode)
-        into, into_offset = self.address(target, "shared")
-        origin, offset = self.address(source, "global")
-        kept = "None"
-        if len(instruction.operands) > 3:
-            kept = self.use(instruction.operands[3], "u32")
-        self.lines.append(
-            f"X.copy_async({self.site(instruction)}, {into}, {into_offset}, {origin}, {offset}, {size.value}, {kept})"
-        )

@@ -1,0 +1,160 @@
+"""Translation of fences, asynchronous copies and ``mbarrier`` instructions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drv.simulator.arithmetic import UnknownInstruction
+from drv.simulator.ptx.program import Address, Immediate, Register
+
+from .memory_instructions import MemoryInstructions
+
+if TYPE_CHECKING:
+    from drv.simulator.ptx.program import Instruction, Operand
+
+_SCOPES = {"cta", "cluster", "gpu", "sys"}
+_COPY_SIZES = {"ca": (4, 8, 16), "cg": (16,)}
+
+
+class AsynchronousInstructions(MemoryInstructions):
+    """Instructions become calls of the classes of :mod:`drv.simulator.execution.asynchronous`."""
+
+    def do_membar(self, instruction: Instruction) -> None:
+        parts = instruction.parts
+        if "proxy" not in parts:
+            if parts[1] != "mbarrier_init":
+                self.lines.append("X.fence()")
+        elif parts[2].partition("::")[0] == "async":
+            self.lines.append("X.fence_proxy()")
+
+    do_fence = do_membar
+
+    # Copies
+
+    def do_cp(self, instruction: Instruction) -> None:
+        parts = instruction.parts
+        if parts[1] != "async" or len(parts) < 3:
+            raise UnknownInstruction(instruction.opcode)
+        if parts[2] in _COPY_SIZES:
+            self._copy(instruction)
+        elif parts[2:] == ["commit_group"]:
+            self.lines.append("X.commit_copies()")
+        elif parts[2:] == ["wait_all"]:
+            self.lines.append("X.wait_for_all_copies()")
+        elif parts[2:] == ["wait_group"]:
+            self.lines.append(f"X.wait_for_copies({self._number(instruction.operands[0])})")
+        elif parts[2:4] == ["mbarrier", "arrive"]:
+            space, middle = self._object_space(instruction, 4)
+            if middle - {"noinc"}:
+                raise UnknownInstruction(instruction.opcode)
+            base, offset = self.address(instruction.operands[0], space)
+            where = f"{self.site(instruction)}, {space!r}, {base}, {offset}"
+            self.lines.append(f"X.arrive_when_copied({where}, {'noinc' in middle})")
+        else:
+            raise UnknownInstruction(instruction.opcode)
+
+    def _copy(self, instruction: Instruction) -> None:
+        parts = instruction.parts
+        target, source, size, *rest = instruction.operands
+        if parts[3].partition("::")[0] != "shared" or parts[4] != "global":
+            raise UnknownInstruction(instruction.opcode)
+        if self._number(size) not in _COPY_SIZES[parts[2]]:
+            raise UnknownInstruction(f"{instruction.opcode} of {self._number(size)} bytes")
+        if any(part.endswith("::cache_hint") for part in parts):
+            rest.pop()
+        copied = "None"
+        if rest and self._is_predicate(rest[0]):
+            # Where it holds nothing is read.
+            copied = f"np.where({self.use(rest[0], 'pred')}, 0, {self._number(size)})"
+        elif rest:
+            copied = self.use(rest[0], "u32")
+        into, into_offset = self.address(target, "shared")
+        origin, offset = self.address(source, "global")
+        where = f"{into}, {into_offset}, {origin}, {offset}, {self._number(size)}, {copied}"
+        self.lines.append(f"X.copy_async({self.site(instruction)}, {where})")
+
+    def _is_predicate(self, operand: Operand) -> bool:
+        return isinstance(operand, Register) and (
+            operand.name in self.plan.dtypes and self.plan.dtypes[operand.name].kind == "b"
+        )
+
+    @staticmethod
+    def _number(operand: Operand) -> int:
+        if not isinstance(operand, Immediate):
+            raise UnknownInstruction(str(operand))
+        return operand.value
+
+    # Barrier objects
+
+    def _object_space(self, instruction: Instruction, first: int) -> tuple[str, set[str]]:
+        """Space of an ``mbarrier`` object, and the parts of the opcode from ``first`` on that say other things."""
+        *middle, ptx_type = instruction.parts[first:]
+        if ptx_type != "b64":
+            raise UnknownInstruction(instruction.opcode)
+        rest = set(middle)
+        space = "shared" if rest & {"shared", "shared::cta", "shared::cluster"} else "generic"
+        return space, rest - {"shared", "shared::cta", "shared::cluster"} - _SCOPES
+
+    def _object(self, instruction: Instruction, operand: Operand, space: str) -> str:
+        """Arguments that name an object: the instruction, the space, the address and its offset."""
+        if not isinstance(operand, Address):
+            raise UnknownInstruction(instruction.opcode)
+        base, offset = self.address(operand, space)
+        return f"{self.site(instruction)}, {space!r}, {base}, {offset}"
+
+    def do_mbarrier(self, instruction: Instruction) -> None:
+        parts, operands = instruction.parts, instruction.operands
+        action = parts[1]
+        if action == "pending_count":
+            self.define(operands[0], "u32", f"X.pending_count({self.use(operands[1], 'b64')})")
+            return
+        space, rest = self._object_space(instruction, 2)
+        known: set[str] = set()
+        if action == "init":
+            where = self._object(instruction, operands[0], space)
+            self.lines.append(f"X.init_mbarrier({where}, {self.use(operands[1], 'u32')})")
+        elif action == "inval":
+            self.lines.append(f"X.invalidate_mbarrier({self._object(instruction, operands[0], space)})")
+        elif action in ("expect_tx", "complete_tx"):
+            known = {"relaxed"}
+            where = self._object(instruction, operands[0], space)
+            sign = 1 if action == "expect_tx" else -1
+            self.lines.append(f"X.change_bytes({where}, {self.use(operands[1], 'u32')}, {sign})")
+        elif action in ("arrive", "arrive_drop"):
+            known = {"release", "relaxed", "noComplete", "expect_tx"}
+            self._arrive(instruction, space, rest)
+        elif action == "test_wait":
+            known = {"acquire", "relaxed", "parity"}
+            where, by_parity = self._phase(instruction, space, rest)
+            self.define(operands[0], "pred", f"X.test_phase({where}, {by_parity}, {'relaxed' not in rest})")
+        else:
+            raise UnknownInstruction(instruction.opcode)
+        if rest - known:
+            raise UnknownInstruction(instruction.opcode)
+
+    def _arrive(self, instruction: Instruction, space: str, rest: set[str]) -> None:
+        operands = list(instruction.operands)
+        # Without a state, where the object is another block's, the address may come first.
+        state = None if isinstance(operands[0], Address) else operands.pop(0)
+        where = self._object(instruction, operands[0], space)
+        number = self.use(operands[1], "u32") if len(operands) > 1 else "None"
+        count, expected = ("None", number) if "expect_tx" in rest else (number, "None")
+        drops = instruction.parts[1] == "arrive_drop"
+        call = f"X.arrive({where}, {count}, {expected}, {drops}, {'relaxed' not in rest})"
+        self.define(state, "b64", call)
+
+    def _phase(self, instruction: Instruction, space: str, rest: set[str]) -> tuple[str, bool]:
+        """Arguments that name an object and the phase that is waited for; whether that is named by its parity."""
+        by_parity = "parity" in rest
+        where = self._object(instruction, instruction.operands[1], space)
+        return f"{where}, {self.use(instruction.operands[2], 'u32' if by_parity else 'b64')}", by_parity
+
+    def awaited_phase(self, instruction: Instruction) -> tuple[str, bool]:
+        """What ``mbarrier.try_wait`` waits for: positions of objects and parities; whether it acquires."""
+        if not isinstance(instruction.operands[0], Register):
+            raise UnknownInstruction(instruction.opcode)
+        space, rest = self._object_space(instruction, 2)
+        if rest - {"acquire", "relaxed", "parity"}:
+            raise UnknownInstruction(instruction.opcode)
+        where, by_parity = self._phase(instruction, space, rest)
+        return f"X.phase({where}, {by_parity})", "relaxed" not in rest
