@@ -21,7 +21,7 @@ _PACKAGES = (
     "<frozen importlib",
 )
 #: Programs that run scripts: what is further out is how one was started, and no part of the script.
-_RUNS_SCRIPTS = tuple(str(_ROOT / "tools" / name) + os.sep for name in ("memcheck", "run"))
+_RUNS_SCRIPTS = tuple(str(_ROOT / "tools" / name) + os.sep for name in ("memcheck", "profile", "run"))
 #: Test runners: what is further out is how they came to the test.
 _RUNNERS = ("_pytest", "pluggy")
 _OUTSIDE: Frame = ("", 0, "")

@@ -339,6 +339,7 @@ _LAZY = {
     "multiprocessing": "parallel.multiprocessing",
     "nn": "nn",
     "optim": "nn.optim",
+    "profiler": "tensor.profiler",
     "adaptive_avg_pool1d": "nn.functional:adaptive_avg_pool1d",
     "adaptive_max_pool1d": "nn.functional:adaptive_max_pool1d_with_indices",
     "avg_pool1d": "nn.functional:avg_pool1d",

@@ -625,6 +625,7 @@ import parallel as distributed
 import parallel.multiprocessing as multiprocessing
 import tensor.distributions as distributions
 import tensor.func as func
+import tensor.profiler as profiler
 
 half, double, cfloat, cdouble = (float16, float64, complex64, complex128)
 short, long = (int16, int64)

@@ -1,5 +1,6 @@
 """``Module``, the base class of every layer and model, the hooks that every module runs, and lazy modules."""
 
+from . import spans as _spans  # noqa: F401 - lets profiles watch modules
 from .hooks import (
     register_module_backward_hook,
     register_module_buffer_registration_hook,

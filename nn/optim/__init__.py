@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from tensor.core.absent_names import missing as _missing
 
 from . import lr_scheduler, swa_utils
+from . import spans as _spans  # noqa: F401 - lets profiles watch steps
 from .adadelta import Adadelta
 from .adagrad import Adagrad
 from .adam import Adam, AdamW

@@ -36,7 +36,6 @@ _WORDS = {
         "ops": "left out: there is no dispatcher; call the functions of tensor and nn.functional",
         "overrides": "left out: tensors do not dispatch to __torch_function__",
         "package": "left out; save a state dict with tensor.save",
-        "profiler": "planned; until then time with cuda.Event(enable_timing=True)",
         "quantization": "left out: there are no quantized dtypes",
         "ao": "left out: there are no quantized dtypes",
         "solve": "left out, as PyTorch removed it; use tensor.linalg.solve",
@@ -67,7 +66,11 @@ _WORDS = {
         "xnnpack": "left out: the library is not used",
     },
     "tensor.autograd": {
-        "profiler": "planned; until then time with cuda.Event(enable_timing=True)",
+        "profiler": "left out, as PyTorch has replaced it; use tensor.profiler",
+    },
+    "tensor.profiler": {
+        "ExecutionTraceObserver": "left out; use profile(...).export_chrome_trace",
+        "itt": "left out: Intel's tools see no GPU; use cuda.nvtx",
     },
     "tensor.func": {
         "debug_unwrap": "left out: look at tensors before they are transformed",

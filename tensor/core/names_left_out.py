@@ -205,7 +205,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "GreenContext": "left out: streams use all multiprocessors",
         "get_gencode_flags": "left out: kernels are compiled for the device when they are used",
         "jiterator": "left out; write kernels with cuda.RawKernel",
-        "profiler": "planned; until then time with cuda.Event(enable_timing=True)",
+        "profiler": "left out; use tensor.profiler",
         "reset_max_memory_cached": _RENAMED.format("cuda.reset_peak_memory_stats"),
     },
     "tensor.cuda.amp": {"amp_definitely_not_available": "left out; use cuda.is_available"},

@@ -1,6 +1,7 @@
 """Names for spans of time, which NVIDIA's profilers show beside the work of the devices.
 
-They reach the profiler where the package ``nvtx`` is installed; without it they only count how deep they are nested.
+They reach NVIDIA's profilers where the package ``nvtx`` is installed, and :mod:`tensor.profiler` while a profile runs;
+otherwise they only count how deep they are nested.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tensor.core import spans
 from tensor.core.absent_names import hints as _hints
 
 if TYPE_CHECKING:
@@ -21,9 +23,11 @@ __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start
 
 
 class _Depth(threading.local):
-    """How many spans this thread has pushed and not popped."""
+    """How many spans this thread has pushed and not popped, and those of them that a profile knows."""
 
-    value = 0
+    def __init__(self) -> None:
+        self.value = 0
+        self.spans: list[spans.Span] = []
 
 
 _depth = _Depth()
@@ -45,6 +49,8 @@ def range_push(msg: str) -> int:
     library = _library()
     if library is not None:
         library.push_range(msg)
+    if spans.active is not None:
+        _depth.spans.append(spans.active.begin(msg, spans.ANNOTATION))
     _depth.value += 1
     return _depth.value - 1
 
@@ -54,6 +60,10 @@ def range_pop() -> int:
     if _depth.value == 0:
         return -1
     _depth.value -= 1
+    if _depth.spans:
+        span = _depth.spans.pop()
+        if spans.active is not None:
+            spans.active.end(span)
     library = _library()
     if library is not None:
         library.pop_range()

@@ -45,7 +45,7 @@ INSIDE_FUNCTIONS = {
         "child": _CHOSEN,
     },
     "nvrtc_kernels": {},
-    "tensor": {},
+    "tensor": {"Recorder": _CHOSEN},
     "nn": {},
     "parallel": {
         "MpiTransport": _OPTIONAL,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drv.simulator.checks.observation import Access
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from .kernel_time import KernelTime
     from .meter import SiteCounts
 
+#: The project's own kernels are named from here on.
+_ROOT = str(Path(__file__).resolve().parents[3]) + os.sep
 #: Every figure of a kernel: its unit and what it is. Reports, JSON and documentation have these names.
 METRICS: dict[str, tuple[str, str]] = {
     "modelled_us": ("us", "modelled time of a launch on the device"),
@@ -107,7 +111,13 @@ def advice(time: KernelTime) -> list[str]:
 def place(each: SiteCounts) -> str:
     """Where an instruction is: the CUDA source's line, or the PTX's."""
     source = each.site.source
-    return f"PTX line {each.site.ptx_line}" if source is None else f"{source[0]}:{source[1]}"
+    if source is None:
+        return f"PTX line {each.site.ptx_line}"
+    return f"{source[0].removeprefix(_ROOT)}:{source[1]}"
+
+
+def _bytes(count: int) -> str:
+    return "1 byte" if count == 1 else f"{count} bytes"
 
 
 def _of(time: KernelTime, kind: Access) -> list[SiteCounts]:
@@ -182,13 +192,13 @@ def _accesses(time: KernelTime) -> list[str]:
                 over = each.sectors / each.needed
                 stride = "" if each.stride is None else f" at stride {abs(each.stride)}"
                 text = (
-                    f"{verb} {each.width} bytes a thread{stride}: {over:.2g} times the sectors needed ({place(each)}); "
+                    f"{verb} {_bytes(each.width)} a thread{stride}: {over:.2g} times the sectors needed ({place(each)}); "
                     "neighbouring threads should access neighbouring addresses"
                 )
                 wasteful.append((wasted, text))
             elif each.width < 16 and time.bound in ("issue", "latency", "L1") and each.needed:
                 text = (
-                    f"{verb} {each.width} bytes a thread ({place(each)}): accesses of 16 bytes would take fewer "
+                    f"{verb} {_bytes(each.width)} a thread ({place(each)}): accesses of 16 bytes would take fewer "
                     "instructions and have more bytes in flight"
                 )
                 wasteful.append((0.0, text))

@@ -36,10 +36,10 @@ class _Thread(threading.local):
 
 
 class HostClock:
-    """Modelled time of the calling thread, in seconds since ``origin``."""
+    """Modelled time of the calling thread, in seconds since ``origin``: now by default, a reading of the host's clock."""
 
-    def __init__(self) -> None:
-        self.origin = perf_counter_ns()
+    def __init__(self, origin: int | None = None) -> None:
+        self.origin = perf_counter_ns() if origin is None else origin
         self._thread = _Thread()
 
     def now(self) -> float:

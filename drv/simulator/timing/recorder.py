@@ -58,6 +58,8 @@ class Recorder:
         compute nothing, and large copies and fills do nothing: memory then holds nothing of meaning.
     context : callable, optional
         Called when an operation is queued, in the thread that queues it; the operation's record keeps what it returns.
+    origin : int, optional
+        The reading of ``time.perf_counter_ns`` from which times count; now by default.
 
     Attributes
     ----------
@@ -66,10 +68,15 @@ class Recorder:
     """
 
     def __init__(
-        self, driver: DriverState, *, results: bool = True, context: Callable[[], Any] | None = None
+        self,
+        driver: DriverState,
+        *,
+        results: bool = True,
+        context: Callable[[], Any] | None = None,
+        origin: int | None = None,
     ) -> None:
         self.operations: list[TimedOperation] = []
-        self.clock = HostClock()
+        self.clock = HostClock(origin)
         self._driver = driver
         self._results = results
         self._context = context

@@ -1,0 +1,220 @@
+"""The command line of ``python -m tools.profile``: what to run, what to write, and what must not be."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nn
+from drv import selection
+from drv.simulator.device_models import MODELS
+from drv.simulator.timing.advice import METRICS
+from tensor.cuda.memory_history import _record_memory_history, _snapshot
+from tensor.profiler import ProfilerActivity, profile
+from tools.run import arguments as arguments_
+from tools.run.script import CannotRun, Script
+
+from .kernels import TOTALS, kernels_of, totals_of
+from .limits import Limit
+from .report import write_report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from drv import Runtime
+
+#: The exit status when something is over a limit.
+OVER = 86
+_DESCRIPTION = """\
+Run a script and say what it does with its time: by operation and kernel, host against device. On a simulated GPU times of
+devices are modelled. Options come before the script; what comes after it belongs to the script.
+"""
+_VALUE_OPTIONS = (
+    "--model", "--json", "--html", "--trace", "--memory-snapshot", "--fail-over", "--sort-by", "--row-limit",
+)  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.profile") -> int:
+    """Run the program that a command line names, report, and return the exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        What stands behind the name of the command; that of this process by default. ``--help`` lists the options.
+    prog : str, default: "python -m tools.profile"
+        What the command is called in messages.
+
+    Returns
+    -------
+    int
+        The script's own status; 86 where a figure is over a limit of ``--fail-over``; 2 if there is no such script.
+
+    Raises
+    ------
+    SystemExit
+        With status 2, if an option is unknown or has an impossible value, and with 0 after ``--help``.
+    """
+    parser = _parser(prog)
+    options, target = arguments_.parse(
+        parser, sys.argv[1:] if arguments is None else arguments, _VALUE_OPTIONS
+    )
+    try:
+        limits = [
+            Limit.parse(text, [*METRICS, "launches", "total_us"], TOTALS) for text in options.fail_over or ()
+        ]
+    except ValueError as error:
+        parser.error(f"--fail-over: {error}")
+    if options.simulate is not None or options.model is not None:
+        chosen = options.simulate or ""
+        if options.model is not None and "model=" not in chosen:
+            chosen = ",".join(filter(None, (f"model={options.model}", chosen)))
+        arguments_.simulate(chosen)
+    if options.as_torch:
+        importlib.import_module("tensor.as_torch")
+    run = profile(
+        activities=[ProfilerActivity.CPU],
+        record_shapes=True,
+        profile_memory=options.memory or options.html is not None,
+        with_stack=options.stacks,
+        results=not options.sample,
+    )
+    script = Script(target, options.module is not None)
+    watch = _Watch(run, snapshots=options.memory_snapshot is not None)
+    selection.supervise(watch)
+    try:
+        with run:
+            script.run()
+            watch.finish()
+    except CannotRun as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 2
+    finally:
+        selection.supervise(None)
+    return _report(options, run, script, watch, limits)
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    usage = f"{prog} [options] (script.py | -m module) [arguments]"
+    parser = argparse.ArgumentParser(prog=prog, usage=usage, description=_DESCRIPTION, allow_abbrev=False)
+    add = parser.add_argument
+    arguments_.add_simulate(parser)
+    add("--model", choices=list(MODELS), help="the GPU that a simulated one stands for; means --simulate too")
+    add(
+        "--sample",
+        action="store_true",
+        help="on a simulated GPU, run only a sample of large grids: results are void",
+    )
+    add("--html", type=Path, metavar="FILE", help="where to write the report with pictures")
+    add("--trace", type=Path, metavar="FILE", help="where to write the trace for Chrome and Perfetto")
+    add("--json", type=Path, metavar="FILE", help="where to write every metric by kernel")
+    add(
+        "--memory", action="store_true", help="note allocations, with their Python lines (with --html always)"
+    )
+    add(
+        "--memory-snapshot",
+        type=Path,
+        metavar="FILE",
+        help="where to write what PyTorch's memory viewer opens",
+    )
+    add("--stacks", action="store_true", help="note the Python stack of each operation")
+    add(
+        "--fail-over",
+        action="append",
+        metavar="LIMIT",
+        help="exit with 86 if a figure is over: METRIC>NUMBER, KERNEL:METRIC>NUMBER or all:METRIC>NUMBER",
+    )
+    add("--sort-by", default="device_time_total", metavar="COLUMN", help="of the table (device_time_total)")
+    add("--row-limit", type=int, default=30, metavar="N", help="rows of the table (30)")
+    add("--as-torch", action="store_true", help="let `import torch` be graphroot")
+    arguments_.add_target(parser)
+    return parser
+
+
+class _Watch:
+    """Has the profile look at the devices of each driver that the script uses."""
+
+    def __init__(self, run: profile, *, snapshots: bool) -> None:
+        self._run = run
+        self._snapshots = snapshots
+        self.runtimes: list[Runtime] = []
+        self.snapshot: Any = None
+
+    def simulator_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """See :class:`drv.selection.Supervisor`."""
+        return options
+
+    def started(self, runtime: Runtime) -> None:
+        """See :class:`drv.selection.Supervisor`."""
+        self.runtimes.append(runtime)
+        if self._snapshots:
+            _record_memory_history("all")
+        self._run.watch_devices(runtime)
+
+    def ending(self, runtime: Runtime) -> None:
+        """See :class:`drv.selection.Supervisor`."""
+        if self._snapshots:
+            self.snapshot = _snapshot()
+        self._run.leave_devices()
+
+    def finish(self) -> None:
+        """The script has ended."""
+        if self._snapshots and self.runtimes and self.runtimes[-1].alive:
+            self.snapshot = _snapshot()
+
+
+def _report(
+    options: argparse.Namespace, run: profile, script: Script, watch: _Watch, limits: list[Limit]
+) -> int:
+    kernels, totals = kernels_of(run), totals_of(run)
+    table = run.key_averages().table(sort_by=options.sort_by, row_limit=options.row_limit)
+    print(table, file=sys.stderr)
+    for kernel in kernels[:5]:
+        if kernel.advice:
+            print(
+                f"\n{kernel.name} ({kernel.total_us:,.1f} us in {len(kernel.launches)} launches)",
+                file=sys.stderr,
+            )
+            for sentence in kernel.advice:
+                print(f"  {sentence}", file=sys.stderr)
+    broken = [sentence for limit in limits for sentence in limit.broken_by(kernels, totals)]
+    status = OVER if broken else script.status
+    if not watch.runtimes:
+        print("profile: the script used no GPU (--simulate gives it one)", file=sys.stderr)
+    for sentence in broken:
+        print(f"profile: {sentence}", file=sys.stderr)
+    content = {
+        "version": 1,
+        "command": list(options.module or options.script),
+        "script_status": script.status,
+        "status": status,
+        "device_times": run.device_times,
+        "drivers": [runtime.name for runtime in watch.runtimes],
+        "totals": totals,
+        "kernels": [kernel.record() for kernel in kernels],
+        "over": broken,
+    }
+    if options.json is not None:
+        options.json.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    if options.trace is not None:
+        run.export_chrome_trace(str(options.trace))
+    if options.memory_snapshot is not None:
+        options.memory_snapshot.write_bytes(
+            pickle.dumps(watch.snapshot or {"segments": [], "device_traces": []})
+        )
+    if options.html is not None:
+        write_report(options.html, run, script.name, content)
+    print(
+        f"profile: {script.name} ended with status {script.status}; {totals['launches']} launches, "
+        f"{totals['device_us']:,.1f} us of devices" + (f", {run.device_times}" if run.device_times else ""),
+        file=sys.stderr,
+    )
+    return status
+
+
+#: Its modules and optimizers are watched.
+assert nn
