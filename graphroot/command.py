@@ -71,6 +71,12 @@ SUBCOMMANDS = (
         "tools.memcheck.options:parser",
     ),
     Subcommand(
+        "profile",
+        "say what a program does with its time; without a GPU by a model",
+        "tools.profile.command_line:main",
+        "tools.profile.options:parser",
+    ),
+    Subcommand(
         "launch",
         "start a program as several ranks, each a process",
         "parallel.launch.command_line:main",

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import pickle
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nn
 from drv import selection
-from drv.simulator.device_models import MODELS
 from drv.simulator.timing.advice import METRICS
 from tensor.cuda.memory_history import _record_memory_history, _snapshot
 from tensor.profiler import ProfilerActivity, profile
 from tools.run import arguments as arguments_
 from tools.run.script import CannotRun, Script
 
+from . import options as options_
 from .kernels import TOTALS, kernels_of, totals_of
 from .limits import Limit
 from .report import write_report
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from drv import Runtime
 
 #: The exit status when something is over a limit.
 OVER = 86
-_DESCRIPTION = """\
-Run a script and say what it does with its time: by operation and kernel, host against device. On a simulated GPU times of
-devices are modelled. Options come before the script; what comes after it belongs to the script.
-"""
-_VALUE_OPTIONS = (
-    "--model", "--json", "--html", "--trace", "--memory-snapshot", "--fail-over", "--sort-by", "--row-limit",
-)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.profile") -> int:
@@ -59,9 +51,9 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.pr
     SystemExit
         With status 2, if an option is unknown or has an impossible value, and with 0 after ``--help``.
     """
-    parser = _parser(prog)
+    parser = options_.parser(prog)
     options, target = arguments_.parse(
-        parser, sys.argv[1:] if arguments is None else arguments, _VALUE_OPTIONS
+        parser, sys.argv[1:] if arguments is None else arguments, options_.VALUE_OPTIONS
     )
     try:
         limits = [
@@ -96,43 +88,6 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.pr
     finally:
         selection.supervise(None)
     return _report(options, run, script, watch, limits)
-
-
-def _parser(prog: str) -> argparse.ArgumentParser:
-    usage = f"{prog} [options] (script.py | -m module) [arguments]"
-    parser = argparse.ArgumentParser(prog=prog, usage=usage, description=_DESCRIPTION, allow_abbrev=False)
-    add = parser.add_argument
-    arguments_.add_simulate(parser)
-    add("--model", choices=list(MODELS), help="the GPU that a simulated one stands for; means --simulate too")
-    add(
-        "--sample",
-        action="store_true",
-        help="on a simulated GPU, run only a sample of large grids: results are void",
-    )
-    add("--html", type=Path, metavar="FILE", help="where to write the report with pictures")
-    add("--trace", type=Path, metavar="FILE", help="where to write the trace for Chrome and Perfetto")
-    add("--json", type=Path, metavar="FILE", help="where to write every metric by kernel")
-    add(
-        "--memory", action="store_true", help="note allocations, with their Python lines (with --html always)"
-    )
-    add(
-        "--memory-snapshot",
-        type=Path,
-        metavar="FILE",
-        help="where to write what PyTorch's memory viewer opens",
-    )
-    add("--stacks", action="store_true", help="note the Python stack of each operation")
-    add(
-        "--fail-over",
-        action="append",
-        metavar="LIMIT",
-        help="exit with 86 if a figure is over: METRIC>NUMBER, KERNEL:METRIC>NUMBER or all:METRIC>NUMBER",
-    )
-    add("--sort-by", default="device_time_total", metavar="COLUMN", help="of the table (device_time_total)")
-    add("--row-limit", type=int, default=30, metavar="N", help="rows of the table (30)")
-    add("--as-torch", action="store_true", help="let `import torch` be graphroot")
-    arguments_.add_target(parser)
-    return parser
 
 
 class _Watch:
