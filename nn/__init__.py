@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from graphroot.coexistence import share as _share
-from tensor.core.absent_names import lazily as _lazily
+from tensor.core.names.absent import lazily as _lazily
 
 from . import amp, attention, functional, grad, init, optim, utils
 from .layers.activations import (

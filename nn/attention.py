@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
 from tensor.core.modes.attention import attention_backends
+from tensor.core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from tensor import Tensor
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 T = TypeVar("T")
 

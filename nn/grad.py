@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor import autograd, enable_grad, is_grad_enabled
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 from . import functional
 

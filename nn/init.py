@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from tensor import Tensor, float64, from_numpy, no_grad, randperm
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import nn
-from tensor.core.absent_names import missing as _missing
+from tensor.core.names.absent import missing as _missing
 
 from .layers.dropout import _Dropout
 from .layers.losses import _Loss, _WeightedLoss

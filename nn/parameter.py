@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor import Tensor, empty, preserve_format
-from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase, view_of
+from tensor.core.names.absent import hints as _hints
 from tensor.serialization import keep_class
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphroot.coexistence import own as _own
 from graphroot.coexistence import share as _share
-from tensor.core.absent_names import missing as _missing
+from tensor.core.names.absent import missing as _missing
 
 # Bound now: importing a module of the package `data_parallel` later would bind the name to that package.
 from . import comm

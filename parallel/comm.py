@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor import Tensor
-from tensor.core.absent_names import hints as _hints
 from tensor.core.arguments import dimension
+from tensor.core.names.absent import hints as _hints
 from tensor.operations.shapes.slices import step_through
 
 from .data_parallel.broadcasting import broadcasted, reduced

@@ -6,7 +6,7 @@ the results; those of :mod:`parallel` itself are collectives of processes.
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 from .data_parallel.data_parallel import DataParallel, data_parallel
 from .data_parallel.parallel_apply import parallel_apply

@@ -80,7 +80,6 @@ from .autograd import (
 )
 from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from .compiler import compile
-from .core.absent_names import lazily as _lazily
 from .core.devices.device import device
 from .core.dtypes.default import get_default_dtype, set_default_dtype
 from .core.dtypes.limits import finfo, iinfo
@@ -108,6 +107,7 @@ from .core.modes.threads import (
     set_num_interop_threads,
     set_num_threads,
 )
+from .core.names.absent import lazily as _lazily
 from .core.size import Size
 from .core.sparse import sparse_coo, sparse_csc, sparse_csr
 from .core.symbolic_numbers import (
@@ -144,8 +144,6 @@ from .cuda import Event, OutOfMemoryError, Stream
 from .methods.functions import _assert as _assert
 from .methods.functions import adjoint, as_strided_, detach, detach_
 from .methods.printing import set_printoptions
-from .operations.catalogue import bind as _bind
-from .operations.catalogue import published as _published
 from .operations.creation.typed_tensors import (
     BFloat16Tensor,
     BoolTensor,
@@ -159,6 +157,8 @@ from .operations.creation.typed_tensors import (
     ShortTensor,
     set_default_tensor_type,
 )
+from .operations.definition.catalogue import bind as _bind
+from .operations.definition.catalogue import published as _published
 from .operations.random.generator import Generator, initial_seed, manual_seed, seed
 from .operations.random.generator import cpu_generator as default_generator
 from .operations.random.state import get_rng_state, set_rng_state

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
 from tensor import cpu, cuda
-from tensor.core.absent_names import hints as _hints
 from tensor.core.devices.device import device as _device
+
+from .core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from types import ModuleType, TracebackType

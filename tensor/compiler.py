@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.absent_names import hints as _hints
+from .core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable

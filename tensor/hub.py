@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlparse
 
 from tensor import serialization
-from tensor.core.absent_names import hints as _hints
+
+from .core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from builtins import list as _List

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tensor.core.absent_names import hints as _hints
+from .core.names.absent import hints as _hints
 
 __all__ = ["export", "is_in_onnx_export"]
 

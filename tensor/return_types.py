@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .core.absent_names import hints as _hints
+from .core.names.absent import hints as _hints
 from .operations.return_types import return_types as _return_types
 
 globals().update(_return_types)

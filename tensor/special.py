@@ -5,10 +5,11 @@ Missing are Airy's function and derivatives of Bessel functions other than the m
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
 from tensor.operations import families as _families  # noqa: F401 - which publish what is found here
-from tensor.operations.catalogue import bind as _bind
-from tensor.operations.catalogue import published as _published
+
+from .core.names.absent import hints as _hints
+from .operations.definition.catalogue import bind as _bind
+from .operations.definition.catalogue import published as _published
 
 __all__ = [*_published("special")]
 _bind("special", globals())

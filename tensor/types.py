@@ -4,12 +4,13 @@
 import os
 from typing import IO, TYPE_CHECKING, TypeAlias
 
-from tensor.core.absent_names import hints as _hints
 from tensor.core.devices.device import device as _device
 from tensor.core.size import Size
 from tensor.core.storage import Storage
 from tensor.core.symbolic_numbers import SymBool, SymFloat, SymInt
 from tensor.methods.tensor import Tensor
+
+from .core.names.absent import hints as _hints
 
 __all__ = ["Device", "FileLike", "Number", "Size", "Storage", "Tensor"]
 

@@ -1,8 +1,8 @@
 """Functions without parameters of their own; the modules of :mod:`nn` call them."""
 
-from tensor.core.absent_names import missing as _missing
-from tensor.operations.catalogue import bind as _bind
-from tensor.operations.catalogue import published as _published
+from tensor.core.names.absent import missing as _missing
+from tensor.operations.definition.catalogue import bind as _bind
+from tensor.operations.definition.catalogue import published as _published
 
 from . import (  # noqa: F401 - which publish what is found here, beside the families of tensor.operations
     activations,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import tensor
 from nn.parameter import Buffer, Parameter
 from tensor import Tensor, empty, empty_like
-from tensor.core.absent_names import missing_attribute
-from tensor.core.keyword_hints import KeywordHints
+from tensor.core.names.absent import missing_attribute
+from tensor.core.names.keyword_hints import KeywordHints
 from tensor.utils.hooks import HookTable, RemovableHandle
 
 from . import hooks, state

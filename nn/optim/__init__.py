@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.absent_names import missing as _missing
+from tensor.core.names.absent import missing as _missing
 
 from . import lr_scheduler, swa_utils
 from . import spans as _spans  # noqa: F401 - lets profiles watch steps

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import tensor
 from tensor import Tensor
-from tensor.core.keyword_hints import KeywordHints
+from tensor.core.names.keyword_hints import KeywordHints
 from tensor.utils.hooks import HookTable, RemovableHandle
 
 if TYPE_CHECKING:

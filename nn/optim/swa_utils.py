@@ -11,7 +11,7 @@ import tensor
 from nn.layers.normalization import _BatchNorm
 from nn.module import Module
 from tensor import Tensor
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 from .lr_scheduler.base import LRScheduler, Rate, checked_optimizer, for_each_group
 from .stepping import step

@@ -5,7 +5,7 @@ They are found when they are used, as they stand in a layer above this one.
 
 from typing import Any
 
-from tensor.core.absent_names import lazily as _lazily
+from tensor.core.names.absent import lazily as _lazily
 
 _NAMES = (
     "DataParallel",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tensor.core.absent_names import lazily as _lazily
+from tensor.core.names.absent import lazily as _lazily
 
 _LAZY = {
     name: f"parallel.data_parallel.scatter_gather:{name}"

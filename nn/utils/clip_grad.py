@@ -11,7 +11,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from tensor import Tensor, no_grad, promote_types, stack, strided, tensor
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 from tensor.operations.optimizers.gradient_clipping import scale, total_norm
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensor import Tensor, cat
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nn.layers.containers import ModuleDict, ModuleList
 from nn.parameter import Parameter
 from tensor import Tensor, no_grad
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

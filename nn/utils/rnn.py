@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import tensor as library
 from tensor import Tensor
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 from tensor.operations.recurrent import packing
 
 if TYPE_CHECKING:

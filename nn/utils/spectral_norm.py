@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nn.parameter import Parameter
 from tensor import dot, mv, no_grad
 
-from .parametrizations import as_matrix, default_dimension, normalized
+from .parametrizations.norms import as_matrix, default_dimension, normalized
 
 if TYPE_CHECKING:
     from nn.module import Module

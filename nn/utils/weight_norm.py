@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nn.parameter import Parameter
 
-from .parametrizations import norm_except_dim
+from .parametrizations.norms import norm_except_dim
 
 if TYPE_CHECKING:
     from nn.module import Module

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import tensor as tensors
 from tensor.core.base import empty
-from tensor.core.copy_plans import COPY
 from tensor.core.devices.state import cpu
+from tensor.core.plans.copies import COPY
 from tensor.cuda import Event, Stream, StreamContext
 
 if TYPE_CHECKING:

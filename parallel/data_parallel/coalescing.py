@@ -19,9 +19,9 @@ import drv
 from nvrtc_kernels import coalescing
 from nvrtc_kernels.dtypes import uint8
 from tensor.core.base import empty, view_of
-from tensor.core.copy_plans import copied
 from tensor.core.layout import contiguous
 from tensor.core.plans import planned
+from tensor.core.plans.copies import copied
 from tensor.core.storage import ForeignStorage
 
 from .devices import connect, drained_on_failure

@@ -14,10 +14,10 @@ import drv
 from tensor.autograd.recording.recorder import Derivative
 from tensor.autograd.recording.several_devices import DevicesFormula
 from tensor.core.base import empty, view_of
-from tensor.core.copy_plans import COPY, copied
 from tensor.core.devices.state import cpu
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.plans.copies import COPY, copied
 from tensor.cuda import Stream
 from tensor.operations.shapes.slices import step_through
 

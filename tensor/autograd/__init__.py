@@ -5,7 +5,6 @@ The graph is made of :mod:`nodes <.recording.node>` as operations run, and run b
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.absent_names import missing as _missing
 from tensor.core.modes.grad_mode import (
     enable_grad,
     inference_mode,
@@ -14,6 +13,7 @@ from tensor.core.modes.grad_mode import (
     no_grad,
     set_grad_enabled,
 )
+from tensor.core.names.absent import missing as _missing
 
 from . import anomaly_mode, forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly

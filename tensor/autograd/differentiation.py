@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import TensorBase
-from tensor.core.fill_plans import filled
+from tensor.core.plans.fills import filled
 
 from .engine import engine
 from .engine.root import GraphRoot

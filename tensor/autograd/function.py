@@ -7,10 +7,10 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase, view_of
-from tensor.core.fill_plans import filled
 from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.names.absent import hints as _hints
+from tensor.core.plans.fills import filled
 
 from .recording import saved
 from .recording.inplace import attach_in_place, check_in_place, save_written

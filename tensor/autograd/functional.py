@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase
 from tensor.core.modes.grad_mode import enable_grad, modes, set_grad_enabled
+from tensor.core.names.absent import hints as _hints
 
 from .differentiation import grad
 from .function import Function

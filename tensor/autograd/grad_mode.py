@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
 from tensor.core.modes.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from tensor.core.names.absent import hints as _hints
 
 __all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
 

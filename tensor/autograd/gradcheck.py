@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import dtypes
-from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase, wrap
+from tensor.core.names.absent import hints as _hints
 
 from . import jacobians
 from .differentiation import grad

@@ -7,8 +7,8 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase
+from tensor.core.names.absent import hints as _hints
 
 from .engine.engine import pass_number, will_execute
 from .offloading import save_on_cpu

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import empty
-from tensor.core.copy_plans import COPY, copied
 from tensor.core.devices.state import cpu
+from tensor.core.plans.copies import COPY, copied
 
 from .recording.saving import saved_tensors_hooks
 

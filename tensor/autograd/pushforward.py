@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.fill_plans import filled
 from tensor.core.modes.grad_mode import recording
+from tensor.core.plans.fills import filled
 
 from .differentiation import grad
 from .levels import Level, variable

@@ -4,8 +4,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.absent_names import missing as _missing
 from tensor.core.modes.precision import fp32_name, settings, tf32_of
+from tensor.core.names.absent import missing as _missing
 
 from . import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
 

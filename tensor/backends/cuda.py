@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
 from tensor.core.modes.attention import attention_backends
 from tensor.core.modes.precision import flag, fp32_name, settings, tf32_of
+from tensor.core.names.absent import hints as _hints
 from tensor.core.warning import warn_caller
 from tensor.fft.plan_cache import CufftPlanCache
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
 from tensor.core.modes.precision import flag, fp32_name, settings, tf32_of
+from tensor.core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

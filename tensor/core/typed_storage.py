@@ -16,12 +16,12 @@ from nvrtc_kernels import dtypes, printed_names
 from nvrtc_kernels.printed_names import printed
 
 from .base import view_of, wrap
-from .copy_plans import copied
 from .devices.state import cpu, device_state_of
 from .dtypes.default import get_default_dtype
 from .dtypes.scalars import element
-from .fill_plans import FILL
 from .layout import contiguous
+from .plans.copies import copied
+from .plans.fills import FILL
 from .storage import HostStorage, Storage, new_storage
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ Importing this loads no driver; the first use of a device does, see :mod:`drv`.
 from typing import TYPE_CHECKING, Any
 
 from drv import CudaError
-from tensor.core.absent_names import lazily as _lazily
 from tensor.core.devices.event import Event
 from tensor.core.devices.stream import (
     ExternalStream,
@@ -18,6 +17,7 @@ from tensor.core.devices.stream import (
     set_stream,
     stream,
 )
+from tensor.core.names.absent import lazily as _lazily
 
 from . import amp, memory, nvtx, streams
 from .devices import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import float16
 from tensor import amp
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import drv
 from drv.allocators import memory_summary as _table
 from drv.allocators.statistics import Stat, Statistics
-from tensor.core.absent_names import hints as _hints
 from tensor.core.devices.current import index_of
 from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import Stream
+from tensor.core.names.absent import hints as _hints
 from tensor.core.warning import warn_caller
 
 from .devices import existing_device, mem_get_info

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tensor.core import spans
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import drv
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 from tensor.operations.random.generator import cuda_manual_seed as manual_seed
 from tensor.operations.random.generator import cuda_manual_seed_all as manual_seed_all
 from tensor.operations.random.generator import default_generator, random_seed

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
 from tensor.core.devices.event import Event
 from tensor.core.devices.stream import ExternalStream, Stream
+from tensor.core.names.absent import hints as _hints
 
 __all__ = ["Event", "ExternalStream", "Stream"]
 

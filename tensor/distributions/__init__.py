@@ -7,7 +7,7 @@ A distribution has parameters of one shape, its ``batch_shape``, and draws event
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 from . import constraint_registry, constraints, kl, transforms, utils
 from .constraint_registry import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import bool_
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 from tensor.linalg.factorizations.cholesky import cholesky_ex
 from tensor.linalg.factorizations.eigenvalues import eigvalsh
 from tensor.operations.creation.factories import ones

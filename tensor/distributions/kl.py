@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensor.autograd.differentiation import grad
-from tensor.core.absent_names import hints as _hints
 from tensor.core.modes.grad_mode import enable_grad
+from tensor.core.names.absent import hints as _hints
 from tensor.linalg.systems.triangular import solve_triangular
 from tensor.operations.creation.like import full_like
 from tensor.operations.pointwise.activations import softplus

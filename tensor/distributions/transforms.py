@@ -8,9 +8,9 @@ import operator
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.absent_names import lazily as _lazily
 from tensor.core.base import TensorBase
 from tensor.core.dtypes.limits import finfo
+from tensor.core.names.absent import lazily as _lazily
 from tensor.core.size import Size
 from tensor.operations.creation.like import ones_like, zeros_like
 from tensor.operations.creation.ranges import arange

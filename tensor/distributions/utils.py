@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.absent_names import hints as _hints
 from tensor.core.dtypes.limits import finfo
 from tensor.core.modes.grad_mode import enable_grad
+from tensor.core.names.absent import hints as _hints
 from tensor.operations.creation.ranges import arange
 
 from .distribution import broadcast_all as _broadcast_all

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
-from tensor.operations.catalogue import bind as _bind
-from tensor.operations.catalogue import published as _published
+from tensor.core.names.absent import hints as _hints
+from tensor.operations.definition.catalogue import bind as _bind
+from tensor.operations.definition.catalogue import published as _published
 
 from . import functions, short_time  # noqa: F401 - which publish what is found here
 

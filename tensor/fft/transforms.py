@@ -17,9 +17,9 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import maker, view_of, wrap
 from tensor.core.constants import device_constant
-from tensor.core.copy_plans import COPY
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
+from tensor.core.plans.copies import COPY
 from tensor.operations.pointwise.arithmetic import MUL
 from tensor.operations.shapes import slices, views
 

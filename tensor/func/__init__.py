@@ -5,7 +5,7 @@ that is written for a single sample take a batch. Transforms nest in any order: 
 gradient for each sample. ``functional_call`` and ``stack_module_state`` make functions of modules.
 """
 
-from tensor.core.absent_names import lazily as _lazily
+from tensor.core.names.absent import lazily as _lazily
 
 from .jacobians import hessian, jacfwd, jacrev
 from .transforms import grad, grad_and_value, jvp, linearize, vjp

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tensor.autograd import differentiation
 from tensor.autograd.function import Function
 from tensor.methods.tensor import Tensor
-from tensor.operations import catalogue
 from tensor.operations.creation import conversions, copies
+from tensor.operations.definition import catalogue
 from tensor.operations.indexing import subscripts
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.random import dropout

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tensor.autograd import levels as autograd_levels
 from tensor.autograd.differentiation import grad
 from tensor.autograd.pushforward import Pushforward as _Pushforward
-from tensor.core.fill_plans import filled
+from tensor.core.plans.fills import filled
 from tensor.operations.shapes.joining import stack
 from tensor.operations.shapes.slices import select
 

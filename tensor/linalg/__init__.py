@@ -11,9 +11,9 @@ not wait.
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
-from tensor.operations.catalogue import bind as _bind
-from tensor.operations.catalogue import published as _published
+from tensor.core.names.absent import hints as _hints
+from tensor.operations.definition.catalogue import bind as _bind
+from tensor.operations.definition.catalogue import published as _published
 
 # Imported for what they publish.
 from . import determinants, exponential, legacy_norm, matrix_functions, norms, products  # noqa: F401

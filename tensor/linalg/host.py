@@ -16,8 +16,8 @@ from drv.host.blas import single_threaded
 from nvrtc_kernels.dtypes import from_numpy
 from tensor.core import layout as layouts
 from tensor.core.base import empty, wrap
-from tensor.core.copy_plans import COPY, copied
 from tensor.core.devices.state import cpu
+from tensor.core.plans.copies import COPY, copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

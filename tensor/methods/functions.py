@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tensor.operations.call_forms import completed
+from tensor.operations.definition.call_forms import completed
 
 from .tensor import Tensor
 

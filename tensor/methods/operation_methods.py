@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensor.operations import families as families
-from tensor.operations.catalogue import bind
+from tensor.operations.definition.catalogue import bind
 
 
 class OperationMethods:

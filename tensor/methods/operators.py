@@ -14,8 +14,8 @@ from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase
 from tensor.core.dtypes.scalars import is_number
 from tensor.core.sparse import SparseOperandError
-from tensor.operations.call_forms import in_place
 from tensor.operations.creation.interchange.array_interfaces import from_numpy
+from tensor.operations.definition.call_forms import in_place
 from tensor.operations.pointwise import arithmetic, bitwise, comparisons, powers
 from tensor.operations.pointwise_operation import IN_PLACE
 from tensor.operations.products import contractions

@@ -14,8 +14,8 @@ from tensor.core.sparse import (
     sparse_csr,
     storage_of,
 )
-from tensor.operations import catalogue
 from tensor.operations.creation import conversions
+from tensor.operations.definition import catalogue
 from tensor.operations.sparse import construction, layouts, parts, shapes
 from tensor.operations.sparse.elementwise import replace_parts, writable
 from tensor.operations.sparse_rules import on_sparse, refusal, rule_of

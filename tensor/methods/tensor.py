@@ -15,11 +15,11 @@ from tensor.core import memory_format as formats
 from tensor.core.base import TensorBase, TensorFields, register, view_of
 from tensor.core.modes.grad_mode import modes
 from tensor.core.warning import warn_caller
-from tensor.operations.call_forms import complete_methods
 from tensor.operations.creation import conversions, copies
 from tensor.operations.creation.construction import of_old_class, tensor
 from tensor.operations.creation.interchange import array_interfaces
 from tensor.operations.creation.interchange import dlpack_exchange as interop
+from tensor.operations.definition.call_forms import complete_methods
 from tensor.operations.indexing import subscripts as indexing
 from tensor.operations.pointwise import selection
 from tensor.operations.shapes import views

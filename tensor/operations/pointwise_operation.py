@@ -19,12 +19,12 @@ from nvrtc_kernels.dtypes import STORAGE_ONLY, Category, dtype, int64, uint64
 from tensor.autograd.recording.inplace import attach_in_place, check_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative, mask_of
 from tensor.core.base import TensorBase, maker
-from tensor.core.copy_plans import host_conversion
 from tensor.core.creation_arguments import shaped
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number, wrapped
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import not_implemented
+from tensor.core.plans.copies import host_conversion
 from tensor.core.sparse import SparseOperandError
 
 from .pointwise_node import node_name

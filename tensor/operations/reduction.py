@@ -17,10 +17,10 @@ from nvrtc_kernels.reducers import Reducer
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimensions
 from tensor.core.base import TensorBase, check_outs, check_tensor, empty, maker, wrap
-from tensor.core.copy_plans import host_conversion
 from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.dtypes import promotion as rules
 from tensor.core.plans import not_implemented
+from tensor.core.plans.copies import host_conversion
 
 from .creation.factories import deliver
 from .shapes import views

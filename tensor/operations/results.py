@@ -8,7 +8,7 @@ import numpy as np
 
 from nvrtc_kernels import layouts as strides_of
 from tensor.core import layout as layouts
-from tensor.core.copy_plans import check_no_overlap
+from tensor.core.plans.copies import check_no_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

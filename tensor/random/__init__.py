@@ -5,7 +5,7 @@ The names are those of ``torch.random``; tensors of random numbers are made by f
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 from tensor.operations.random.generator import initial_seed, manual_seed, seed
 from tensor.operations.random.state import fork_rng, get_rng_state, set_rng_state
 

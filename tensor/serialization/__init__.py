@@ -20,7 +20,7 @@ Nothing in a file is ever run. Files of ``torch.save`` are read, too, and writte
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 from .classes import keep_class
 from .loading import load

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import float32, float64
-from tensor.core.absent_names import hints as _hints
 from tensor.core.creation_arguments import dtype_of_argument as _dtype_of_argument
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.memory_format import strided
+from tensor.core.names.absent import hints as _hints
 from tensor.operations.creation import window_shapes as shapes
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ respect to a sparse tensor are sparse, of its structure.
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 from .functions import addmm, log_softmax, mm, softmax, sum
 from .invariants import check_sparse_tensor_invariants

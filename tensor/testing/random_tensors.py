@@ -8,7 +8,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import bool_, uint8
 from tensor.core.dtypes.limits import finfo, iinfo
-from tensor.operations.catalogue import published
+from tensor.operations.definition.catalogue import published
 
 if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype as _dtype

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphroot.coexistence import is_ours, loaded, own, own_names, own_spec
 from nvrtc_kernels.printed_names import printed
-from tensor.core.absent_names import missing
+from tensor.core.names.absent import missing
 
 from .children import SEARCH_PATH
 from .module_names import PARTS, is_internal, ours

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphroot.coexistence import own
 from nvrtc_kernels.printed_names import printed
-from tensor.core.absent_names import missing
+from tensor.core.names.absent import missing
 
 from .module_names import PARTS, is_internal
 from .versions import TORCH_VERSION

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.absent_names import lazily as _lazily
+from tensor.core.names.absent import lazily as _lazily
 
 from . import _pytree as _pytree
 from . import checkpoint, data, deterministic, dlpack, hooks

@@ -10,7 +10,7 @@ from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -15,9 +15,9 @@ from tensor.autograd import differentiation
 from tensor.autograd.engine.graph_task import current
 from tensor.autograd.function import Function, once_differentiable
 from tensor.autograd.recording.saving import saved_tensors_hooks
-from tensor.core.absent_names import hints as _hints
 from tensor.core.base import TensorBase
 from tensor.core.modes.grad_mode import enable_grad, modes
+from tensor.core.names.absent import hints as _hints
 
 from . import forward_state
 from .recomputation import CheckpointError, Region, set_checkpoint_early_stop

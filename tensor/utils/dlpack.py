@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 from tensor.operations.creation.interchange.dlpack import DLDeviceType
 from tensor.operations.creation.interchange.dlpack_exchange import from_dlpack
 

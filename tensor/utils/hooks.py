@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tensor.autograd.recording.node_hooks import HookTable, RemovableHandle
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 __all__ = ["HookTable", "RemovableHandle"]
 

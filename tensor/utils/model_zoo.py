@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tensor.core.absent_names import lazily as _lazily
+from tensor.core.names.absent import lazily as _lazily
 
 # Found when it is used, as tensor.hub stands above this package.
 _LAZY = {"load_url": "tensor.hub:load_state_dict_from_url"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from tensor.core.absent_names import missing as _missing
 from tensor.core.base import TensorBase
+from tensor.core.names.absent import missing as _missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

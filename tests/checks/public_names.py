@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tensor.operations import catalogue
+from tensor.operations.definition import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

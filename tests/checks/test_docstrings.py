@@ -1,6 +1,6 @@
 """Every public name says what its parameters are and what it raises.
 
-Operations, which share their docstrings' parts, are held to more in ``tests/tensor/operations/test_docstrings.py``.
+Operations, which share their docstrings' parts, are held to more in ``tests/tensor/operations/definition/test_docstrings.py``.
 """
 
 from __future__ import annotations

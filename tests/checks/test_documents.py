@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tensor.operations.test_contributions import PIECES
+from tests.tensor.operations.definition.test_contributions import PIECES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]

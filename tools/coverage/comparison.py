@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import tensor
-from tensor.core.absent_names import said_of
+from tensor.core.names.absent import said_of
 
 from .public_names import NAMESPACES, public_names
 

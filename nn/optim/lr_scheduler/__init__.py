@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 from .base import LRScheduler
 from .combined import ChainedScheduler, SequentialLR

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from parallel.groups.process_groups import checked_group, is_member, job
 from parallel.groups.reduce_op import ReduceOp
 from tensor import Tensor
-from tensor.core.copy_plans import check_no_overlap
+from tensor.core.plans.copies import check_no_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ import threading
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.copy_plans import copied
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans.copies import copied
 from tensor.core.sparse import SparseLayout, storage_of
 
 if TYPE_CHECKING:

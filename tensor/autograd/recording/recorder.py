@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from nvrtc_kernels.dtypes import Category
 from tensor.autograd.composition import composed_gradients
 from tensor.core.base import TensorBase
-from tensor.core.fill_plans import filled
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans.fills import filled
 
 from .node import Node, attach
 from .saved import NOTHING, freed, restore_all, save_operands, save_output

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.func.batched import BatchingError
 from tensor.func.dispatch import RULES, promoted, rule
-from tensor.operations import catalogue
+from tensor.operations.definition import catalogue
 from tensor.operations.pointwise_operation import IN_PLACE
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from drv.bindings.library_types import cudaDataType as Type
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels.dtypes import complex64, complex128, float32, float64, int64
 from tensor.core.base import empty
-from tensor.core.copy_plans import COPY
 from tensor.core.layout import contiguous
 from tensor.core.plans import planned
+from tensor.core.plans.copies import COPY
 from tensor.operations.creation.factories import full
 from tensor.operations.creation.ranges import arange
 from tensor.operations.products import blas

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.dtypes import bool_, float32
 from nvrtc_kernels.layouts import broadcast_shapes, broadcast_strides, view_strides
 from tensor.core.base import view_of
-from tensor.core.copy_plans import copied
 from tensor.core.layout import contiguous, strided
 from tensor.core.plans import planned
+from tensor.core.plans.copies import copied
 from tensor.operations.products.blas import factor
 
 from .blocks import Problem

@@ -15,11 +15,11 @@ from nvrtc_kernels.convolution import Windows
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, empty, maker
-from tensor.core.copy_plans import formatted, host_conversion, in_format, on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.memory_format import contiguous_format, suggested
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans.copies import formatted, host_conversion, in_format, on_contiguous
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.planned_options import plan_for

@@ -10,10 +10,10 @@ from nvrtc_kernels import convolution as kernels
 from nvrtc_kernels.convolution import Windows
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor, empty, maker
-from tensor.core.copy_plans import on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.plans import planned
+from tensor.core.plans.copies import on_contiguous
 from tensor.operations.definition import operation
 from tensor.operations.planned_options import plan_for
 

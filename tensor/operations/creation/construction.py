@@ -9,10 +9,10 @@ import numpy as np
 from nvrtc_kernels.dtypes import dtype
 from nvrtc_kernels.dtypes import from_numpy as dtype_of_array
 from tensor.core.base import TensorBase, wrap
-from tensor.core.copy_plans import host_conversion
 from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import get_default_dtype
+from tensor.core.plans.copies import host_conversion
 from tensor.core.size import Size
 from tensor.core.storage import Storage
 from tensor.core.typed_storage import tensor_of, untyped_of

@@ -11,10 +11,10 @@ from tensor.autograd.recording.inplace import check_in_place, record_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.autograd.recording.several_devices import DevicesFormula
 from tensor.core.base import wrap
-from tensor.core.copy_plans import COPY, copied
 from tensor.core.dtypes.scalars import dtype_of, element, is_number
 from tensor.core.memory_format import format_of, preserve_format
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans.copies import COPY, copied
 from tensor.operations.definition import operation
 from tensor.operations.shapes import views
 

@@ -24,12 +24,12 @@ from tensor.core.devices.device import device as Device
 from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
 from tensor.core.dtypes.scalars import element, is_number
-from tensor.core.fill_plans import filled
 from tensor.core.memory_format import format_of, preserve_format, strided
 from tensor.core.memory_format import layout as LayoutName
 from tensor.core.memory_format import memory_format as MemoryFormat
 from tensor.core.modes.determinism import determinism, filling
 from tensor.core.modes.grad_mode import first_version, unrecorded
+from tensor.core.plans.fills import filled
 from tensor.operations.definition import operation
 from tensor.operations.sparse_rules import without_elements
 

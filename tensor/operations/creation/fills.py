@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tensor.autograd.recording.inplace import check_in_place, record_in_place
 from tensor.autograd.recording.recorder import BackwardFormula
 from tensor.core.dtypes.scalars import element
-from tensor.core.fill_plans import FILL, ZERO
+from tensor.core.plans.fills import FILL, ZERO
 from tensor.operations.definition import operation
 
 from .copies import copy_

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tensor.core.base import TensorBase, check_tensor
 from tensor.core.creation_arguments import check_memory, dtype_of_argument, sequence_of_sizes, sizes_of
 from tensor.core.devices.state import device_state_of
-from tensor.core.fill_plans import filled
 from tensor.core.memory_format import format_of, preserve_format
 from tensor.core.memory_format import memory_format as MemoryFormat
+from tensor.core.plans.fills import filled
 from tensor.operations.definition import operation
 
 from .factories import empty_strided, new_layout, number_to_fill, undefined

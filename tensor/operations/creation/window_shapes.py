@@ -14,7 +14,7 @@ from nvrtc_kernels import pointwise
 from tensor.core.base import empty, wrap
 from tensor.core.creation_arguments import check_memory
 from tensor.core.devices.state import device_state_of
-from tensor.core.fill_plans import filled
+from tensor.core.plans.fills import filled
 
 from .factories import finish, new_layout
 from .ranges import generator

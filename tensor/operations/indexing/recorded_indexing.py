@@ -10,10 +10,10 @@ from tensor.autograd.recording.inplace import check_in_place, record_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import check_tensor
-from tensor.core.copy_plans import check_no_overlap
 from tensor.core.memory_format import contiguous_format, preserve_format
 from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans.copies import check_no_overlap
 from tensor.operations.shapes import views
 
 from .advanced_indexing import READ, REDUCE, WRITE, WRITE_LAST, Indexing, shape_of

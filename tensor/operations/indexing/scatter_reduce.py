@@ -8,11 +8,11 @@ from tensor.autograd.recording.inplace import check_in_place, record_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import dimension
 from tensor.core.base import check_tensor
-from tensor.core.copy_plans import check_no_overlap
 from tensor.core.dtypes.limits import iinfo
 from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.plans.copies import check_no_overlap
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 

@@ -18,8 +18,8 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
 from tensor.core.base import empty, wrap
-from tensor.core.copy_plans import copied
 from tensor.core.dtypes import promotion as rules
+from tensor.core.plans.copies import copied
 from tensor.operations import scratch as planned
 from tensor.operations.definition import operation
 from tensor.operations.reduction import all_into_out, into_out, keep_dims

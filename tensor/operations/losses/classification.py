@@ -18,9 +18,9 @@ from nvrtc_kernels.losses import Classes, statistics_type
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import empty, wrap
-from tensor.core.fill_plans import filled
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.plans import planned
+from tensor.core.plans.fills import filled
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation

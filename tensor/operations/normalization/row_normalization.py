@@ -16,10 +16,10 @@ from nvrtc_kernels.layouts import contiguous_strides
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import maker, wrap
-from tensor.core.copy_plans import formatted, host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.memory_format import contiguous_format
 from tensor.core.plans import planned
+from tensor.core.plans.copies import formatted, host_conversion
 from tensor.operations.creation.copies import contiguous
 
 if TYPE_CHECKING:

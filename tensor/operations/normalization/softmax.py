@@ -12,11 +12,11 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
 from tensor.core.base import empty, maker, wrap
-from tensor.core.copy_plans import host_conversion
 from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.dtypes import promotion as rules
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
+from tensor.core.plans.copies import host_conversion
 from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.creation.copies import contiguous
 from tensor.operations.creation.factories import delivered

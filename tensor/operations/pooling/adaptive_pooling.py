@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import pooling as kernels
-from tensor.core.copy_plans import in_format
 from tensor.core.memory_format import suggested
+from tensor.core.plans.copies import in_format
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 

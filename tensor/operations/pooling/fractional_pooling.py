@@ -8,10 +8,10 @@ from nvrtc_kernels import pooling as kernels
 from nvrtc_kernels.dtypes import int64
 from tensor.core.arguments import two_devices
 from tensor.core.base import check_tensor, empty, maker
-from tensor.core.copy_plans import on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.plans import planned
+from tensor.core.plans.copies import on_contiguous
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 

@@ -18,11 +18,11 @@ from nvrtc_kernels.dtypes import int64
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import as_int64
 from tensor.core.base import check_tensor, empty, maker
-from tensor.core.copy_plans import host_conversion, in_format, on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.memory_format import suggested
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans.copies import host_conversion, in_format, on_contiguous
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.planned_options import plan_for

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import check_tensor, view_of
-from tensor.core.copy_plans import COPIED, in_format
-from tensor.core.fill_plans import filled
 from tensor.core.layout import contiguous
 from tensor.core.memory_format import suggested
 from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
+from tensor.core.plans.copies import COPIED, in_format
+from tensor.core.plans.fills import filled
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.indexing.advanced_indexing import READ, WRITE, WRITE_LAST

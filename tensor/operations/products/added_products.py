@@ -9,9 +9,9 @@ from nvrtc_kernels.dtypes import Category, bool_
 from tensor.autograd.recording.inplace import check_in_place, record_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty, maker
-from tensor.core.copy_plans import COPY, check_no_overlap, copied
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.plans.copies import COPY, check_no_overlap, copied
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate as conjugated

@@ -16,11 +16,11 @@ from drv.host.blas import matmul_for
 from nvrtc_kernels import pointwise
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase, empty, wrap
-from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
+from tensor.core.plans.copies import host_conversion
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out

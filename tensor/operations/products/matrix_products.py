@@ -17,12 +17,12 @@ from nvrtc_kernels.dtypes import Category
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, empty, maker, view_of
-from tensor.core.copy_plans import copied, host_conversion
 from tensor.core.creation_arguments import shaped
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.plans import planned
+from tensor.core.plans.copies import copied, host_conversion
 from tensor.operations.autocast import LOWER, WIDEST, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate as conjugated

@@ -16,9 +16,9 @@ from nvrtc_kernels import dropout as kernels
 from tensor.autograd.recording.inplace import check_in_place, record_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty
-from tensor.core.copy_plans import copied
 from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.plans import planned
+from tensor.core.plans.copies import copied
 from tensor.operations.definition import operation
 from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
 

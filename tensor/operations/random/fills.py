@@ -16,9 +16,9 @@ from nvrtc_kernels.dtypes import UNSIGNED
 from tensor.autograd.recording.inplace import check_in_place
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, view_of
-from tensor.core.copy_plans import check_no_overlap
 from tensor.core.devices.state import CudaState
 from tensor.core.plans import planned
+from tensor.core.plans.copies import check_no_overlap
 from tensor.operations.creation.conversions import to
 from tensor.operations.definition import operation
 from tensor.operations.shapes import views

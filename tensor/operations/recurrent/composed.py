@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.fill_plans import filled
 from tensor.core.layout import contiguous
+from tensor.core.plans.fills import filled
 from tensor.operations.products.linear import linear
 from tensor.operations.shapes.joining import cat
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty
-from tensor.core.fill_plans import filled
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.plans.fills import filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

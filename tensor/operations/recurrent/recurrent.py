@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
-from tensor.core.copy_plans import copied
-from tensor.core.fill_plans import filled
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.plans.copies import copied
+from tensor.core.plans.fills import filled
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import autocasted
 from tensor.operations.products.linear import linear

@@ -13,9 +13,9 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
 from tensor.core.base import empty, wrap
-from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.plans import not_implemented
+from tensor.core.plans.copies import host_conversion
 from tensor.operations import scratch as planned
 from tensor.operations.autocast import AS_GIVEN, FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation

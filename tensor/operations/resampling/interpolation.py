@@ -13,10 +13,10 @@ from nvrtc_kernels import interpolation as kernels
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor, empty, wrap
 from tensor.core.constants import device_constant
-from tensor.core.copy_plans import formatted, host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.memory_format import suggested
+from tensor.core.plans.copies import formatted, host_conversion
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pooling.adaptive_pooling import (

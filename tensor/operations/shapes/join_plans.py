@@ -13,11 +13,11 @@ import numpy as np
 from nvrtc_kernels.dtypes import STORAGE_ONLY
 from tensor.core.arguments import dimension, two_devices
 from tensor.core.base import empty, maker, view_of
-from tensor.core.copy_plans import COPY
 from tensor.core.dtypes.promotion import promoted
 from tensor.core.layout import contiguous
 from tensor.core.memory_format import contiguous_format, suggested
 from tensor.core.plans import planned
+from tensor.core.plans.copies import COPY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

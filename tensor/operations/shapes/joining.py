@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, overload
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import integers
 from tensor.core.base import TensorBase
-from tensor.core.copy_plans import copied
 from tensor.core.creation_arguments import sizes_of
 from tensor.core.dtypes.promotion import promoted
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans.copies import copied
 from tensor.operations.autocast import WIDEST, Autocast
 from tensor.operations.creation.ranges import meshgrid
 from tensor.operations.creation.result_types import cast_for

@@ -10,11 +10,11 @@ import numpy as np
 from nvrtc_kernels import overlapping as kernels
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty, wrap
-from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.plans import planned
+from tensor.core.plans.copies import host_conversion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,10 +12,10 @@ from nvrtc_kernels.dtypes import STORAGE_ONLY
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import dimension, dimensions, integers
 from tensor.core.base import empty
-from tensor.core.copy_plans import formatted
 from tensor.core.creation_arguments import sizes_of
 from tensor.core.memory_format import contiguous_format, suggested
 from tensor.core.plans import planned
+from tensor.core.plans.copies import formatted
 from tensor.operations.creation.copies import clone
 from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out

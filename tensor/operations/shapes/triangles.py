@@ -11,8 +11,8 @@ from tensor.autograd.recording.inplace import check_in_place, record_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import integers
 from tensor.core.base import empty
-from tensor.core.copy_plans import check_no_overlap
 from tensor.core.layout import contiguous
+from tensor.core.plans.copies import check_no_overlap
 from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out
 

@@ -9,8 +9,8 @@ from tensor.core.dtypes.scalars import is_number
 from tensor.core.memory_format import strided
 from tensor.core.modes.grad_mode import modes
 from tensor.core.sparse import Coordinates, is_sparse, storage_of
-from tensor.operations import catalogue
 from tensor.operations.creation.factories import zeros
+from tensor.operations.definition import catalogue
 from tensor.operations.sparse_rules import refusal, rule
 
 from .construction import empty_sparse

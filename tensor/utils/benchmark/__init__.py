@@ -8,7 +8,7 @@
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 from .compare import Colorize, Compare
 from .measurement import (

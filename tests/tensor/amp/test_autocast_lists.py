@@ -12,7 +12,7 @@ import nn.functional
 import tensor
 from tensor.methods.operation_methods import OperationMethods
 from tensor.operations import autocast as autocasting
-from tensor.operations.catalogue import published
+from tensor.operations.definition.catalogue import published
 from tests.tensor.conftest import device_name
 
 from .expressions import EXPECTED, operands, results

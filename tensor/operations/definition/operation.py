@@ -16,16 +16,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from tensor.operations.pointwise_operation import IN_PLACE
+
 from .call_forms import Form, autocasting, completed, takes_tensors
 from .call_forms import in_place as in_place_form
 from .catalogue import publish
-from .pointwise_operation import IN_PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FunctionType
 
-    from .autocast import Autocast
+    from tensor.operations.autocast import Autocast
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 

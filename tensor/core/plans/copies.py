@@ -29,11 +29,11 @@ from nvrtc_kernels.dtypes import (
     int64,
     uint64,
 )
+from tensor.core.base import empty, maker
+from tensor.core.dtypes import float8
+from tensor.core.memory_format import contiguous_format
+from tensor.core.modes.sync_debug import sync_debug
 
-from .base import empty, maker
-from .dtypes import float8
-from .memory_format import contiguous_format
-from .modes.sync_debug import sync_debug
 from .plans import planned
 
 if TYPE_CHECKING:
@@ -42,13 +42,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nvrtc_kernels.dtypes import dtype
+    from tensor.core.devices.state import CudaState
+    from tensor.core.devices.stream import Stream
+    from tensor.core.layout import Layout
+    from tensor.core.memory_format import memory_format
+    from tensor.core.storage import Storage
     from tensor.methods.tensor import Tensor
-
-    from .devices.state import CudaState
-    from .devices.stream import Stream
-    from .layout import Layout
-    from .memory_format import memory_format
-    from .storage import Storage
 
 #: ``run(destination, source, non_blocking)``
 Run = "Callable[[Tensor, Tensor, bool], None]"

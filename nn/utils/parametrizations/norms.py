@@ -1,17 +1,12 @@
-"""Parametrizations of weights: weight normalization, spectral normalization and orthogonal matrices."""
+"""Weight normalization and spectral normalization."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nn.module import Module
+from nn.utils import parametrize
 from tensor import Tensor, dot, mv, no_grad
-from tensor.core.absent_names import hints as _hints
-
-from . import parametrize
-from .orthogonal import orthogonal
-
-__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def norm_except_dim(weight: Tensor, dim: int) -> Tensor:
@@ -198,7 +193,3 @@ def spectral_norm(
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     parametrization = _SpectralNorm(weight, n_power_iterations, default_dimension(module, dim), eps)
     return parametrize.register_parametrization(module, name, parametrization)
-
-
-if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
-    __getattr__ = _hints(__name__)

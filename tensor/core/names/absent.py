@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from graphroot.coexistence import loaded, own
 from nvrtc_kernels.printed_names import printed
 
-from .names_left_out import LEFT_OUT as _LEFT_OUT
+from .left_out import LEFT_OUT as _LEFT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

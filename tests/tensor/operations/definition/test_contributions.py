@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 PACKAGES = ("drv", "nvrtc_kernels", "tensor", "nn", "tools")
 
 PIECES = {

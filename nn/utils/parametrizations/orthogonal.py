@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nn.module import Module
+from nn.utils import parametrize
 from tensor import Tensor, allclose, cat, eye, finfo, geqrf, linalg, no_grad, randn, zeros_like
-
-from . import parametrize
 
 __all__ = ["orthogonal"]
 

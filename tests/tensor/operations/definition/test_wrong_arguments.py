@@ -17,8 +17,7 @@ from tensor import fft, linalg, special
 from tensor.signal import windows
 from tests.tensor.comparison import outcome
 from tests.tensor.expressions import value
-
-from . import samples
+from tests.tensor.operations import samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

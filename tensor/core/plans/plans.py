@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drv.host.blas import single_threaded
 from nvrtc_kernels.dtypes import dtype
-
-from .sparse import SparseLayout, SparseOperandError
+from tensor.core.sparse import SparseLayout, SparseOperandError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tensor.core.modes.autocast import autocast_blocks
 from tensor.core.modes.grad_mode import modes
 from tensor.core.sparse import SparseOperandError
+from tensor.operations.autocast import enter
+from tensor.operations.sparse_rules import answer
 
-from .autocast import enter
 from .catalogue import published
-from .sparse_rules import answer
 from .written_forms import FORMS
 from .wrong_arguments import explanation
 
 if TYPE_CHECKING:
     from types import CodeType
 
-    from .autocast import Autocast
+    from tensor.operations.autocast import Autocast
 
 #: Names of parameters that are tensors, or sequences of them, whatever else they may be.
 _TENSORS = frozenset(("self", "tensors"))

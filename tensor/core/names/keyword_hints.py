@@ -6,7 +6,7 @@ import inspect
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
-from .absent_names import nearest_of
+from .absent import nearest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

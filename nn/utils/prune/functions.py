@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from nn.utils.convert_parameters import parameters_to_vector
 from tensor import ones_like
-from tensor.core.absent_names import hints as _hints
 
-from .convert_parameters import parameters_to_vector
-from .pruning_methods import (
-    BasePruningMethod,
+from .methods import (
     CustomFromMask,
     Identity,
     L1Unstructured,
@@ -23,26 +21,6 @@ from .pruning_methods import (
 
 if TYPE_CHECKING:
     from nn.module import Module
-
-__all__ = [
-    "BasePruningMethod",
-    "CustomFromMask",
-    "Identity",
-    "L1Unstructured",
-    "LnStructured",
-    "PruningContainer",
-    "RandomStructured",
-    "RandomUnstructured",
-    "custom_from_mask",
-    "global_unstructured",
-    "identity",
-    "is_pruned",
-    "l1_unstructured",
-    "ln_structured",
-    "random_structured",
-    "random_unstructured",
-    "remove",
-]
 
 
 def identity(module: Module, name: str) -> Module:
@@ -247,7 +225,3 @@ def is_pruned(module: Module) -> bool:
     (False, True)
     """
     return any(hooks_of(each) for each in module.modules())
-
-
-if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
-    __getattr__ = _hints(__name__)

@@ -12,9 +12,9 @@ from inspect import CO_VARARGS
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nvrtc_kernels.dtypes import dtype
-from tensor.core.absent_names import MissingNameError
 from tensor.core.base import TensorBase
 from tensor.core.memory_format import memory_format
+from tensor.core.names.absent import MissingNameError
 from tensor.core.warning import inside
 
 if TYPE_CHECKING:

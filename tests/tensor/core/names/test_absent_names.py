@@ -14,9 +14,9 @@ import pytest
 import nn
 import parallel
 import tensor
-from tensor.core import absent_names
-from tensor.core.absent_names import _WORDS
-from tensor.core.names_left_out import LEFT_OUT
+from tensor.core.names import absent as absent_names
+from tensor.core.names.absent import _WORDS
+from tensor.core.names.left_out import LEFT_OUT
 from tests.pytorch import torch
 
 if TYPE_CHECKING:

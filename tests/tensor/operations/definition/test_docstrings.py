@@ -14,7 +14,7 @@ import pytest
 import drv
 import nn
 import tensor
-from tensor.operations import catalogue
+from tensor.operations.definition import catalogue
 
 if TYPE_CHECKING:
     from types import ModuleType

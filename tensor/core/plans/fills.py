@@ -9,17 +9,16 @@ import numpy as np
 
 from nvrtc_kernels import pointwise
 from nvrtc_kernels.dtypes import STORAGE_ONLY, Category, uint64
+from tensor.core.base import empty, maker, wrap
+from tensor.core.dtypes.scalars import element
 
-from .base import empty, maker, wrap
-from .dtypes.scalars import element
 from .plans import planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
-
-    from .layout import Layout
 
 _EXPRESSIONS = {
     Category.BOOL: pointwise.Expression("fill", "value", (("value", "?"),)),
