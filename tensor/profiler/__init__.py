@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensor.core.absent_names import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 from .events import DeviceType
 from .profile import (

@@ -18,7 +18,7 @@ from tensor.core.base import TensorBase
 from tensor.core.spans import NODE, OPERATION, Span, Spans
 from tensor.methods.operators import Operators
 from tensor.methods.tensor import Tensor
-from tensor.operations.catalogue import published
+from tensor.operations.definition.catalogue import published
 
 if TYPE_CHECKING:
     from collections.abc import Callable
