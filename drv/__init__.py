@@ -30,6 +30,7 @@ from .errors import (
     FindingError,
     ForkError,
     FreedInUseError,
+    GraphUpdateError,
     HostCallbackError,
     IllegalAddressError,
     IllegalInstructionError,
@@ -51,6 +52,7 @@ from .errors import (
     UninitializedReadError,
 )
 from .event import Event
+from .graphs import Capture, Condition, ExecutableGraph, Graph, GraphNode, capture
 from .launch import Launcher, bind, launch, prepare
 from .memory import DeviceMemory, PinnedMemory, RegisteredMemory
 from .module import Function, Module, Parameter
@@ -59,9 +61,11 @@ from .selection import current_device, device_count, is_available, is_initialize
 from .stream import Stream
 
 __all__ = [
+    "Capture",
     "CaptureError",
     "CompileError",
     "CompiledProgram",
+    "Condition",
     "CudaError",
     "DataRaceError",
     "Device",
@@ -72,10 +76,14 @@ __all__ = [
     "DeviceProperties",
     "DroppedRuntimeError",
     "Event",
+    "ExecutableGraph",
     "FindingError",
     "ForkError",
     "FreedInUseError",
     "Function",
+    "Graph",
+    "GraphNode",
+    "GraphUpdateError",
     "HostCallbackError",
     "IllegalAddressError",
     "IllegalInstructionError",
@@ -104,6 +112,7 @@ __all__ = [
     "Stream",
     "UninitializedReadError",
     "bind",
+    "capture",
     "compile_program",
     "copy_2d",
     "copy_on_device",

@@ -78,6 +78,32 @@ class CaptureError(CudaError):
     """The call is not allowed while a stream is captured, or the capture failed."""
 
 
+class GraphUpdateError(CudaError):
+    """An executable graph cannot take the parameters of another graph; it stays as it was.
+
+    Parameters
+    ----------
+    message, **details
+        See :class:`CudaError`.
+    reason : str
+        The attribute of this name.
+    node
+        The attribute of this name.
+
+    Attributes
+    ----------
+    reason : str
+        The driver's word for what differs, such as ``"TOPOLOGY_CHANGED"``.
+    node : GraphNode or None
+        The node of the other graph that it is about.
+    """
+
+    def __init__(self, message: str, *, reason: str = "", node: Any = None, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.reason = reason
+        self.node = node
+
+
 class PeerAccessError(CudaError):
     """Peer access is impossible, already enabled, or not enabled."""
 
@@ -268,6 +294,7 @@ _CLASSES: Mapping[int, type[CudaError]] = {
     906: CaptureError,
     907: CaptureError,
     908: CaptureError,
+    910: GraphUpdateError,
 }
 
 #: Classes of the records that the simulated driver's checkers make, by their kind.

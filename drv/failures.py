@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .errors import CudaError, FindingError, error_class, finding_class, is_sticky
+from .errors import CaptureError, CudaError, FindingError, error_class, finding_class, is_sticky
+from .python_stack import StackRecorder, format_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,6 +24,8 @@ _BLOCKING = (
     "The error is asynchronous: it may belong to an earlier launch or copy than the call that reports it. "
     "Set CUDA_LAUNCH_BLOCKING=1 to have it raised where the launch is."
 )
+_INVALIDATED = 2
+_places = StackRecorder(True)
 _LOST = "The context is lost: every later call on this device fails with the same error."
 
 
@@ -35,6 +38,8 @@ def failure(runtime: Runtime, status: Any, call: str, kernel: str | None = None)
     sticky = is_sticky(code)
     if sticky:
         lines += _origin(runtime, lines[0], asynchronous=not runtime.launch_blocking)
+    if error_class(code) is CaptureError:
+        lines += _capture(runtime, lines[0])
     if code in _ADVICE:
         lines.append(_ADVICE[code])
     exception = error_class(code)
@@ -75,6 +80,22 @@ def _origin(runtime: Runtime, first: str, *, asynchronous: bool) -> list[str]:
     if asynchronous:
         lines.append(_BLOCKING)
     return [*lines, _LOST]
+
+
+def _capture(runtime: Runtime, failed: str) -> list[str]:
+    """Where a call stands that a capture does not allow, and what has become of the capture by it."""
+    stack = _places.take()
+    lines = [f"Called by\n{format_stack(stack[:4])}"] if stack else []
+    for capture in runtime.captures:
+        answer = runtime.driver.cuStreamIsCapturing(capture.stream.handle)
+        if capture.failure is None and not answer[0] and int(answer[1]) == _INVALIDATED:
+            capture.failure = "\n".join([failed, *lines])
+            lines.append(
+                f"The capture on {capture.stream!r} that began at {capture.place} is void by that: what a capture records "
+                "is not done, so nothing of it can be waited for, and what it does not see, such as an allocation, would "
+                "be missing at a launch. Do this before it begins or after it has ended."
+            )
+    return lines
 
 
 def _names(launches: Iterable[Any]) -> str:

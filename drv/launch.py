@@ -307,6 +307,8 @@ def _blocking_launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
 
     def launcher(*arguments: Any) -> None:
         start(*arguments)
+        if runtime.is_captured(arguments[7]):
+            return
         status = wait(arguments[7])[0]
         if status:
             runtime.fail(status, "cuLaunchKernel", "CUDA_LAUNCH_BLOCKING=1", kernel=function.name)

@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from .allocators.guarding.guard import Guard
+    from .graphs.capture import Capture
+    from .stream import Stream
 
 _T = TypeVar("_T")
 _NOT_READY = 600
+#: Calls of finalizers that a capture does not allow.
+_VOID_CAPTURES = frozenset(("cuMemFree", "cuMemFreeHost", "cuMemHostUnregister", "cuModuleUnload"))
+_ACTIVE = 1
 _DROPPED = "it belongs to a runtime that drv.reset() dropped; make a new one"
 
 
@@ -96,6 +101,11 @@ class Runtime:
         self.guard: Guard | None = None
         self.recent_launches: deque[Any] = deque(maxlen=8)
         self.host_errors: deque[BaseException] = deque()
+        #: Captures that have begun and not ended, and who is told of each: see :class:`drv.Capture`.
+        self.captures: tuple[Capture, ...] = ()
+        self.capture_listeners: list[Any] = []
+        #: Streams that were made and not closed, by handle.
+        self.streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
         #: Live page-locked ranges; their pages go with the contexts.
         self.host_allocations: weakref.WeakSet[Any] = weakref.WeakSet()
         self._cache: dict[Hashable, Any] = {}
@@ -266,15 +276,32 @@ class Runtime:
         self.synchronized(result, call)
         return True
 
+    def is_captured(self, stream_handle: Any) -> bool:
+        """Whether what is queued on a stream becomes a graph."""
+        if not self.captures:
+            return False
+        return int(self.captured_into(stream_handle)[0]) == _ACTIVE
+
+    def captured_into(self, stream_handle: Any) -> Any:
+        """What the driver says of a stream that may be captured: status, number of the capture, graph, ...
+
+        Raises
+        ------
+        CaptureError
+            For the legacy default stream, while a capture keeps it from being used.
+        """
+        return self.check(self.driver.cuStreamGetCaptureInfo(stream_handle), "cuStreamGetCaptureInfo")
+
     def release(self, device: Device, call: str, handle: Any) -> None:
         """Give ``handle`` of ``device`` back with the driver function ``call``; for finalizers, so it never raises.
 
         The garbage collector may run a finalizer inside a host callback, where CUDA forbids calls: the
-        handle then waits for the next :meth:`collect`. The thread's current context stays what it was.
+        handle then waits for the next :meth:`collect`, as what would make a capture void does while one lasts. The
+        thread's current context stays what it was.
         """
         if not self.alive:
             return
-        if self.current.in_callback:
+        if self.current.in_callback or (self.captures and call in _VOID_CAPTURES):
             self._garbage.append((device, call, handle))
             return
         with contextlib.suppress(Exception):
@@ -282,7 +309,7 @@ class Runtime:
 
     def collect(self) -> None:
         """Give back the handles that finalizers could not."""
-        while self._garbage:
+        while self._garbage and not self.captures:
             with contextlib.suppress(IndexError):
                 device, call, handle = self._garbage.popleft()
                 self._release(device, call, handle)
@@ -321,7 +348,7 @@ class Runtime:
 
     def _end_callbacks(self) -> None:
         """Wait for host callbacks, which run Python code in a thread of the driver."""
-        if self._cache.get("host callbacks"):
+        if self._cache.get("host callbacks") or self._cache.get("recorded callbacks"):
             for device in self.devices:
                 if device.context is not None:
                     with contextlib.suppress(CudaError):

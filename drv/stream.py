@@ -8,12 +8,14 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from .errors import CudaError, InvalidHandleError, InvalidValueError
+from .graphs.recorded_callbacks import RecordedCallbacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .device import Device
     from .event import Event
+    from .graphs.capture import Capture
     from .runtime import Runtime
 
 _NON_BLOCKING = 1
@@ -85,6 +87,7 @@ class Stream:
             f"device {device.ordinal}",
         )
         self._owned = True
+        runtime.streams[int(self.handle)] = self
 
     @classmethod
     def from_handle(cls, device: Device, handle: int) -> Stream:
@@ -182,6 +185,29 @@ class Stream:
         flags = self.runtime.check(driver.cuStreamGetFlags(self.handle), "cuStreamGetFlags")
         return bool(int(flags) & _NON_BLOCKING)
 
+    @property
+    def capture(self) -> Capture | None:
+        """The capture whose graph takes what is queued here, of those that ``drv`` began; None where it is done.
+
+        Examples
+        --------
+        >>> stream, other = drv.Stream(), drv.Stream()
+        >>> with drv.capture(stream) as capture:
+        ...     other.wait_stream(stream)
+        ...     assert other.capture is capture
+        >>> print(other.capture)
+        None
+        """
+        runtime = self.runtime
+        if not runtime.captures:
+            return None
+        self.device.use()
+        status, identifier, *_ = runtime.captured_into(self.handle)
+        if not int(status):
+            return None
+        known = {each.identifier: each for each in runtime.captures}
+        return known.get(int(identifier))
+
     def query(self) -> bool:
         """Whether all work queued so far is done.
 
@@ -263,7 +289,8 @@ class Stream:
     def add_callback(self, function: Callable[..., object], *arguments: Any) -> None:
         """Have ``function(*arguments)`` called on the host once everything queued so far is done.
 
-        Work that is queued later waits for it. The function must not call CUDA, which raises
+        Work that is queued later waits for it. Where the stream is captured it is called at each launch of the graph. The
+        function must not call CUDA, which raises
         :class:`NotPermittedError`. If it raises, the next synchronising call raises :class:`HostCallbackError` with
         that exception as its cause.
 
@@ -276,6 +303,11 @@ class Stream:
         """
         self.device.use()
         runtime = self.runtime
+        if runtime.is_captured(self.handle):
+            recorded = runtime.cache("recorded callbacks", lambda: RecordedCallbacks(runtime))
+            graph = runtime.captured_into(self.handle)[2]
+            recorded.record(self.handle, graph, function, arguments)
+            return
         callbacks = runtime.cache("host callbacks", lambda: HostCallbacks(runtime))
         callbacks.queue(self, function, arguments)
 
@@ -290,6 +322,7 @@ class Stream:
             self._owned = False
             handle = self.handle
             del self.handle
+            self.runtime.streams.pop(int(handle), None)
             self.runtime.check(self.runtime.driver.cuStreamDestroy(handle), "cuStreamDestroy")
 
     def __del__(self) -> None:

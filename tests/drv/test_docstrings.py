@@ -55,5 +55,5 @@ def _public(owner: object, prefix: str) -> list[str]:
 
 @pytest.mark.parametrize("module", [drv, drv.simulator, drv.allocators], ids=lambda module: module.__name__)
 def test_every_public_name_has_a_docstring(module: object) -> None:
-    public = type("public", (), {name: vars(module)[name] for name in module.__all__})
+    public = type("public", (), {name: getattr(module, name) for name in module.__all__})
     assert _public(public, module.__name__) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
@@ -186,7 +187,14 @@ class ExecutableCalls(NodeCalls):
                 if stream.pending:
                     # What is queued still runs.
                     context.orphans.append(stream)
-        self.release_references(executable.references)
+        last, references = executable.last, executable.references
+        if not references:
+            return OK
+        if last is None or last.done:
+            self.release_references(references)
+        else:
+            # What is queued may still use what it refers to.
+            self.enqueue(last.stream, "release of a graph", partial(self.release_references, references))
         return OK
 
     # Launches

@@ -1,0 +1,7 @@
+"""CUDA graphs: work that is recorded once and launched as a whole, again and again."""
+
+from .capture import Capture, capture
+from .executable import ExecutableGraph
+from .graph import Condition, Graph, GraphNode
+
+__all__ = ["Capture", "Condition", "ExecutableGraph", "Graph", "GraphNode", "capture"]

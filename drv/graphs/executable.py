@@ -1,0 +1,212 @@
+"""Graphs that can be launched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drv.errors import GraphUpdateError, InvalidHandleError, InvalidValueError
+
+if TYPE_CHECKING:
+    from drv.device import Device
+    from drv.stream import Stream
+
+    from .graph import Graph, GraphNode
+
+#: Calls that give and take the parameters of nodes, by what these do.
+_PARAMETERS = {
+    "kernel": ("cuGraphKernelNodeGetParams", "cuGraphExecKernelNodeSetParams"),
+    "memcpy": ("cuGraphMemcpyNodeGetParams", "cuGraphExecMemcpyNodeSetParams"),
+    "memset": ("cuGraphMemsetNodeGetParams", "cuGraphExecMemsetNodeSetParams"),
+    "host": ("cuGraphHostNodeGetParams", "cuGraphExecHostNodeSetParams"),
+}
+_IN_CONTEXT = ("memcpy", "memset")
+_UPDATE_FAILED = 910
+
+
+class ExecutableGraph:
+    """A graph as it was when :meth:`Graph.instantiate` made it executable.
+
+    Launches are ordered with each other, on whatever streams they are. Within a launch, nodes are ordered as the graph
+    says and no further.
+
+    Attributes
+    ----------
+    device : Device
+        The graph's.
+    handle
+        ``CUgraphExec``, as the driver's functions take it.
+
+    Examples
+    --------
+    >>> memory, stream = drv.DeviceMemory(1024), drv.Stream()
+    >>> with drv.capture(stream) as capture:
+    ...     drv.memset(memory, 0, 1024, stream=stream)
+    >>> executable = capture.graph.instantiate()
+    >>> executable.launch(stream)
+    >>> executable.launch(stream)
+    >>> stream.synchronize()
+    """
+
+    def __init__(self, device: Device, handle: Any, kept: tuple[Any, ...]) -> None:
+        self.device = device
+        self.runtime = device.runtime
+        self.handle = handle
+        self._kept = kept
+        self._owned = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "handle":
+            raise InvalidHandleError("this executable graph was closed")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<drv.ExecutableGraph {int(self.handle):#x} on device {self.device.ordinal}>"
+
+    def launch(self, stream: Stream) -> None:
+        """Queue everything on ``stream``; what is queued there later comes after all of it.
+
+        While ``stream`` is captured, the graph becomes a node of that graph.
+
+        Raises
+        ------
+        InvalidValueError
+            If memory that an earlier launch has allocated is not freed, and ``auto_free`` was not asked for.
+        CudaError
+            If earlier work has lost the context.
+        """
+        self.device.use()
+        status = self.runtime.driver.cuGraphLaunch(self.handle, stream.handle)[0]
+        if status:
+            self.runtime.fail(status, "cuGraphLaunch")
+
+    def upload(self, stream: Stream) -> None:
+        """Bring to the device, in the order of ``stream``, what the first launch would otherwise have to.
+
+        Raises
+        ------
+        CaptureError
+            If ``stream`` is captured.
+        """
+        self.device.use()
+        self.runtime.check(self.runtime.driver.cuGraphUpload(self.handle, stream.handle), "cuGraphUpload")
+
+    def update(self, graph: Graph) -> None:
+        """Take the parameters of all nodes from a graph of the same shape, from the next launch on.
+
+        That is quicker than to make that graph executable. Where it cannot be done, nothing changes.
+
+        Parameters
+        ----------
+        graph : Graph
+            Such as one that was captured anew, with other addresses.
+
+        Raises
+        ------
+        GraphUpdateError
+            If the graph has another shape, or a node another type, or parameters that cannot be exchanged.
+
+        Examples
+        --------
+        >>> first, second = drv.DeviceMemory(4), drv.DeviceMemory(4)
+        >>> graph, other, stream = drv.Graph(), drv.Graph(), drv.Stream()
+        >>> for memory in (first, second):
+        ...     drv.memset(memory, 0, 4)
+        >>> node, other_node = graph.add_memset(first, 1, 4), other.add_memset(second, 2, 4)
+        >>> executable = graph.instantiate()
+        >>> executable.update(other)
+        >>> executable.launch(stream)
+        >>> result = np.zeros(4, np.uint8)
+        >>> drv.copy_to_host(result, second, stream=stream)
+        >>> result.tolist()
+        [2, 2, 2, 2]
+        """
+        self.device.use()
+        status, info = self.runtime.driver.cuGraphExecUpdate(self.handle, graph.handle)
+        if int(status) == _UPDATE_FAILED:
+            raise _refused(info, graph)
+        self.runtime.check((status, info), "cuGraphExecUpdate")
+        self._kept += tuple(graph._kept)
+
+    def replace(self, node: GraphNode, other: GraphNode) -> None:
+        """Give a node the parameters of another one, from the next launch on.
+
+        Parameters
+        ----------
+        node : GraphNode
+            A node of the graph that this was made of.
+        other : GraphNode
+            A node of any graph that does the same sort of thing: launches a kernel, copies, fills, or calls a function.
+
+        Raises
+        ------
+        InvalidValueError
+            If the two do not do the same sort of thing, it is none of these, or the driver cannot exchange the parameters.
+        """
+        kind = node.kind
+        if kind != other.kind or kind not in _PARAMETERS:
+            raise InvalidValueError(
+                f"a node of kind {kind!r} cannot be replaced by one of kind {other.kind!r}: expected "
+                f"two of one kind, {', '.join(map(repr, _PARAMETERS))}"
+            )
+        get, take = _PARAMETERS[kind]
+        driver, check = self.runtime.driver, self.runtime.check
+        self.device.use()
+        parameters = check(getattr(driver, get)(other.handle), get)
+        context = (self.device.context,) if kind in _IN_CONTEXT else ()
+        check(getattr(driver, take)(self.handle, node.handle, parameters, *context), take)
+        self._kept += tuple(other.graph._kept)
+
+    def set_enabled(self, node: GraphNode, enabled: bool) -> None:
+        """Let a launch of a kernel, a copy or a fill take place or not, from the next launch of the graph on.
+
+        Parameters
+        ----------
+        node : GraphNode
+            A node of the graph that this was made of.
+        enabled : bool
+            Whether it does what it does. If not, it still orders what comes before it and after it.
+
+        Raises
+        ------
+        InvalidValueError
+            If the node does something else.
+        """
+        call = "cuGraphNodeSetEnabled"
+        self.runtime.check(self.runtime.driver.cuGraphNodeSetEnabled(self.handle, node.handle, enabled), call)
+
+    def is_enabled(self, node: GraphNode) -> bool:
+        """Whether a node does what it does: see :meth:`set_enabled`."""
+        call = "cuGraphNodeGetEnabled"
+        return bool(
+            self.runtime.check(self.runtime.driver.cuGraphNodeGetEnabled(self.handle, node.handle), call)
+        )
+
+    def close(self) -> None:
+        """Destroy it, once its launches are done. A second call does nothing, any other use raises InvalidHandleError."""
+        if self._owned:
+            self.device.use()
+            self._owned = False
+            handle = self.handle
+            del self.handle
+            self.runtime.check(self.runtime.driver.cuGraphExecDestroy(handle), "cuGraphExecDestroy")
+
+    def __del__(self) -> None:
+        if self._owned:
+            self.runtime.release(self.device, "cuGraphExecDestroy", self.handle)
+
+
+def _refused(info: Any, graph: Graph) -> GraphUpdateError:
+    from .graph import GraphNode
+
+    reason = info.result.name.removeprefix("CU_GRAPH_EXEC_UPDATE_ERROR_")
+    text = reason.replace("_", " ").lower()
+    node = GraphNode(graph, info.errorNode) if int(info.errorNode) else None
+    where = "" if node is None else f", at {node!r}"
+    return GraphUpdateError(
+        f"the executable graph cannot take the parameters of {graph!r}: {text}{where}. Make that graph executable "
+        "instead (instantiate).",
+        reason=reason,
+        node=node,
+        status="CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
+        call="cuGraphExecUpdate",
+    )

@@ -1,0 +1,634 @@
+"""Graphs and their nodes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drv.errors import InvalidHandleError, InvalidValueError
+
+from .executable import ExecutableGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv.device import Device
+    from drv.event import Event
+    from drv.module import Function
+    from drv.stream import Stream
+
+_VERBOSE = 1
+_ASSIGN_DEFAULT = 1
+_AUTO_FREE = 1
+
+
+class GraphNode:
+    """A piece of work in a graph.
+
+    Attributes
+    ----------
+    graph : Graph
+        The graph that it is in.
+    handle
+        ``CUgraphNode``, as the driver's functions take it.
+
+    Notes
+    -----
+    Nodes are equal when the driver's nodes are.
+    """
+
+    __slots__ = ("graph", "handle")
+
+    def __init__(self, graph: Graph, handle: Any) -> None:
+        self.graph = graph
+        self.handle = handle
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GraphNode) and int(self.handle) == int(other.handle)
+
+    def __hash__(self) -> int:
+        return hash(int(self.handle))
+
+    def __repr__(self) -> str:
+        return f"<drv.GraphNode {self.kind} {int(self.handle):#x}>"
+
+    @property
+    def kind(self) -> str:
+        """What it does: ``"kernel"``, ``"memcpy"``, ``"memset"``, ``"host"``, ``"graph"``, ``"empty"``, ``"wait_event"``,
+        ``"event_record"``, ``"mem_alloc"``, ``"mem_free"``, ``"batch_mem_op"`` or ``"conditional"``.
+        """
+        kind = self._ask("cuGraphNodeGetType")
+        return str(kind.name).removeprefix("CU_GRAPH_NODE_TYPE_").lower()
+
+    @property
+    def dependencies(self) -> tuple[GraphNode, ...]:
+        """Nodes that it comes after."""
+        return self._neighbours("cuGraphNodeGetDependencies")
+
+    @property
+    def dependents(self) -> tuple[GraphNode, ...]:
+        """Nodes that come after it."""
+        return self._neighbours("cuGraphNodeGetDependentNodes")
+
+    def _neighbours(self, call: str) -> tuple[GraphNode, ...]:
+        count = self._ask(call)[2]
+        handles = self._ask(call, count)[0] if count else ()
+        return tuple(GraphNode(self.graph, handle) for handle in handles)
+
+    def _ask(self, call: str, *arguments: Any) -> Any:
+        runtime = self.graph.runtime
+        return runtime.check(getattr(runtime.driver, call)(self.handle, *arguments), call)
+
+
+class Condition:
+    """A number that kernels set, and by which a node of a graph decides what it runs.
+
+    :meth:`Graph.condition` makes one; a kernel that gets :attr:`handle` as an argument of 64 bits sets it with
+    ``cudaGraphSetConditional``.
+
+    Attributes
+    ----------
+    handle : int
+        What a kernel takes it by.
+    """
+
+    __slots__ = ("handle",)
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __repr__(self) -> str:
+        return f"<drv.Condition {self.handle:#x}>"
+
+
+class Graph:
+    """Work and its order, to be made executable and launched as a whole.
+
+    It is captured from streams (:func:`capture`) or made node by node.
+
+    Parameters
+    ----------
+    device : Device, optional
+        Where work is done of which nothing else says where; this thread's current device by default.
+
+    Attributes
+    ----------
+    device : Device
+        The device.
+    handle
+        ``CUgraph``, as the driver's functions take it.
+
+    Raises
+    ------
+    CudaError
+        If the driver cannot make a graph.
+
+    Notes
+    -----
+    A graph refers to memory by its address. The memory that objects passed to ``add_...`` stand for, and whatever is
+    passed to :meth:`keep`, lives as long as the graph and the executable graphs that are made of it; of what is
+    captured, the program itself takes care.
+
+    Examples
+    --------
+    >>> memory, stream = drv.DeviceMemory(8), drv.Stream()
+    >>> graph = drv.Graph()
+    >>> first = graph.add_memset(memory, 1, 8)
+    >>> second = graph.add_memset(memory, 2, 4, after=[first])
+    >>> graph.instantiate().launch(stream)
+    >>> result = np.zeros(8, np.uint8)
+    >>> drv.copy_to_host(result, memory, stream=stream)
+    >>> result.tolist()
+    [2, 2, 2, 2, 1, 1, 1, 1]
+    """
+
+    def __init__(self, device: Device | None = None) -> None:
+        self._owned = False
+        if device is None:
+            from drv.selection import current_device
+
+            device = current_device()
+        runtime = device.runtime
+        device.use()
+        self._set_up(device, runtime.check(runtime.driver.cuGraphCreate(0), "cuGraphCreate"))
+
+    @classmethod
+    def _of(cls, device: Device, handle: Any, *, owned: bool) -> Graph:
+        self = cls.__new__(cls)
+        self._set_up(device, handle)
+        self._owned = owned
+        return self
+
+    def _set_up(self, device: Device, handle: Any) -> None:
+        self.device = device
+        self.runtime = device.runtime
+        self.handle = handle
+        self._kept: list[Any] = []
+        self._owned = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "handle":
+            raise InvalidHandleError("this graph was closed")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<drv.Graph {int(self.handle):#x}, {len(self.nodes)} nodes>"
+
+    @property
+    def nodes(self) -> tuple[GraphNode, ...]:
+        """The nodes, in the order in which they were added."""
+        count = self._ask("cuGraphGetNodes")[1]
+        handles = self._ask("cuGraphGetNodes", count)[0] if count else ()
+        return tuple(GraphNode(self, handle) for handle in handles)
+
+    @property
+    def edges(self) -> tuple[tuple[GraphNode, GraphNode], ...]:
+        """Pairs of nodes of which the second comes after the first."""
+        count = self._ask("cuGraphGetEdges")[3]
+        if not count:
+            return ()
+        earlier, later = self._ask("cuGraphGetEdges", count)[:2]
+        return tuple(
+            (GraphNode(self, first), GraphNode(self, second))
+            for first, second in zip(earlier, later, strict=True)
+        )
+
+    def _ask(self, call: str, *arguments: Any) -> Any:
+        self.device.use()
+        return self.runtime.check(getattr(self.runtime.driver, call)(self.handle, *arguments), call)
+
+    # What it does
+
+    def add_kernel(
+        self,
+        function: Function,
+        grid: int | tuple[int, ...],
+        block: int | tuple[int, ...],
+        arguments: Sequence[Any] = (),
+        *,
+        shared: int = 0,
+        after: Sequence[GraphNode] = (),
+    ) -> GraphNode:
+        """Add a launch of a kernel.
+
+        Parameters
+        ----------
+        function, grid, block, arguments, shared
+            See :func:`launch`. The arguments are packed now.
+        after : sequence of GraphNode
+            Nodes of this graph that it comes after.
+
+        Raises
+        ------
+        InvalidValueError
+            As :func:`launch`, and if a node of ``after`` is not of this graph.
+
+        Examples
+        --------
+        >>> source = 'extern "C" __global__ void add(int* out, int value) { *out += value; }'
+        >>> add = drv.Module(drv.compile_program(source, "compute_90").image).function("add")
+        >>> total, stream = drv.DeviceMemory(4), drv.Stream()
+        >>> graph = drv.Graph()
+        >>> zero = graph.add_memset(total, 0, 4)
+        >>> first = graph.add_kernel(add, 1, 1, (total, np.int32(2)), after=[zero])
+        >>> second = graph.add_kernel(add, 1, 1, (total, np.int32(3)), after=[first])
+        >>> graph.instantiate().launch(stream)
+        >>> result = np.zeros(1, np.int32)
+        >>> drv.copy_to_host(result, total, stream=stream)
+        >>> int(result[0])
+        5
+        """
+        from drv.launch import launch
+
+        self.keep(function, *arguments)
+        return self._record(
+            after,
+            lambda stream: launch(function, grid, block, arguments, shared=shared, stream=stream),
+            function.device,
+        )
+
+    def add_copy(
+        self, destination: Any, source: Any, nbytes: int | None = None, *, after: Sequence[GraphNode] = ()
+    ) -> GraphNode:
+        """Add a copy between memory of the device and page-locked memory of the host, in any direction.
+
+        Parameters
+        ----------
+        destination, source
+            :class:`DeviceMemory`, :class:`PinnedMemory`, :class:`RegisteredMemory`, an object with
+            ``__cuda_array_interface__``, or an address of such memory.
+        nbytes : int, optional
+            Bytes to copy; by default the size of both sides, which must be the same then.
+        after : sequence of GraphNode
+            Nodes of this graph that it comes after.
+
+        Raises
+        ------
+        InvalidValueError
+            If a side has fewer bytes, the sizes differ and ``nbytes`` is not given, an argument is not such memory, or a
+            node of ``after`` is not of this graph.
+        """
+        from drv.copies import copy_on_device
+
+        self.keep(destination, source)
+        return self._record(after, lambda stream: copy_on_device(destination, source, nbytes, stream=stream))
+
+    def add_memset(
+        self,
+        destination: Any,
+        value: int,
+        count: int,
+        *,
+        bits: int = 8,
+        after: Sequence[GraphNode] = (),
+    ) -> GraphNode:
+        """Add a fill of memory.
+
+        Parameters
+        ----------
+        destination, value, count, bits
+            See :func:`memset`.
+        after : sequence of GraphNode
+            Nodes of this graph that it comes after.
+
+        Raises
+        ------
+        InvalidValueError
+            As :func:`memset`, and if a node of ``after`` is not of this graph.
+        """
+        from drv.copies import memset
+
+        self.keep(destination)
+        return self._record(after, lambda stream: memset(destination, value, count, bits=bits, stream=stream))
+
+    def add_callback(
+        self, function: Callable[..., object], *arguments: Any, after: Sequence[GraphNode] = ()
+    ) -> GraphNode:
+        """Add a call of ``function(*arguments)`` on the host, which is made at each launch.
+
+        See :meth:`Stream.add_callback` for what such a function must not do, and what becomes of what it raises.
+
+        Parameters
+        ----------
+        function : callable
+            What to call.
+        *arguments
+            What to call it with.
+        after : sequence of GraphNode
+            Nodes of this graph that it comes after.
+
+        Raises
+        ------
+        InvalidValueError
+            If a node of ``after`` is not of this graph.
+        """
+        return self._record(after, lambda stream: stream.add_callback(function, *arguments))
+
+    def add_graph(self, graph: Graph, *, after: Sequence[GraphNode] = ()) -> GraphNode:
+        """Add all that another graph does now, as one node.
+
+        Parameters
+        ----------
+        graph : Graph
+            It is copied.
+        after : sequence of GraphNode
+            Nodes of this graph that it comes after.
+
+        Raises
+        ------
+        InvalidValueError
+            If it is this graph, or a node of ``after`` is not of this graph.
+        NotSupportedError
+            If it allocates memory or has conditional nodes.
+        """
+        self.keep(graph)
+        return self._add("cuGraphAddChildGraphNode", after, graph.handle)
+
+    def add_empty(self, *, after: Sequence[GraphNode] = ()) -> GraphNode:
+        """Add a node that does nothing: what comes after it comes after all that it comes after.
+
+        Parameters
+        ----------
+        after : sequence of GraphNode
+            Nodes of this graph that it comes after.
+
+        Raises
+        ------
+        InvalidValueError
+            If a node of ``after`` is not of this graph.
+        """
+        return self._add("cuGraphAddEmptyNode", after)
+
+    def add_event_record(self, event: Event, *, after: Sequence[GraphNode] = ()) -> GraphNode:
+        """Add a record of ``event`` at each launch, by which streams and the host wait for a part of the graph.
+
+        Parameters
+        ----------
+        event : Event
+            What is recorded.
+        after : sequence of GraphNode
+            Nodes of this graph that it comes after.
+
+        Raises
+        ------
+        InvalidValueError
+            If a node of ``after`` is not of this graph.
+        """
+        self.keep(event)
+        return self._add("cuGraphAddEventRecordNode", after, event.handle)
+
+    def add_event_wait(self, event: Event, *, after: Sequence[GraphNode] = ()) -> GraphNode:
+        """Add a wait, at each launch, for what ``event`` marks in that moment.
+
+        Parameters
+        ----------
+        event : Event
+            What is waited for.
+        after : sequence of GraphNode
+            Nodes of this graph that it comes after.
+
+        Raises
+        ------
+        InvalidValueError
+            If a node of ``after`` is not of this graph.
+        """
+        self.keep(event)
+        return self._add("cuGraphAddEventWaitNode", after, event.handle)
+
+    def _add(self, call: str, after: Sequence[GraphNode], *arguments: Any) -> GraphNode:
+        nodes = self._dependencies(after)
+        self.device.use()
+        result = getattr(self.runtime.driver, call)(self.handle, nodes, len(nodes), *arguments)
+        return GraphNode(self, self.runtime.check(result, call))
+
+    def _dependencies(self, after: Sequence[GraphNode]) -> list[Any]:
+        for node in after:
+            if node.graph is not self:
+                raise InvalidValueError(f"after={node!r}: it is a node of another graph")
+        return [node.handle for node in after]
+
+    def _record(
+        self, after: Sequence[GraphNode], queue: Callable[[Stream], object], device: Device | None = None
+    ) -> GraphNode:
+        """Add what ``queue`` queues on a stream: its one piece of work."""
+        from drv.stream import Stream
+
+        from .capture import Capture
+
+        nodes = self._dependencies(after)
+        with Capture(Stream(device or self.device), mode="relaxed", graph=self, after=after) as recording:
+            queue(recording.stream)
+            handles = recording.dependencies()
+        added = [each for each in handles if int(each) not in {int(node) for node in nodes}]
+        if not added:
+            raise InvalidValueError("there is nothing to do: the copy or fill is of no bytes")
+        return GraphNode(self, added[-1])
+
+    # Conditions
+
+    def condition(self, default: int | None = None) -> Condition:
+        """A condition for one node of this graph.
+
+        Parameters
+        ----------
+        default : int, optional
+            Its value at the beginning of each launch; by default the one that it had at the end of the launch before.
+        """
+        flags = 0 if default is None else _ASSIGN_DEFAULT
+        handle = self._ask("cuGraphConditionalHandleCreate", self.device.context, default or 0, flags)
+        return Condition(int(handle))
+
+    def add_if(
+        self, condition: Condition, *, otherwise: bool = False, after: Sequence[GraphNode] = ()
+    ) -> tuple[Graph, ...]:
+        """Add a node that runs a graph if a condition is not 0; with ``otherwise``, another one if it is 0.
+
+        Parameters
+        ----------
+        condition : Condition
+            It belongs to this node from now on.
+        otherwise : bool
+            Whether there is a graph for 0.
+        after : sequence of GraphNode
+            Nodes of this graph that it comes after.
+
+        Returns
+        -------
+        tuple of Graph
+            The graphs, empty so far: add nodes to them, or capture into them.
+
+        Raises
+        ------
+        InvalidValueError
+            If the condition is another graph's, or belongs to a node already.
+        """
+        return self._conditional("IF", condition, 1 + otherwise, after)
+
+    def add_while(self, condition: Condition, *, after: Sequence[GraphNode] = ()) -> Graph:
+        """Add a node that runs a graph as long as a condition is not 0.
+
+        Parameters
+        ----------
+        condition, after
+            See :meth:`add_if`.
+
+        Returns
+        -------
+        Graph
+            The graph, empty so far.
+
+        Examples
+        --------
+        >>> source = '''
+        ... extern "C" __device__ __cudart_builtin__ void cudaGraphSetConditional(unsigned long long, unsigned);
+        ... extern "C" __global__ void halve(unsigned long long condition, int* number, int* steps) {
+        ...     *number /= 2; *steps += 1; cudaGraphSetConditional(condition, *number > 1);
+        ... }'''
+        >>> halve = drv.Module(drv.compile_program(source, "compute_90").image).function("halve")
+        >>> number, steps, stream = drv.DeviceMemory(4), drv.DeviceMemory(4), drv.Stream()
+        >>> graph = drv.Graph()
+        >>> start = graph.add_memset(number, 1000, 1, bits=32)
+        >>> zero = graph.add_memset(steps, 0, 1, bits=32)
+        >>> condition = graph.condition(default=1)
+        >>> body = graph.add_while(condition, after=[start, zero])
+        >>> node = body.add_kernel(halve, 1, 1, (condition.handle, number, steps))
+        >>> graph.instantiate().launch(stream)
+        >>> result = np.zeros(1, np.int32)
+        >>> drv.copy_to_host(result, steps, stream=stream)
+        >>> int(result[0])
+        9
+        """
+        return self._conditional("WHILE", condition, 1, after)[0]
+
+    def add_switch(
+        self, condition: Condition, count: int, *, after: Sequence[GraphNode] = ()
+    ) -> tuple[Graph, ...]:
+        """Add a node that runs the graph whose place among ``count`` is the value of a condition, or none.
+
+        Parameters
+        ----------
+        condition, after
+            See :meth:`add_if`.
+        count : int
+            How many graphs there are.
+
+        Returns
+        -------
+        tuple of Graph
+            The graphs, empty so far.
+
+        Raises
+        ------
+        InvalidValueError
+            As :meth:`add_if`, and if ``count`` is not positive.
+        """
+        if count <= 0:
+            raise InvalidValueError(f"count must be positive, {count} was given")
+        return self._conditional("SWITCH", condition, count, after)
+
+    def _conditional(
+        self, kind: str, condition: Condition, size: int, after: Sequence[GraphNode]
+    ) -> tuple[Graph, ...]:
+        from cuda.bindings import driver as cuda
+
+        parameters = cuda.CUgraphNodeParams()
+        parameters.type = cuda.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
+        target = parameters.conditional
+        target.handle = cuda.CUgraphConditionalHandle(condition.handle)
+        target.type = getattr(cuda.CUgraphConditionalNodeType, f"CU_GRAPH_COND_TYPE_{kind}")
+        target.size, target.ctx = size, self.device.context
+        nodes = self._dependencies(after)
+        self._ask("cuGraphAddNode", nodes, None, len(nodes), parameters)
+        bodies = tuple(Graph._of(self.device, handle, owned=False) for handle in target.phGraph_out)
+        for body in bodies:
+            # What is added to a body is kept by the graph.
+            body._kept = self._kept
+        return bodies
+
+    # What becomes of it
+
+    def keep(self, *objects: object) -> None:
+        """Let objects live as long as this graph and the executable graphs that are made of it."""
+        self._kept += [each for each in objects if each is not None and not isinstance(each, (int, float))]
+
+    def instantiate(self, *, auto_free: bool = False) -> ExecutableGraph:
+        """Make the graph, as it is now, executable.
+
+        Parameters
+        ----------
+        auto_free : bool
+            Whether memory that the graph allocates and does not free is freed before the next launch.
+
+        Raises
+        ------
+        InvalidValueError
+            If nodes depend on each other in a circle, or the graph allocates memory or has conditional nodes and an
+            executable graph of it is there already.
+        """
+        handle = self._ask("cuGraphInstantiate", _AUTO_FREE if auto_free else 0)
+        return ExecutableGraph(self.device, handle, tuple(self._kept))
+
+    def clone(self) -> Graph:
+        """A copy of the graph and of the graphs inside it.
+
+        Raises
+        ------
+        NotSupportedError
+            If it allocates memory or has conditional nodes.
+        """
+        result = Graph._of(self.device, self._ask("cuGraphClone"), owned=True)
+        result._kept = list(self._kept)
+        return result
+
+    def dot(self, *, verbose: bool = False) -> str:
+        """The graph as text in the language of Graphviz.
+
+        Parameters
+        ----------
+        verbose : bool
+            Whether the parameters of nodes are shown, too.
+
+        Examples
+        --------
+        >>> graph = drv.Graph()
+        >>> node = graph.add_empty(after=[graph.add_empty()])
+        >>> graph.dot().startswith("digraph")
+        True
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "graph.dot")
+            self.write_dot(path, verbose=verbose)
+            return path.read_text(encoding="utf-8", errors="replace")
+
+    def write_dot(self, path: str | os.PathLike[str], *, verbose: bool = False) -> None:
+        """Write :meth:`dot` into a file.
+
+        Parameters
+        ----------
+        path
+            The file.
+        verbose : bool
+            See :meth:`dot`.
+
+        Raises
+        ------
+        CudaError
+            If the file cannot be written.
+        """
+        self._ask("cuGraphDebugDotPrint", os.fsencode(path), _VERBOSE if verbose else 0)
+
+    def close(self) -> None:
+        """Destroy the graph; executable graphs stay. A second call does nothing, any other use raises InvalidHandleError."""
+        if self._owned:
+            self.device.use()
+            self._owned = False
+            handle = self.handle
+            del self.handle
+            self._kept = []
+            self.runtime.check(self.runtime.driver.cuGraphDestroy(handle), "cuGraphDestroy")
+
+    def __del__(self) -> None:
+        if self._owned:
+            self.runtime.release(self.device, "cuGraphDestroy", self.handle)
