@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from .allocators.guarding.guard import Guard
-    from .graphs.capture import Capture
+    from .graphs.recording import Recording
     from .stream import Stream
 
 _T = TypeVar("_T")
@@ -102,7 +102,7 @@ class Runtime:
         self.recent_launches: deque[Any] = deque(maxlen=8)
         self.host_errors: deque[BaseException] = deque()
         #: Captures that have begun and not ended, and who is told of each: see :class:`drv.Capture`.
-        self.captures: tuple[Capture, ...] = ()
+        self.captures: tuple[Recording, ...] = ()
         self.capture_listeners: list[Any] = []
         #: Streams that were made and not closed, by handle.
         self.streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
@@ -277,13 +277,13 @@ class Runtime:
         return True
 
     def is_captured(self, stream_handle: Any) -> bool:
-        """Whether what is queued on a stream becomes a graph."""
+        """Whether what is queued on the stream ``stream_handle`` becomes a graph."""
         if not self.captures:
             return False
         return int(self.captured_into(stream_handle)[0]) == _ACTIVE
 
     def captured_into(self, stream_handle: Any) -> Any:
-        """What the driver says of a stream that may be captured: status, number of the capture, graph, ...
+        """What the driver says of the stream ``stream_handle``: whether it is captured, number of the capture, graph, ...
 
         Raises
         ------

@@ -2,6 +2,7 @@
 
 from .capture import Capture, capture
 from .executable import ExecutableGraph
-from .graph import Condition, Graph, GraphNode
+from .graph import Graph
+from .nodes import Condition, GraphNode
 
 __all__ = ["Capture", "Condition", "ExecutableGraph", "Graph", "GraphNode", "capture"]

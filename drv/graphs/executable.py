@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from drv.errors import GraphUpdateError, InvalidHandleError, InvalidValueError
 
+from .nodes import GraphNode
+
 if TYPE_CHECKING:
     from drv.device import Device
     from drv.stream import Stream
 
-    from .graph import Graph, GraphNode
+    from .graph import Graph
 
 #: Calls that give and take the parameters of nodes, by what these do.
 _PARAMETERS = {
@@ -24,10 +26,19 @@ _UPDATE_FAILED = 910
 
 
 class ExecutableGraph:
-    """A graph as it was when :meth:`Graph.instantiate` made it executable.
+    """A graph as it was when it was made executable, which :meth:`Graph.instantiate` does.
 
     Launches are ordered with each other, on whatever streams they are. Within a launch, nodes are ordered as the graph
     says and no further.
+
+    Parameters
+    ----------
+    device : Device
+        The attribute of this name.
+    handle
+        The attribute of this name.
+    kept : tuple
+        Objects that live as long as this.
 
     Attributes
     ----------
@@ -196,8 +207,6 @@ class ExecutableGraph:
 
 
 def _refused(info: Any, graph: Graph) -> GraphUpdateError:
-    from .graph import GraphNode
-
     reason = info.result.name.removeprefix("CU_GRAPH_EXEC_UPDATE_ERROR_")
     text = reason.replace("_", " ").lower()
     node = GraphNode(graph, info.errorNode) if int(info.errorNode) else None

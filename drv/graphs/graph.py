@@ -7,9 +7,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drv.copies import copy_on_device, memset
 from drv.errors import InvalidHandleError, InvalidValueError
+from drv.launch import launch
+from drv.stream import Stream
 
 from .executable import ExecutableGraph
+from .nodes import Condition, GraphNode
+from .recording import Recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,90 +22,10 @@ if TYPE_CHECKING:
     from drv.device import Device
     from drv.event import Event
     from drv.module import Function
-    from drv.stream import Stream
 
 _VERBOSE = 1
 _ASSIGN_DEFAULT = 1
 _AUTO_FREE = 1
-
-
-class GraphNode:
-    """A piece of work in a graph.
-
-    Attributes
-    ----------
-    graph : Graph
-        The graph that it is in.
-    handle
-        ``CUgraphNode``, as the driver's functions take it.
-
-    Notes
-    -----
-    Nodes are equal when the driver's nodes are.
-    """
-
-    __slots__ = ("graph", "handle")
-
-    def __init__(self, graph: Graph, handle: Any) -> None:
-        self.graph = graph
-        self.handle = handle
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GraphNode) and int(self.handle) == int(other.handle)
-
-    def __hash__(self) -> int:
-        return hash(int(self.handle))
-
-    def __repr__(self) -> str:
-        return f"<drv.GraphNode {self.kind} {int(self.handle):#x}>"
-
-    @property
-    def kind(self) -> str:
-        """What it does: ``"kernel"``, ``"memcpy"``, ``"memset"``, ``"host"``, ``"graph"``, ``"empty"``, ``"wait_event"``,
-        ``"event_record"``, ``"mem_alloc"``, ``"mem_free"``, ``"batch_mem_op"`` or ``"conditional"``.
-        """
-        kind = self._ask("cuGraphNodeGetType")
-        return str(kind.name).removeprefix("CU_GRAPH_NODE_TYPE_").lower()
-
-    @property
-    def dependencies(self) -> tuple[GraphNode, ...]:
-        """Nodes that it comes after."""
-        return self._neighbours("cuGraphNodeGetDependencies")
-
-    @property
-    def dependents(self) -> tuple[GraphNode, ...]:
-        """Nodes that come after it."""
-        return self._neighbours("cuGraphNodeGetDependentNodes")
-
-    def _neighbours(self, call: str) -> tuple[GraphNode, ...]:
-        count = self._ask(call)[2]
-        handles = self._ask(call, count)[0] if count else ()
-        return tuple(GraphNode(self.graph, handle) for handle in handles)
-
-    def _ask(self, call: str, *arguments: Any) -> Any:
-        runtime = self.graph.runtime
-        return runtime.check(getattr(runtime.driver, call)(self.handle, *arguments), call)
-
-
-class Condition:
-    """A number that kernels set, and by which a node of a graph decides what it runs.
-
-    :meth:`Graph.condition` makes one; a kernel that gets :attr:`handle` as an argument of 64 bits sets it with
-    ``cudaGraphSetConditional``.
-
-    Attributes
-    ----------
-    handle : int
-        What a kernel takes it by.
-    """
-
-    __slots__ = ("handle",)
-
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-
-    def __repr__(self) -> str:
-        return f"<drv.Condition {self.handle:#x}>"
 
 
 class Graph:
@@ -240,8 +165,6 @@ class Graph:
         >>> int(result[0])
         5
         """
-        from drv.launch import launch
-
         self.keep(function, *arguments)
         return self._record(
             after,
@@ -270,8 +193,6 @@ class Graph:
             If a side has fewer bytes, the sizes differ and ``nbytes`` is not given, an argument is not such memory, or a
             node of ``after`` is not of this graph.
         """
-        from drv.copies import copy_on_device
-
         self.keep(destination, source)
         return self._record(after, lambda stream: copy_on_device(destination, source, nbytes, stream=stream))
 
@@ -298,8 +219,6 @@ class Graph:
         InvalidValueError
             As :func:`memset`, and if a node of ``after`` is not of this graph.
         """
-        from drv.copies import memset
-
         self.keep(destination)
         return self._record(after, lambda stream: memset(destination, value, count, bits=bits, stream=stream))
 
@@ -413,12 +332,8 @@ class Graph:
         self, after: Sequence[GraphNode], queue: Callable[[Stream], object], device: Device | None = None
     ) -> GraphNode:
         """Add what ``queue`` queues on a stream: its one piece of work."""
-        from drv.stream import Stream
-
-        from .capture import Capture
-
         nodes = self._dependencies(after)
-        with Capture(Stream(device or self.device), mode="relaxed", graph=self, after=after) as recording:
+        with Recording(Stream(device or self.device), "relaxed", self.handle, nodes) as recording:
             queue(recording.stream)
             handles = recording.dependencies()
         added = [each for each in handles if int(each) not in {int(node) for node in nodes}]
@@ -478,6 +393,11 @@ class Graph:
         -------
         Graph
             The graph, empty so far.
+
+        Raises
+        ------
+        InvalidValueError
+            As :meth:`add_if`.
 
         Examples
         --------
