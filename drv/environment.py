@@ -107,6 +107,14 @@ def cache_directory() -> Path:
     return Path(os.path.expanduser("~")) / ".cache" / "graphroot"  # noqa: PTH111 - Path.home() raises
 
 
+def supervisor() -> str | None:
+    """``GRAPHROOT_SUPERVISOR``: ``"module:function"`` that gives the tool which watches over this process, if one does.
+
+    Tools set it for the processes that a program starts.
+    """
+    return os.environ.get("GRAPHROOT_SUPERVISOR") or None
+
+
 def _flag(variable: str) -> bool:
     return os.environ.get(variable, "").strip().lower() in ("1", "true", "yes", "on")
 

@@ -8,6 +8,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from graphroot.coexistence import own
+
 from . import environment
 from .errors import CudaError, ForkError, NoDeviceError, NoDriverError, error_class
 from .failures import status_text
@@ -51,7 +53,7 @@ class _Selection:
         #: How many devices that parent saw.
         self.inherited_devices = 0
         self.hooked = False
-        #: The tool that watches, if one does.
+        #: The tool that watches, if one does; by the environment, for a process that a watched program has started.
         self.supervisor: Supervisor | None = None
 
 
@@ -131,8 +133,9 @@ def reset() -> None:
     """
     with _selection.lock:
         _selection.simulator = None
-        if _selection.supervisor is not None and _selection.runtime is not None:
-            _selection.supervisor.ending(_selection.runtime)
+        watching = _selection.supervisor
+        if watching is not None and _selection.runtime is not None:
+            watching.ending(_selection.runtime)
         dropped, _selection.runtime = _selection.runtime, None
         if dropped is not None:
             dropped.close()
@@ -156,14 +159,27 @@ def set_aside() -> Iterator[None]:
 
 
 def supervise(supervisor: Supervisor | None) -> None:
-    """Have ``supervisor`` watch over every runtime that is made from now on; ``None`` ends it."""
+    """Have ``supervisor`` watch over every runtime that this process makes from now on; ``None`` ends it."""
+    _hook()
     _selection.supervisor = supervisor
 
 
 def supervised(options: dict[str, Any]) -> dict[str, Any]:
     """``options`` of a simulated driver, as the tool that watches wants them."""
-    watching = _selection.supervisor
+    watching = _supervisor()
     return options if watching is None else watching.simulator_options(options)
+
+
+def _supervisor() -> Supervisor | None:
+    """The tool that watches over this process."""
+    reference = environment.supervisor()
+    if _selection.supervisor is None and reference is not None:
+        # What it does at the interpreter's end comes before the driver's.
+        _hook()
+        module, _, function = reference.partition(":")
+        # By name, as tools are above this layer.
+        _selection.supervisor = getattr(own(module), function)()
+    return _selection.supervisor
 
 
 def install(simulator: Callable[[], Any]) -> Runtime:
@@ -202,14 +218,20 @@ def _choose() -> Runtime:
 
 
 def _start(driver: Any, *, simulated: bool) -> Runtime:
+    _hook()
+    started = _selection.runtime = Runtime(driver, simulated=simulated)
+    watching = _supervisor()
+    if watching is not None:
+        watching.started(started)
+    return started
+
+
+def _hook() -> None:
+    """Be told of forks and of the interpreter's end."""
     if not _selection.hooked:
         _selection.hooked = True
         os.register_at_fork(after_in_child=_after_fork)
         atexit.register(_at_exit)
-    started = _selection.runtime = Runtime(driver, simulated=simulated)
-    if _selection.supervisor is not None:
-        _selection.supervisor.started(started)
-    return started
 
 
 def _nvidia(choice: str) -> Any:
@@ -244,6 +266,8 @@ def _nvidia(choice: str) -> Any:
 def _after_fork() -> None:
     """In a forked child: what the parent had is out of reach, and must not be given back either."""
     _selection.lock = threading.RLock()
+    # The parent's, which will not hear of this process.
+    _selection.supervisor = None
     left, _selection.runtime = _selection.runtime, None
     if left is None:
         return

@@ -110,6 +110,8 @@ class DriverState:
         self.contexts: dict[int, Context] = {}
         self.primary: dict[int, Context] = {}
         self.streams: dict[int, Stream] = {}
+        #: By the names that reports use, where streams were created.
+        self.stream_stacks: dict[str, tuple[Frame, ...]] = {}
         self.events: dict[int, Event] = {}
         self._next_handle = 0x5000_0000_0000
         self._next_identifier = 0

@@ -75,23 +75,41 @@ def test_a_race_is_told_with_the_users_lines(bench: Bench, capsys: pytest.Captur
     assert _run("--simulate", str(script)) == 86
     out, err = capsys.readouterr()
     assert out == "done\n"
-    assert "run: [1] race: nothing orders kernel" in err
+    assert "graphroot: [1] race: let default stream wait for stream " in err
+    assert " before script.py:7\n  nothing orders kernel" in err
     copy, kernel = 'File "script.py", line 6, in <module>', 'File "script.py", line 7, in <module>'
     assert (
         err.index("first: copy of 16384 bytes")
+        < err.index("created at script.py:3, by")
         < err.index(copy)
         < err.index("then: kernel")
         < err.index(kernel)
+        < err.index("at nvrtc_kernels/cuda")
     )
     assert "y = x * 2" in err
+    assert "Say tensor.cuda.default_stream().wait_stream(s) before script.py:7" in err
     assert err.endswith(
-        "run: 1 error in the program's use of streams and memory; --memcheck looks for more\n"
+        f"graphroot: 1 error in how {script} uses streams and memory; --memcheck looks for more\n"
     )
 
 
-def test_a_correct_program_is_not_spoken_of(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run("--simulate", str(bench.write(ORDERED))) == 0
-    assert capsys.readouterr() == ("done 16773120.0\n", "")
+def test_what_was_looked_for_is_told_in_a_line(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    script = bench.write(ORDERED)
+    for options, said in (
+        ("--simulate", "ran on a simulated GPU; no race between its streams was found"),
+        ("--simulate=devices=2", "ran on 2 simulated GPUs; no race between its streams was found"),
+        ("--simulate=check=on", "ran on a simulated GPU; races were not looked for (check=on)"),
+    ):
+        assert _run(options, str(script)) == 0
+        assert capsys.readouterr() == ("done 16773120.0\n", f"graphroot: {script} {said}\n")
+        drv.reset()
+        os.environ.pop("GRAPHROOT_SIMULATOR")
+    script = bench.write("import tensor\n")
+    assert _run("--simulate", str(script)) == 0
+    assert capsys.readouterr().err == f"graphroot: {script} used no GPU\n"
+    # Nothing is said where no GPU was asked for.
+    assert _run(str(script)) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("schedule", ["lazy", "random"])
@@ -109,13 +127,12 @@ def test_every_race_is_told_once(bench: Bench, capsys: pytest.CaptureFixture[str
     text = RACE + "for _ in range(3):\n    y = x + 1\nz = x - 3\nraise SystemExit(4)\n"
     assert _run("--simulate", str(bench.write(text))) == 86
     err = capsys.readouterr().err
-    assert err.count("] race: ") == 3
-    assert "run: 3 errors" in err
-
-
-def test_the_users_own_choice_of_checks_holds(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run("--simulate=check=on", str(bench.write(RACE))) == 0
-    assert capsys.readouterr().err == ""
+    # Those that one wait would end are one report.
+    assert err.count("] race: ") == 1
+    assert "The same wait is missing for 2 more:\n    kernel" in err
+    assert " reads at script.py:10 (3 times)\n" in err
+    assert " reads at script.py:11\n" in err
+    assert "graphroot: 3 errors" in err
 
 
 def test_options_of_the_simulated_gpus(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,7 +228,7 @@ def test_interrupts(bench: Bench) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "cleaned up\n")
-    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert err.endswith("KeyboardInterrupt\ngraphroot: script.py used no GPU\n")
     assert "line 3, in <module>" in err
     assert "tools/run" not in err
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
 from typing import TYPE_CHECKING
 
-from tools.run.script import CannotRun, Script
+from tools.run.following import Followed
+from tools.run.script import CannotRun, Script, become_torch
 
 from . import report, sanitizer
 from .options import parse
@@ -44,8 +46,12 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.me
     options = parse(sys.argv[1:] if arguments is None else arguments, prog)
     if options.sanitizer:
         return sanitizer.run(options)
-    watch, script = Watch(options), Script(options.target, options.module)
-    with watch.watching(), _frozen():
+    if options.as_torch and not become_torch("memcheck"):
+        return 2
+    blocking = os.environ.get("CUDA_LAUNCH_BLOCKING")
+    watch, script = Watch(options, blocking), Script(options.target, options.module)
+    children = Followed("tools.memcheck.watching:Watch", options, blocking)
+    with watch.watching(), children.following(), _frozen():
         try:
             script.run()
         except CannotRun as error:
@@ -56,10 +62,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.me
         watch.settle()
         if options.leak_check:
             watch.look_for_leaks()
-    findings = watch.findings()
+    findings = children.together(watch)
     status = options.error_exitcode if findings else script.status
     report.write(sys.stderr, findings, watch.sources, options.max_reports)
-    print(f"memcheck: {_summary(options, watch, script, findings)}", file=sys.stderr)
+    print(f"memcheck: {_summary(options, watch, script, children.processes, findings)}", file=sys.stderr)
     if options.json is not None:
         report.write_json(
             options.json,
@@ -83,9 +89,15 @@ def _frozen() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _summary(options: Options, watch: Watch, script: Script, findings: Sequence[Finding]) -> str:
+def _summary(
+    options: Options, watch: Watch, script: Script, processes: int, findings: Sequence[Finding]
+) -> str:
     parts = [f"{script.name} ended with status {script.status}"]
-    if not watch.runtimes:
+    if processes:
+        parts.append(
+            f"{'a process' if processes == 1 else f'{processes} processes'} that it started used a GPU"
+        )
+    if not watch.runtimes and not processes:
         parts.append(
             "it used no GPU" + ("" if options.simulate is not None else " (--simulate gives it one)")
         )

@@ -13,7 +13,7 @@ from drv.simulator.faults import FaultKind
 from .findings import Access, Finding, Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from drv.allocators.guarding.guard import Overwrite
     from drv.simulator.checks.findings import AccessReport
@@ -76,10 +76,10 @@ def joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(result)
 
 
-def from_driver(finding: DriverFinding) -> Finding:
-    """A race or a read of memory never written."""
+def from_driver(finding: DriverFinding, streams: Mapping[str, Stack]) -> Finding:
+    """A race or a read of memory never written; ``streams`` knows where streams were created."""
     kind = _KINDS[finding.kind]
-    accesses = tuple(_access(each) for each in (finding.first, finding.second) if each is not None)
+    accesses = tuple(_access(each, streams) for each in (finding.first, finding.second) if each is not None)
     # Where it was freed later has nothing to do with it.
     memory = None if finding.allocation is None else replace(memory_of(finding.allocation), freed=None)
     advice = plain(finding.message.splitlines()[-1])
@@ -111,8 +111,8 @@ def from_driver(finding: DriverFinding) -> Finding:
     return Finding(kind, message, accesses, memory, joined(finding.ranges), advice, finding.count)
 
 
-def from_fault(fault: FaultRecord) -> Finding:
-    """What stopped a kernel or a copy."""
+def from_fault(fault: FaultRecord, streams: Mapping[str, Stack]) -> Finding:
+    """What stopped a kernel or a copy; ``streams`` knows where streams were created."""
     bad, site = fault.access, fault.site
     operation = plain(fault.operation)
     access = Access(
@@ -123,6 +123,7 @@ def from_fault(fault: FaultRecord) -> Finding:
         None if site is None else site.source,
         None if site is None else f"PTX line {site.ptx_line}: {site.text}",
         fault.stack,
+        streams.get(fault.stream or "", ()),
     )
     if bad is None:
         what, *more = (line.strip() for line in plain(fault.report).splitlines())
@@ -218,7 +219,7 @@ def _who(access: Access) -> str:
     return access.operation if access.stream is None else f"{access.operation} on {access.stream}"
 
 
-def _access(report: AccessReport) -> Access:
+def _access(report: AccessReport, streams: Mapping[str, Stack]) -> Access:
     site = report.site
     return Access(
         plain(report.operation),
@@ -228,6 +229,7 @@ def _access(report: AccessReport) -> Access:
         None if site is None else site.source,
         None if site is None else f"PTX line {site.ptx_line}: {site.text}",
         report.stack,
+        streams.get(report.stream or "", ()),
     )
 
 

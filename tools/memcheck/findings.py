@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from drv.python_stack import Frame
 
@@ -25,6 +25,8 @@ class Access:
         ``"reads"``, ``"writes"``, ``"updates atomically"``, ``"allocates"``, ``"frees"``; empty where it is not known.
     stream, thread : str or None
         Where it was queued; block and thread of a kernel.
+    stream_created : tuple
+        Python lines of the call that created the stream, the innermost first; empty for default streams.
     source : tuple of str and int, or None
         File and line of the CUDA source.
     instruction : str or None
@@ -40,6 +42,7 @@ class Access:
     source: tuple[str, int] | None = None
     instruction: str | None = None
     stack: Stack = ()
+    stream_created: Stack = ()
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,6 +82,8 @@ class Finding:
         What to do about it, where that is known.
     count : int
         How often the same lines were caught.
+    processes : tuple of str
+        In which processes that the program started, by their names; empty where in its own alone.
     """
 
     kind: str
@@ -89,13 +94,27 @@ class Finding:
     advice: str = ""
     count: int = 1
     details: dict[str, Any] = field(default_factory=dict)
+    processes: tuple[str, ...] = ()
 
     def key(self) -> Hashable:
         """Equal for mistakes that the same lines make."""
         sides = tuple((a.operation, a.action, a.source or a.instruction, a.stack) for a in self.accesses)
         memory = self.memory
-        where = None if memory is None else (memory.what, memory.device, memory.allocated, memory.freed)
+        # Ranks run the same lines on devices of their own.
+        where = None if memory is None else (memory.what, memory.allocated, memory.freed)
         return self.kind, sides, where
+
+    def cause(self) -> Hashable:
+        """Equal for findings that one wait would end: of a race between streams, what has to be waited for, and where.
+
+        None where there is no such wait.
+        """
+        if self.kind != "race" or len(self.accesses) != 2:
+            return None
+        first, second = self.accesses
+        if first.stream is None or second.stream is None or not first.stack:
+            return None
+        return first.stream, second.stream, first.stack
 
 
 def merged(findings: list[Finding]) -> list[Finding]:
@@ -105,4 +124,14 @@ def merged(findings: list[Finding]) -> list[Finding]:
         known = kept.setdefault(each.key(), each)
         if known is not each:
             known.count += each.count
+            known.processes = tuple(dict.fromkeys(known.processes + each.processes))
     return list(kept.values())
+
+
+def grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """The findings, those with one cause together, each group where its first one stands."""
+    groups: dict[Hashable, list[Finding]] = {}
+    for each in findings:
+        cause = each.cause()
+        groups.setdefault(id(each) if cause is None else cause, []).append(each)
+    return list(groups.values())

@@ -46,6 +46,7 @@ class Options:
     error_exitcode: int = 86
     json: Path | None = None
     sanitizer: bool = False
+    as_torch: bool = False
 
 
 def parser(prog: str) -> argparse.ArgumentParser:
@@ -58,6 +59,12 @@ def parser(prog: str) -> argparse.ArgumentParser:
     )
     add = result.add_argument
     add_simulate(result)
+    add(
+        "--as-torch",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="let `import torch` be graphroot, as `graphroot run` does (default: no)",
+    )
     add(
         "--schedule",
         choices=("eager", "lazy", "random"),
@@ -113,6 +120,7 @@ def parse(arguments: Sequence[str], prog: str = "python -m tools.memcheck") -> O
         error_exitcode=parsed.error_exitcode,
         json=parsed.json,
         sanitizer=parsed.sanitizer,
+        as_torch=parsed.as_torch,
     )
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from nvrtc_kernels.kernel_cache import KernelCache
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from drv import Runtime
     from drv.python_stack import Frame
 
@@ -31,9 +33,18 @@ class Sources:
 
     def learn(self, runtime: Runtime) -> None:
         """Note the texts of the kernels that ``runtime`` has loaded."""
-        for name, text in KernelCache.of(runtime).sources.items():
+        self.add(KernelCache.of(runtime).sources)
+
+    def add(self, kernels: Mapping[str, str | None]) -> None:
+        """Note texts that another process knows."""
+        for name, text in kernels.items():
             if self._kernels.setdefault(name, text) != text:
                 self._kernels[name] = None
+
+    @property
+    def kernels(self) -> Mapping[str, str | None]:
+        """The texts that are known, by name."""
+        return self._kernels
 
     def python(self, frame: Frame) -> str:
         """The line of a frame, without indentation; empty where it cannot be had."""
@@ -56,7 +67,8 @@ def own(stack: Stack) -> Stack:
 
 @functools.cache
 def _is_pythons(file: str) -> bool:
-    if file.startswith("<frozen "):
+    # A process that multiprocessing has spawned begins with a line of a program on its command line.
+    if file.startswith("<frozen ") or file == "<string>":
         return True
     for name in ("stdlib", "platstdlib"):
         folder = Path(sysconfig.get_path(name)).resolve()

@@ -42,10 +42,18 @@ class Watch:
         Texts of the kernels that they have loaded, among others.
     lost : bool
         Whether no leaks could be looked for, as an error has lost a device's context.
+
+    Parameters
+    ----------
+    options : Options
+        What the command line says.
+    blocking : str, optional
+        What the user has set ``CUDA_LAUNCH_BLOCKING`` to.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, blocking: str | None) -> None:
         self.options = options
+        self._blocking = blocking
         self.runtimes: list[Runtime] = []
         self.sources = Sources()
         self.lost = False
@@ -69,7 +77,6 @@ class Watch:
     def _set_environment(self) -> None:
         options, variables = self.options, os.environ
         self._set_allocators()
-        self._blocking = variables.get("CUDA_LAUNCH_BLOCKING")
         variables["CUDA_LAUNCH_BLOCKING"] = "1"
         if options.simulate is not None:
             simulate(options.simulate)
@@ -109,9 +116,10 @@ class Watch:
         checks = _driver_checks(runtime)
         if checks:
             findings, faults = runtime.driver.findings, runtime.driver.faults
+            streams = runtime.driver.stream_stacks
             findings.collect = True
-            gather.append(lambda: [conversion.from_fault(each) for each in faults])
-            gather.append(lambda: [conversion.from_driver(each) for each in findings])
+            gather.append(lambda: [conversion.from_fault(each, streams) for each in faults])
+            gather.append(lambda: [conversion.from_driver(each, streams) for each in findings])
         guard = guard_runtime(runtime)
         if guard is None:
             return

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphroot.coexistence import is_ours, make_way, remark_on
+from graphroot.coexistence import is_ours, make_way, own, remark_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -170,6 +170,17 @@ class Script:
             yield
         finally:
             atexit.register, atexit.unregister = register, unregister
+
+
+def become_torch(prog: str) -> bool:
+    """Let ``import torch`` be graphroot for what is run; where that is impossible, say why in the name of ``prog``."""
+    installation: Any = own("tensor.torch_names.installation")
+    try:
+        installation.install()
+    except ImportError as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def _main_module(file: str | None) -> types.ModuleType:

@@ -72,6 +72,7 @@ class StreamCalls(DriverState):
             flags=bits,
         )
         self.streams[handle] = context.streams[handle] = stream
+        self.stream_stacks[stream.name] = self.recorder.take()
         return SUCCESS, cuda.CUstream(handle)
 
     @from_finalizer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from .store import DEFAULT_TIMEOUT, Store, checked_timeout, timeout_error
 from .table import MAXIMUM_BYTES, MAXIMUM_FIELDS, Request, unpack_fields
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import timedelta
 
 _LENGTH = struct.Struct("<I")
@@ -176,8 +178,9 @@ class TCPStore(Store):
         if server is not None:
             server.release()
 
-    def __del__(self) -> None:
-        if hasattr(self, "_connections"):
+    def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At the interpreter's end the system closes what is open, and modules may be empty already.
+        if hasattr(self, "_connections") and not _is_finalizing():
             self.close()
 
     def __repr__(self) -> str:

@@ -192,7 +192,9 @@ def test_document(bench: Bench) -> None:
         "errors": 1,
     }
     assert document["command"] == [str(bench.folder / "script.py")]
-    assert run.only.keys() >= {"kind", "message", "count", "accesses", "memory", "ranges", "advice"}
+    assert run.only.keys() >= {
+        "kind", "message", "to_do", "count", "processes", "accesses", "memory", "ranges", "advice",
+    }  # fmt: skip
     assert run.only["accesses"][0].keys() == {
         "operation",
         "action",
@@ -201,6 +203,7 @@ def test_document(bench: Bench) -> None:
         "source",
         "instruction",
         "stack",
+        "stream_created",
     }
     frame = run.only["memory"]["allocated"][0]
     assert frame == {
