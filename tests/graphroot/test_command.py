@@ -78,7 +78,16 @@ def test_nothing_is_loaded_for_the_help() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["tools.run", "tools.simulate", "tools.memcheck", "tools.profile", "tools.bench", "tools.info"]
+    "module",
+    [
+        "tools.run",
+        "tools.simulate",
+        "tools.memcheck",
+        "tools.profile",
+        "tools.bench",
+        "tools.info",
+        "tools.profile",
+    ],
 )
 def test_modules_are_programs_of_the_same_name(module: str) -> None:
     done = subprocess.run(

@@ -1,8 +1,10 @@
-"""Command line of profile."""
+"""``python -m tools.profile``: as ``graphroot profile``."""
 
 import sys
+from typing import Any
 
-from .command_line import main
+from graphroot.coexistence import own
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    tool: Any = own("tools.profile.command_line")
+    sys.exit(tool.main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import pickle
 import sys
@@ -14,7 +13,7 @@ from drv.simulator.timing.advice import METRICS
 from tensor.cuda.memory_history import _record_memory_history, _snapshot
 from tensor.profiler import ProfilerActivity, profile
 from tools.run import arguments as arguments_
-from tools.run.script import CannotRun, Script
+from tools.run.script import CannotRun, Script, become_torch
 
 from . import options as options_
 from .kernels import TOTALS, kernels_of, totals_of
@@ -66,8 +65,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.pr
         if options.model is not None and "model=" not in chosen:
             chosen = ",".join(filter(None, (f"model={options.model}", chosen)))
         arguments_.simulate(chosen)
-    if options.as_torch:
-        importlib.import_module("tensor.as_torch")
+    if options.as_torch and not become_torch(prog):
+        return 2
     run = profile(
         activities=[ProfilerActivity.CPU],
         record_shapes=True,
