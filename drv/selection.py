@@ -249,7 +249,7 @@ def _nvidia(choice: str) -> Any:
     except Exception as error:
         raise NoDriverError(
             f"NVIDIA's driver does not load (GRAPHROOT_DRIVER={choice}): {str(error).rstrip('.')}. {remedy}"
-        ) from error
+        ) from None
     if int(status) == _NOT_INITIALIZED and _selection.inherited:
         raise ForkError(_FORKED)
     if status and not issubclass(error_class(int(status)), (NoDriverError, NoDeviceError)):

@@ -79,8 +79,8 @@ SUBCOMMANDS = (
     Subcommand(
         "launch",
         "start a program as several ranks, each a process",
-        "parallel.launch.command_line:main",
-        "parallel.launch.command_line:parser",
+        "tools.launch.command_line:main",
+        "tools.launch.options:parser",
     ),
     Subcommand(
         "bench",

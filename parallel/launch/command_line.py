@@ -51,8 +51,12 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m parallel
         is on stderr.
     """
     described = parser(prog)
-    options = described.parse_args(arguments)
-    nproc = _process_count(described, options.nproc_per_node)
+    return run(described, described.parse_args(arguments))
+
+
+def run(described: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Start the ranks that ``options``, read by the parser ``described``, ask for; the exit status as of :func:`main`."""
+    nproc = process_count(described, options.nproc_per_node)
     nodes, node = _nodes(described, options)
     command = _command(described, options)
     if options.redirects and options.log_dir is None:
@@ -160,7 +164,8 @@ def parser(prog: str) -> argparse.ArgumentParser:
     return result
 
 
-def _process_count(parser: argparse.ArgumentParser, text: str) -> int:
+def process_count(parser: argparse.ArgumentParser, text: str) -> int:
+    """How many ranks ``--nproc-per-node`` asks for; ends the program with status 2 and a message where it is wrong."""
     if text in ("gpu", "auto"):
         import drv
 

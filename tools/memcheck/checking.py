@@ -16,7 +16,7 @@ from .options import parse
 from .watching import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .findings import Finding
     from .options import Options
@@ -48,24 +48,50 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.me
         return sanitizer.run(options)
     if options.as_torch and not become_torch("memcheck"):
         return 2
+    script = Script(options.target, options.module)
+
+    def run() -> int:
+        script.run()
+        return script.status
+
+    try:
+        return checked(options, script.name, run, script.forget)
+    except CannotRun as error:
+        print(f"memcheck: {error}", file=sys.stderr)
+        return 2
+
+
+def checked(
+    options: Options, name: str, run: Callable[[], int], forget: Callable[[], None] = lambda: None
+) -> int:
+    """Run a program, check it and the processes that it starts, and report; the exit status.
+
+    Parameters
+    ----------
+    options : Options
+        What to look for, and how.
+    name : str
+        What the user calls the program.
+    run : function
+        Runs it and returns its exit status, which is kept where nothing is found.
+    forget : function
+        Drops what the program has in this process, so that what is left is a leak.
+    """
     blocking = os.environ.get("CUDA_LAUNCH_BLOCKING")
-    watch, script = Watch(options, blocking), Script(options.target, options.module)
+    watch = Watch(options, blocking)
     children = Followed("tools.memcheck.watching:Watch", options, blocking)
     with watch.watching(), children.following(), _frozen():
-        try:
-            script.run()
-        except CannotRun as error:
-            print(f"memcheck: {error}", file=sys.stderr)
-            return 2
+        own_status = run()
         watch.settle()
-        script.forget()
+        forget()
         watch.settle()
         if options.leak_check:
             watch.look_for_leaks()
     findings = children.together(watch)
-    status = options.error_exitcode if findings else script.status
+    status = options.error_exitcode if findings else own_status
     report.write(sys.stderr, findings, watch.sources, options.max_reports)
-    print(f"memcheck: {_summary(options, watch, script, children.processes, findings)}", file=sys.stderr)
+    summary = _summary(options, watch, f"{name} ended with status {own_status}", children.processes, findings)
+    print(f"memcheck: {summary}", file=sys.stderr)
     if options.json is not None:
         report.write_json(
             options.json,
@@ -73,7 +99,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.me
             watch.sources,
             command=options.target,
             drivers=[runtime.name for runtime in watch.runtimes],
-            script_status=script.status,
+            script_status=own_status,
             status=status,
         )
     return status
@@ -89,10 +115,8 @@ def _frozen() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _summary(
-    options: Options, watch: Watch, script: Script, processes: int, findings: Sequence[Finding]
-) -> str:
-    parts = [f"{script.name} ended with status {script.status}"]
+def _summary(options: Options, watch: Watch, ended: str, processes: int, findings: Sequence[Finding]) -> str:
+    parts = [ended]
     if processes:
         parts.append(
             f"{'a process' if processes == 1 else f'{processes} processes'} that it started used a GPU"

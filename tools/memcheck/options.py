@@ -19,7 +19,6 @@ Run a script and report its mistakes with GPU memory: accesses outside an alloca
 memory never written, races between streams, misaligned accesses, leaks. Options come before the script; what comes
 after it belongs to the script.
 """
-_VALUE_OPTIONS = ("--schedule", "--error-exitcode", "--json", "--red-zone", "--quarantine", "--max-reports")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -105,7 +104,7 @@ def parser(prog: str) -> argparse.ArgumentParser:
 def parse(arguments: Sequence[str], prog: str = "python -m tools.memcheck") -> Options:
     """Options from the command line; ends the program with status 2 and a message where it is wrong."""
     options = parser(prog)
-    parsed, target = parse_target(options, arguments, _VALUE_OPTIONS)
+    parsed, target = parse_target(options, arguments)
     if parsed.sanitizer and (parsed.simulate is not None or parsed.schedule is not None):
         options.error("--sanitizer runs on a GPU: leave out --simulate and --schedule")
     return Options(

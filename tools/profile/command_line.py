@@ -51,9 +51,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.pr
         With status 2, if an option is unknown or has an impossible value, and with 0 after ``--help``.
     """
     parser = options_.parser(prog)
-    options, target = arguments_.parse(
-        parser, sys.argv[1:] if arguments is None else arguments, options_.VALUE_OPTIONS
-    )
+    options, target = arguments_.parse(parser, sys.argv[1:] if arguments is None else arguments)
     try:
         limits = [
             Limit.parse(text, [*METRICS, "launches", "total_us"], TOTALS) for text in options.fail_over or ()

@@ -12,10 +12,6 @@ _DESCRIPTION = """\
 Run a script and say what it does with its time: by operation and kernel, host against device. On a simulated GPU times of
 devices are modelled. Options come before the script; what comes after it belongs to the script.
 """
-#: Options that take the next argument as their value.
-VALUE_OPTIONS = (
-    "--model", "--json", "--html", "--trace", "--memory-snapshot", "--fail-over", "--sort-by", "--row-limit",
-)  # fmt: skip
 
 
 def parser(prog: str) -> argparse.ArgumentParser:

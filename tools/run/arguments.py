@@ -19,7 +19,7 @@ from drv.simulator.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
 
 #: The words that options of the simulator take, and those that take numbers.
@@ -66,21 +66,23 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def parse(
-    parser: argparse.ArgumentParser, arguments: Sequence[str], value_options: Collection[str] = ()
+    parser: argparse.ArgumentParser, arguments: Sequence[str]
 ) -> tuple[argparse.Namespace, tuple[str, ...]]:
-    """Options, and what to run with its arguments; ends the program with status 2 and a message where they are wrong.
-
-    ``value_options`` are those that take the next argument as their value.
-    """
-    parsed = parser.parse_args(_with_values(arguments, value_options))
+    """Options, and what to run with its arguments; ends the program with status 2 and a message where they are wrong."""
+    parsed = parser.parse_args(with_values(parser, arguments))
     target = parsed.script if parsed.module is None else parsed.module
     if not target or (parsed.module is None and target[0].startswith("-")):
         parser.error(f"expected a script to run: {parser.usage}")
+    check_simulate(parser, parsed)
+    return parsed, tuple(target)
+
+
+def check_simulate(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> None:
+    """End the program with status 2 and a message where options of the simulator are wrong."""
     try:
         parse_options(parsed.simulate or "")
     except OptionError as error:
         parser.error(f"--simulate: {error}")
-    return parsed, tuple(target)
 
 
 def simulate(options: str) -> None:
@@ -90,16 +92,19 @@ def simulate(options: str) -> None:
     os.environ["GRAPHROOT_SIMULATOR"] = ",".join(filter(None, (inherited, options)))
 
 
-def _with_values(arguments: Sequence[str], value_options: Collection[str]) -> list[str]:
+def with_values(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> list[str]:
     """Arguments with ``--simulate`` and its optional value joined, so that a script after it is no value."""
+    takes_value = {
+        text for action in parser._actions if action.nargs is None for text in action.option_strings
+    }
     result = list(arguments)
     at = 0
-    while at < len(result) and result[at].startswith("-") and result[at] != "-m":
+    while at < len(result) and result[at].startswith("-") and result[at] not in ("-m", "--"):
         if result[at] == "--simulate":
             value = result[at + 1] if at + 1 < len(result) else ""
             if re.match(r"\w+=", value) and not Path(value).exists():
                 result[at : at + 2] = [f"--simulate={value}"]
             else:
                 result[at] = "--simulate="
-        at += 2 if result[at] in value_options else 1
+        at += 2 if result[at] in takes_value else 1
     return result
