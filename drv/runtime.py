@@ -15,6 +15,7 @@ from . import environment
 from .device import Device
 from .errors import CudaError, DroppedRuntimeError, HostCallbackError, InvalidValueError, NoDeviceError
 from .failures import failure, findings_error
+from .host import interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -116,6 +117,7 @@ class Runtime:
         if count == 0:
             raise NoDeviceError(f"the {self.name} driver has no visible device: check CUDA_VISIBLE_DEVICES")
         self.devices = tuple(Device.create(self, ordinal) for ordinal in range(count))
+        self._interrupts = interrupts.User()
 
     def __repr__(self) -> str:
         return f"<drv.Runtime {self.name}, {len(self.devices)} device(s){'' if self.alive else ', dropped'}>"
@@ -321,6 +323,7 @@ class Runtime:
         self.current = CurrentDevice()
         self._cache = {}
         self._garbage.clear()
+        self._interrupts.close()
 
     def close(self) -> None:
         """Give everything back and refuse further use, which raises DroppedRuntimeError. A second call does nothing."""

@@ -86,24 +86,28 @@ def call(
                     if name in RELEASES:
                         method(self, *args, **keywords)
                     return (fault, *nothing)
-            with self.lock:
-                scheduler = self.scheduler
-                if scheduler.callback_threads and get_ident() in scheduler.callback_threads:
-                    return (CUresult.CUDA_ERROR_NOT_PERMITTED, *nothing)
-                if not (self.initialised or uninitialised):
-                    return (CUresult.CUDA_ERROR_NOT_INITIALIZED, *nothing)
-                if self.closed and not uninitialised:
-                    return (CUresult.CUDA_ERROR_DEINITIALIZED, *nothing)
-                try:
-                    if unsafe and self.captures:
-                        self.refuse_in_capture(name)
-                    if scheduler.wanders:
-                        scheduler.wander()
-                    return method(self, *args, **keywords)
-                except CallError as error:
-                    return (error.status, *nothing)
-                except Reentered:
-                    return (CUresult.CUDA_ERROR_NOT_PERMITTED, *nothing)
+            scheduler = self.scheduler
+            try:
+                with self.lock:
+                    if scheduler.callback_threads and get_ident() in scheduler.callback_threads:
+                        return (CUresult.CUDA_ERROR_NOT_PERMITTED, *nothing)
+                    if not (self.initialised or uninitialised):
+                        return (CUresult.CUDA_ERROR_NOT_INITIALIZED, *nothing)
+                    if self.closed and not uninitialised:
+                        return (CUresult.CUDA_ERROR_DEINITIALIZED, *nothing)
+                    try:
+                        if unsafe and self.captures:
+                            self.refuse_in_capture(name)
+                        if scheduler.wanders:
+                            scheduler.wander()
+                        return method(self, *args, **keywords)
+                    except CallError as error:
+                        return (error.status, *nothing)
+                    except Reentered:
+                        return (CUresult.CUDA_ERROR_NOT_PERMITTED, *nothing)
+            finally:
+                if scheduler.interrupts.pending:
+                    scheduler.interrupts.after_call()
 
         update_wrapper(checked, method)
         return checked

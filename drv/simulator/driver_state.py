@@ -145,6 +145,7 @@ class DriverState:
                     self.scheduler.discard(stream)
             self.accepted.clear()
             self.closed = True
+            self.scheduler.interrupts.close()
 
     def new_handle(self) -> int:
         """A handle that was never given out, so that a stale one is always recognised."""

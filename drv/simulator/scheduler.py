@@ -17,6 +17,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .faults import DeviceFault
+from .interrupts import Interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -149,6 +150,7 @@ class Scheduler:
         lock: threading.RLock,  # type: ignore[valid-type, unused-ignore]
         fail: Callable[[Operation, DeviceFault], None],
     ) -> None:
+        self.interrupts = Interrupts(lock)
         self.schedule = schedule
         self.checker: Checker | None = None
         #: Threads inside a host callback: CUDA allows them no call.
@@ -348,9 +350,17 @@ class Scheduler:
         except Exception as error:
             self._leave_queue(operation)
             self._fail(operation, _internal_fault(error))
+        except BaseException:
+            if self.interrupts.abandons:
+                self.interrupts.abandons = False
+                self._leave_queue(operation)
+                self._fail(operation, _abandoned())
+            raise
         finally:
             self._running_thread = None
             self._leave_queue(operation)
+        if self.interrupts.pending:
+            self.interrupts.after_operation()
 
     def _leave_queue(self, operation: Operation) -> None:
         stream = operation.stream
@@ -422,6 +432,16 @@ class Scheduler:
         if not operation.host:
             raise Reentered
         self._changed.wait_for(lambda: operation.done)
+
+
+def _abandoned() -> DeviceFault:
+    from cuda.bindings.driver import CUresult
+
+    return DeviceFault(
+        CUresult.CUDA_ERROR_LAUNCH_FAILED,
+        "Ctrl-C was pressed twice while the simulator computed this operation, which was abandoned: what it should have "
+        "written is undefined",
+    )
 
 
 def _internal_fault(error: Exception) -> DeviceFault:

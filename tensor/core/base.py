@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from drv.host.interrupts import whole
 from nvrtc_kernels.dtypes import from_numpy, uint8
 
 from . import layout as layouts
@@ -170,6 +171,7 @@ def maker(layout: Layout) -> Callable[[], Tensor]:
         return lambda: empty(layout)
     size, allocate, local = layout.nbytes, device_state.allocate, device_state.local
 
+    @whole
     def make() -> Tensor:
         self: Tensor = _new(_class)
         self._layout = layout
@@ -189,6 +191,7 @@ def maker(layout: Layout) -> Callable[[], Tensor]:
     return make
 
 
+@whole
 def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
     """A tensor of new memory with undefined contents.
 

@@ -8,6 +8,8 @@ from functools import wraps
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
+from drv.host.interrupts import whole
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -86,7 +88,8 @@ class Gated:
                     f"{method.__qualname__} closes the gate and is not marked: decorate it with @inside, or with "
                     f"@section if it closes the gate itself"
                 )
-        cls._sections |= {method.__code__ for method in methods if _is_section(method)}
+        sections = [whole(method) for method in methods if _is_section(method)]
+        cls._sections |= {method.__code__ for method in sections}
 
     def _is_inside(self, callers: int = 1) -> bool:
         """Whether a section of this object runs further up this thread's stack.
