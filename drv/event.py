@@ -128,8 +128,8 @@ class Event:
         ------
         InvalidValueError
             If ``ipc_handle`` does not have 64 bytes.
-        NotSupportedError
-            On the simulated driver, which serves one process.
+        InvalidHandleError
+            If they are not such a handle.
         """
         from cuda.bindings.driver import CUipcEventHandle
 

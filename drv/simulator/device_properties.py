@@ -118,6 +118,8 @@ def _attributes(device: SimulatedDevice) -> dict[int, int]:
     limits = device.architecture
     model = device.model or _UNNAMED
     modern = device.capability >= (7, 0)
+    # On Linux, devices from Pascal on fault on pages that are elsewhere, and so share managed memory with the host.
+    faulting = device.capability >= (6, 0)
     named = {
         "MAX_THREADS_PER_BLOCK": MAX_THREADS_PER_BLOCK,
         "MAX_BLOCK_DIM_X": MAX_BLOCK[0],
@@ -171,6 +173,17 @@ def _attributes(device: SimulatedDevice) -> dict[int, int]:
         "MAX_BLOCKS_PER_MULTIPROCESSOR": limits.blocks_per_multiprocessor,
         "RESERVED_SHARED_MEMORY_PER_BLOCK": limits.reserved_shared_per_block,
         "MEMORY_POOLS_SUPPORTED": 1,
+        "MEMPOOL_SUPPORTED_HANDLE_TYPES": 1,
+        "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED": int(modern),
+        "IPC_EVENT_SUPPORTED": 1,
+        "MANAGED_MEMORY": 1,
+        "CONCURRENT_MANAGED_ACCESS": int(faulting),
+        "CAN_USE_STREAM_MEM_OPS_V1": 1,
+        "CAN_USE_64_BIT_STREAM_MEM_OPS": 1,
+        "CAN_USE_STREAM_WAIT_VALUE_NOR": int(modern),
+        "HOST_MEMORY_POOLS_SUPPORTED": 1,
+        "HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED": 0,
+        "HOST_NUMA_MEMORY_POOLS_SUPPORTED": 1,
         "NUMA_ID": -1,
         "HOST_NUMA_ID": 0,
         "MEM_SYNC_DOMAIN_COUNT": 1,
@@ -178,6 +191,9 @@ def _attributes(device: SimulatedDevice) -> dict[int, int]:
     }
     table = {int(attribute): 0 for attribute in CUdevice_attribute}
     for name, value in named.items():
-        table[int(getattr(CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"))] = value
+        # Older versions of the bindings do not know all of them.
+        attribute = getattr(CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}", None)
+        if attribute is not None:
+            table[int(attribute)] = value
     del table[int(CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX)]
     return table

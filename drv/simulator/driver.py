@@ -15,9 +15,11 @@ from .api.graph.executables import ExecutableCalls
 from .api.graph.memory import GraphMemoryCalls
 from .api.graph.structure import StructureCalls
 from .api.graph.user_objects import UserObjectCalls
+from .api.memory.managed import ManagedCalls
 from .api.memory.memory import MemoryCalls
 from .api.memory.pointer import PointerCalls
-from .api.memory.pool import PoolCalls
+from .api.memory.shared_pools import SharedPoolCalls
+from .api.memory.sharing import SharingCalls
 from .api.memory.virtual_memory import VirtualMemoryCalls
 from .api.modules.linker import LinkerCalls
 from .api.stream import StreamCalls
@@ -45,7 +47,9 @@ class SimulatedDriver(
     UserObjectCalls,
     LinkerCalls,
     MemoryCalls,
-    PoolCalls,
+    ManagedCalls,
+    SharedPoolCalls,
+    SharingCalls,
     VirtualMemoryCalls,
     PointerCalls,
 ):

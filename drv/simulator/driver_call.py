@@ -175,6 +175,14 @@ def structure(value: Any, kind: type) -> Any:
     return value
 
 
+def listed(values: Any, count: int) -> list[Any]:
+    """The first ``count`` of an argument that is a list; the bindings' error where it is shorter."""
+    given = list(values or ())
+    if count > len(given):
+        raise RuntimeError(f"List is too small: {len(given)} < {count}")
+    return given[:count]
+
+
 def text(value: Any) -> bytes:
     """A ``char *`` argument; ``TypeError`` for anything but bytes."""
     if not isinstance(value, (bytes, bytearray)):

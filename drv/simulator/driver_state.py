@@ -345,8 +345,12 @@ class DriverState:
                 self.wait(stream.last)
         context.orphans.clear()
 
+    def synchronized(self) -> None:
+        """The host has waited for something."""
+
     def status(self, context: Context) -> tuple[Any, ...]:
         """Answer of a synchronising call: the error that its context has met, if any."""
+        self.synchronized()
         if context.lost is not None:
             return (context.lost,)
         if context.passing is not None:

@@ -111,6 +111,8 @@ class Event:
     timing: bool
     interprocess: bool = False
     record: Operation | None = None
+    #: What other processes know of it.
+    shared: Any = None
     #: What it stands for since it was last recorded in a stream that is captured.
     captured: Any = None
 
@@ -235,6 +237,12 @@ class Scheduler:
                 self._execute(first)
             elif not self._run_due():
                 # Only the host can write the value now.
+                self._changed.wait(_POLL_SECONDS)
+
+    def wait_for(self, reached: Callable[[], bool]) -> None:
+        """Let what is due run, and the host wait, until another process has brought something about."""
+        while not reached():
+            if not self._run_due():
                 self._changed.wait(_POLL_SECONDS)
 
     def progress(self, target: Operation) -> None:

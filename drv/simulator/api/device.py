@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
@@ -20,6 +19,7 @@ from drv.simulator.driver_call import (
     unsigned,
 )
 from drv.simulator.driver_state import DriverState
+from drv.simulator.opaque_structures import filled
 
 from .error_text import ERROR_TEXT
 
@@ -70,7 +70,7 @@ class DeviceCalls(DriverState):
 
     @call(1)
     def cuDeviceGetUuid(self, dev: Any) -> tuple[Any, ...]:
-        return SUCCESS, _filled(cuda.CUuuid(), self.device(dev).uuid)
+        return SUCCESS, filled(cuda.CUuuid(), self.device(dev).uuid)
 
     @call(2)
     def cuDeviceGetLuid(self, dev: Any) -> tuple[Any, ...]:
@@ -151,11 +151,3 @@ def _known_error(error: Any) -> CUresult:
         return CUresult(integer(error))
     except ValueError:
         raise invalid_value() from None
-
-
-def _filled(record: Any, data: bytes) -> Any:
-    """``record``, one of the bindings' structures whose bytes cannot be set from Python, holding ``data``."""
-    import ctypes
-
-    ctypes.memmove(record.getPtr(), np.frombuffer(data, np.uint8).ctypes.data, len(data))
-    return record

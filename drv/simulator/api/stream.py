@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
@@ -184,6 +185,9 @@ class StreamCalls(DriverState):
     def wait_for_event(self, stream: Stream, event: Event) -> None:
         """Make what is queued on ``stream`` from now on come after the latest record of ``event``."""
         record = event.record
+        if event.shared is not None:
+            self.submit(stream, EventWaitWork(stream.context, event))
+            return
         if record is None:
             return
         if record.done and self.scheduler.checker is None and not (stream.blocking and self.scheduler.busy):
@@ -279,11 +283,12 @@ class StreamCalls(DriverState):
         event = self.event(hEvent)
         self.usable(event.context)
         self._not_in_capture(event)
-        if event.record is None:
-            return OK
-        if not event.record.done:
-            self.scheduler.progress(event.record)
-        return self._query(event.context, [event.record])
+        record, shared = event.record, event.shared
+        if record is not None and not record.done:
+            self.scheduler.progress(record)
+        if shared is not None and not shared.reached(shared.latest):
+            return NOT_READY
+        return OK if record is None else self._query(event.context, [record])
 
     @call(unsafe=True)
     def cuEventSynchronize(self, hEvent: Any) -> tuple[Any, ...]:
@@ -292,6 +297,8 @@ class StreamCalls(DriverState):
         self._not_in_capture(event)
         if event.record is not None:
             self.wait(event.record)
+        if event.shared is not None:
+            self.scheduler.wait_for(partial(event.shared.reached, event.shared.latest))
         return self.status(event.context)
 
     @staticmethod

@@ -68,6 +68,24 @@ def race_message(
     )
 
 
+def exclusive_message(
+    first: AccessReport, second: AccessReport, allocation: Allocation, ranges: Sequence[tuple[int, int]]
+) -> str:
+    """The host touches managed memory while a device that cannot share it with the host is at work."""
+    return "\n".join(
+        (
+            "race: the host touches managed memory while a device is at work that cannot share it",
+            f"  {_where(allocation, ranges)}",
+            f"First queued:\n  {first.describe()}",
+            f"Then:\n  {second.describe()}",
+            (
+                "The device has no CONCURRENT_MANAGED_ACCESS: wait for its work first, or attach the memory to a stream of its "
+                "own, or to the host (cuStreamAttachMemAsync)."
+            ),
+        )
+    )
+
+
 def kernel_race_message(
     kind: Kind,
     first: AccessReport,

@@ -22,8 +22,15 @@ from drv.simulator.memory.address_space import MemoryKind
 
 from .access_states import AccessStates, Running, State, Touch
 from .clocks import Clocks
-from .finding_text import HOST, byte_ranges, describe_thread, race_message, undefined_message
-from .findings import RANGES_KEPT, AccessReport, Finding, Kind
+from .finding_text import (
+    HOST,
+    byte_ranges,
+    describe_thread,
+    exclusive_message,
+    race_message,
+    undefined_message,
+)
+from .findings import ACTIONS, RANGES_KEPT, AccessReport, Finding, Kind
 from .kernel_races import KernelRaces
 from .observation import Access
 from .shadow import CopiedDefinition, Shadow
@@ -175,6 +182,23 @@ class RaceChecker:
         """
         running = self._now(stack)
         self._touch(running, allocation, start, stop, running.touch(kind, None))
+
+    def host_access_alone(
+        self,
+        allocation: Allocation,
+        start: int,
+        stop: int,
+        kind: Access,
+        stack: tuple[Frame, ...],
+        pending: Iterable[Operation],
+    ) -> None:
+        """As :meth:`host_access`, of managed memory that the host may not touch before ``pending`` are waited for."""
+        for op in pending:
+            if not self._clocks.host_knows(op.clock):
+                first = AccessReport(op.label, "may use it", op.stream_name, op.stack, launch=op.launch)
+                second = AccessReport(HOST, ACTIONS[kind], stack=stack)
+                message = exclusive_message(first, second, allocation, [(start, stop)])
+                self.findings.add(Finding(Kind.RACE, message, first, second, ((start, stop),), allocation))
 
     def watch_source(
         self,
@@ -438,6 +462,12 @@ class RaceChecker:
             carried.read(allocation, start, stop)
         else:
             carried.write(shadow, start, stop)
+
+    def range_discarded(self, allocation: Allocation, start: int, stop: int) -> None:
+        """The running operation says that bytes ``[start, stop)`` are needed no more: to touch them races with it."""
+        running: Running = self._thread.running
+        touch = Touch(running.moment, Access.WRITE, action="discards")
+        self._touch(running, allocation, start, stop, touch)
 
     def copy_begins(self) -> None:
         """See :class:`~drv.simulator.checks.observation.AccessObserver`."""

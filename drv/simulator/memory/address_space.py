@@ -42,6 +42,7 @@ class MemoryKind(Enum):
     MAPPED = "mapped virtual range"
     HEAP = "device heap memory"
     MANAGED = "managed memory"
+    IMPORTED = "memory of another process"
 
 
 @dataclass(slots=True, eq=False)
@@ -81,6 +82,12 @@ class Allocation:
             whole = self.data.size // item * item
             view = self._views[dtype] = self.data[:whole].view(dtype)
         return view
+
+    def move(self, data: NDArray[np.uint8]) -> None:
+        """Keep the bytes in ``data`` from now on. Nothing that runs may be using them."""
+        data[: self.data.size] = self.data
+        self.data = data
+        self._views.clear()
 
     def drop_bytes(self) -> None:
         """Let go of the bytes of freed memory; what reports say of it stays."""

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
     from drv.python_stack import Frame
     from drv.simulator.options import Options
+    from drv.simulator.scheduler import Operation, Stream
+
+    from .managed_pages import ManagedPages
+    from .shared_bytes import SharedBytes
 
 _PAGE = 4096
 _USER_SPACE = 1 << 47
@@ -46,6 +50,13 @@ class MemoryRecord:
     freeing: bool = False
     sync_memops: bool = False
     pool: Any = None
+    #: What was said of the pages of managed memory.
+    pages: ManagedPages | None = None
+    #: What may use it, as ``CUmemAttach_flags``, and the stream where that is a single one.
+    attached: int = 0
+    attached_stream: Stream | None = None
+    #: The bytes, where other processes may have them, too.
+    shared: SharedBytes | None = None
     #: For memory that a node of a graph allocates.
     graph_allocation: Any = None
 
@@ -72,12 +83,33 @@ class MemoryBook(DriverState):
         return -(-size // ALLOCATION_ALIGNMENT) * ALLOCATION_ALIGNMENT
 
     def charge(self, device: SimulatedDevice, nbytes: int) -> None:
+        """Count ``nbytes`` of ``device`` as used by an allocation, or answer that there is not enough memory."""
+        self.reserve(device, nbytes)
+        if self.inject.refuses(nbytes):
+            device.used -= nbytes
+            raise self.no_memory()
+
+    def reserve(self, device: SimulatedDevice, nbytes: int) -> None:
         """Count ``nbytes`` of ``device`` as used, or answer that there is not enough memory."""
         while self.postponed:
             self.postponed.popleft()()
-        if device.used + nbytes > device.total or self.inject.refuses(nbytes):
-            raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY)
+        if device.used + nbytes > device.total:
+            self.let_go_of_reserves(device)
+        if device.used + nbytes > device.total:
+            raise self.no_memory()
         device.used += nbytes
+
+    def let_go_of_reserves(self, device: SimulatedDevice) -> None:
+        """Give ``device`` back what is held of its memory and not used."""
+
+    def alone_with(self, record: MemoryRecord) -> list[Operation]:
+        """The operations that have to be done before the host touches ``record``, whether they use it or not."""
+        return []
+
+    @staticmethod
+    def no_memory() -> CallError:
+        """The error of a request for which there is not enough memory."""
+        return CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY)
 
     def new_bytes(self, size: int) -> NDArray[np.uint8]:
         """Zeroed bytes, padded; committed by the operating system only when touched."""
@@ -121,6 +153,26 @@ class MemoryBook(DriverState):
         allocation = Allocation(base, size, kind, data, device.ordinal, name, self.recorder.take())
         return self.book(allocation, context, charged, origin)
 
+    def book_host_memory(
+        self,
+        size: int,
+        kind: MemoryKind,
+        context: Context | None,
+        origin: str,
+        stack: tuple[Frame, ...],
+        flags: int = 0,
+    ) -> MemoryRecord:
+        """Make ``size`` bytes of memory of the host, which devices reach at the same address."""
+        try:
+            # Page-aligned as CUDA's; a page before and the rest of the last one keep neighbours out of it.
+            whole = np.zeros(size + 3 * _PAGE, np.uint8)
+        except MemoryError:
+            raise self.no_memory() from None
+        start = _PAGE + -whole.ctypes.data % _PAGE
+        data = whole[start : start + -(-size // PADDING) * PADDING]
+        allocation = Allocation(int(data.ctypes.data), size, kind, data, stack=stack)
+        return self.book(allocation, context, 0, origin, flags)
+
     def book(
         self, allocation: Allocation, context: Context | None, charged: int, origin: str, flags: int = 0
     ) -> MemoryRecord:
@@ -135,6 +187,8 @@ class MemoryBook(DriverState):
         self.forget(record.allocation, stack)
         record.allocation.drop_bytes()
         del self.records[record.allocation.base]
+        if record.shared is not None:
+            record.shared.close()
         if record.charged and record.context is not None:
             record.context.device.used -= record.charged
 

@@ -13,6 +13,7 @@ from .work import Work
 if TYPE_CHECKING:
     from drv.simulator.driver_state import Context, DriverState
     from drv.simulator.scheduler import Event, Operation, Stream
+    from drv.simulator.shared_events import SharedEvent
 
 
 class EventRecordWork(Work):
@@ -30,7 +31,9 @@ class EventRecordWork(Work):
     ) -> Operation:
         """See :meth:`Work.queue`."""
         operation = driver.operation(stream, self.label + note, None, after)
-        operation.run = partial(_stamp, operation)
+        shared = self.event.shared
+        number = None if shared is None else shared.recorded()
+        operation.run = partial(_stamp, operation, shared, number)
         operation.work = self
         self.event.record = operation
         driver.scheduler.enqueue(operation)
@@ -56,10 +59,21 @@ class EventWaitWork(Work):
         self, driver: DriverState, stream: Stream, after: list[Operation] | None = None, note: str = ""
     ) -> Operation:
         """See :meth:`Work.queue`."""
-        record = self.event.record
-        earlier = after if after is not None else []
-        return super().queue(driver, stream, earlier if record is None else [*earlier, record], note)
+        record, shared = self.event.record, self.event.shared
+        earlier = [] if after is None else after
+        if record is not None:
+            earlier = [*earlier, record]
+        if shared is None or not shared.latest:
+            return super().queue(driver, stream, earlier, note)
+        # Another process may have recorded it since.
+        operation = driver.operation(stream, self.label + note, None, earlier)
+        operation.work = self
+        operation.ready = partial(shared.reached, shared.latest)
+        driver.scheduler.enqueue(operation)
+        return operation
 
 
-def _stamp(operation: Operation) -> None:
+def _stamp(operation: Operation, shared: SharedEvent | None, number: int | None) -> None:
     operation.time = perf_counter_ns()
+    if shared is not None and number is not None:
+        shared.done(number)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
 
-from drv.simulator.driver_call import invalid_value, structure, unsigned
+from drv.simulator.driver_call import invalid_value, listed, structure, unsigned
 from drv.simulator.graphs.graph import WHOLE, Edge, Graph, Node
 from drv.simulator.work.kernel import KernelWork
 
@@ -19,14 +19,6 @@ _PORTS = (
     cuda.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
     cuda.CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER,
 )
-
-
-def listed(values: Any, count: int) -> list[Any]:
-    """The first ``count`` of an argument that is a list; the bindings' error where it is shorter."""
-    given = list(values or ())
-    if count > len(given):
-        raise RuntimeError(f"List is too small: {len(given)} < {count}")
-    return given[:count]
 
 
 def given_dependencies(

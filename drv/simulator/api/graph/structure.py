@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from drv.simulator.driver_call import OK, SUCCESS, CallError, call, invalid_value, text, unsigned
+from drv.simulator.driver_call import OK, SUCCESS, CallError, call, invalid_value, listed, text, unsigned
 from drv.simulator.graphs.book import GraphBook
 from drv.simulator.graphs.dot import dot_text
 from drv.simulator.graphs.graph import connect, disconnect
 from drv.simulator.graphs.graph_memory import AllocationWork, FreeWork
 from drv.simulator.graphs.nested import ChildGraphWork, ConditionalWork
 
-from .edges import check_port, edge_structure, given_edges, listed
+from .edges import check_port, edge_structure, given_edges
 
 if TYPE_CHECKING:
     from drv.simulator.graphs.graph import Edge, Graph, Node

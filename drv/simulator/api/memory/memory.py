@@ -75,7 +75,7 @@ class MemoryCalls(MemoryBook):
             if not record.graph_allocation.live:
                 raise invalid_value()
             record.graph_allocation.end()
-        if record.allocation.kind is not MemoryKind.DEVICE or record.context is None:
+        if record.context is None:
             raise invalid_value()
         context = self.usable(record.context)
         # Freeing waits for the device, as CUDA documents for cuMemFree.
@@ -91,11 +91,6 @@ class MemoryCalls(MemoryBook):
         if record is None:
             raise CallError(CUresult.CUDA_ERROR_NOT_FOUND)
         return SUCCESS, cuda.CUdeviceptr(record.allocation.base), record.allocation.size
-
-    @call(1, unsafe=True)
-    def cuMemAllocManaged(self, bytesize: Any, flags: Any) -> tuple[Any, ...]:
-        self.current()
-        raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
 
     # Host memory
 
@@ -116,18 +111,10 @@ class MemoryCalls(MemoryBook):
             raise invalid_value()
         if self.inject.refuses(size):
             raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY)
-        try:
-            # Page-aligned as CUDA's; a page before and the rest of the last one keep neighbours out of it.
-            whole = np.zeros(size + 3 * _PAGE, np.uint8)
-        except MemoryError:
-            raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY) from None
-        start = _PAGE + -whole.ctypes.data % _PAGE
-        data = whole[start : start + -(-size // 16) * 16]
-        allocation = Allocation(
-            int(data.ctypes.data), size, MemoryKind.PINNED, data, stack=self.recorder.take()
+        record = self.book_host_memory(
+            size, MemoryKind.PINNED, context, "cuMemHostAlloc", self.recorder.take(), flags
         )
-        self.book(allocation, context, 0, "cuMemHostAlloc", flags)
-        return SUCCESS, allocation.base
+        return SUCCESS, record.allocation.base
 
     @from_finalizer
     @call(unsafe=True)
@@ -221,5 +208,8 @@ class MemoryCalls(MemoryBook):
             allocation = self.memory.find(address)
             if allocation is not None and allocation.device is None:
                 start = address - allocation.base
-                kind = Access.WRITE if writes else Access.READ
-                self.observer.host_access(allocation, start, start + nbytes, kind, self.recorder.take())
+                kind, stack = Access.WRITE if writes else Access.READ, self.recorder.take()
+                alone = self.alone_with(self.records[allocation.base])
+                if alone:
+                    self.observer.host_access_alone(allocation, start, start + nbytes, kind, stack, alone)
+                self.observer.host_access(allocation, start, start + nbytes, kind, stack)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drv.simulator.driver_call import OK, call, integer, invalid_value, unsigned
+from drv.simulator.driver_call import OK, call, integer, invalid_value, listed, unsigned
 from drv.simulator.memory.address_space import MemoryKind
 from drv.simulator.memory.records import MemoryBook
 from drv.simulator.work.memory_operations import (
@@ -58,12 +58,10 @@ class MemoryOperationCalls(MemoryBook):
 
     def memory_operations(self, count: int, parameters: Any) -> tuple[MemoryOperation, ...]:
         """The operations that structures describe."""
-        given = list(parameters or ())
-        if count > len(given):
-            raise RuntimeError(f"List is too small: {len(given)} < {count}")
+        given = listed(parameters, count)
         if not 0 < count < BATCH_LIMIT:
             raise invalid_value()
-        return tuple(given_operation(each) for each in given[:count])
+        return tuple(given_operation(each) for each in given)
 
     def memory_operations_work(
         self, context: Context, operations: tuple[MemoryOperation, ...]

@@ -1,19 +1,16 @@
-"""Driver calls that describe addresses, and those of inter-process handles."""
+"""Driver calls that describe addresses."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cuda.bindings import driver as cuda
-from cuda.bindings.driver import CUresult
 
 from drv.simulator.driver_call import (
     OK,
     SUCCESS,
-    CallError,
     call,
     integer,
-    invalid_handle,
     invalid_value,
     unsigned,
 )
@@ -21,6 +18,7 @@ from drv.simulator.memory.address_space import MemoryKind
 from drv.simulator.memory.records import MemoryBook, MemoryRecord
 
 _ATTRIBUTES = cuda.CUpointer_attribute
+_DESCRIPTOR = int(cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 #: What ``cuPointerGetAttributes`` gives for an address that is not CUDA's.
 _UNKNOWN: dict[cuda.CUpointer_attribute, Any] = {
     _ATTRIBUTES.CU_POINTER_ATTRIBUTE_CONTEXT: cuda.CUcontext(0),
@@ -43,7 +41,7 @@ _UNKNOWN: dict[cuda.CUpointer_attribute, Any] = {
 
 
 class PointerCalls(MemoryBook):
-    """``cuPointer*`` and ``cuIpc*``."""
+    """``cuPointer*``."""
 
     @call(1)
     def cuPointerGetAttribute(self, attribute: Any, ptr: Any) -> tuple[Any, ...]:
@@ -71,7 +69,7 @@ class PointerCalls(MemoryBook):
 
     def _attribute(self, record: MemoryRecord, address: int, attribute: cuda.CUpointer_attribute) -> Any:
         allocation = record.allocation
-        host = allocation.device is None
+        host, managed = allocation.device is None, allocation.kind is MemoryKind.MANAGED
         ordinal = allocation.device
         if ordinal is None and record.context is not None:
             ordinal = record.context.device.ordinal
@@ -80,13 +78,19 @@ class PointerCalls(MemoryBook):
                 record.context.handle if record.context is not None else 0
             ),
             _ATTRIBUTES.CU_POINTER_ATTRIBUTE_MEMORY_TYPE: (
-                cuda.CUmemorytype.CU_MEMORYTYPE_HOST if host else cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
+                cuda.CUmemorytype.CU_MEMORYTYPE_HOST
+                if host and not managed
+                else cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
             ),
             _ATTRIBUTES.CU_POINTER_ATTRIBUTE_DEVICE_POINTER: cuda.CUdeviceptr(address),
             _ATTRIBUTES.CU_POINTER_ATTRIBUTE_HOST_POINTER: address if host else None,
             _ATTRIBUTES.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: record.sync_memops,
             _ATTRIBUTES.CU_POINTER_ATTRIBUTE_BUFFER_ID: record.identifier,
-            _ATTRIBUTES.CU_POINTER_ATTRIBUTE_IS_MANAGED: False,
+            _ATTRIBUTES.CU_POINTER_ATTRIBUTE_IS_MANAGED: managed,
+            _ATTRIBUTES.CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: (
+                allocation.kind is MemoryKind.DEVICE and record.pool is None
+            ),
+            _ATTRIBUTES.CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: self._handle_types(record),
             _ATTRIBUTES.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: ordinal,
             _ATTRIBUTES.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: cuda.CUdeviceptr(allocation.base),
             _ATTRIBUTES.CU_POINTER_ATTRIBUTE_RANGE_SIZE: allocation.size,
@@ -100,6 +104,12 @@ class PointerCalls(MemoryBook):
             values[_ATTRIBUTES.CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR] = cuda.CUdeviceptr(allocation.base)
         return values.get(attribute, _UNKNOWN.get(attribute))
 
+    @staticmethod
+    def _handle_types(record: MemoryRecord) -> int:
+        """By which handles other processes may have the memory."""
+        exportable = record.pool is not None and record.pool.shareable
+        return _DESCRIPTOR if exportable else 0
+
     @call()
     def cuPointerSetAttribute(self, value: Any, attribute: Any, ptr: Any) -> tuple[Any, ...]:
         record = self.record_at(integer(ptr))
@@ -107,36 +117,6 @@ class PointerCalls(MemoryBook):
             raise invalid_value()
         record.sync_memops = bool(value)
         return OK
-
-    # Inter-process handles: simulated devices live in one process
-
-    @call(1)
-    def cuIpcGetMemHandle(self, dptr: Any) -> tuple[Any, ...]:
-        record = self.record_at(integer(dptr))
-        if record is None or record.allocation.kind is not MemoryKind.DEVICE:
-            raise invalid_value()
-        raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-
-    @call(1)
-    def cuIpcOpenMemHandle(self, handle: Any, Flags: Any) -> tuple[Any, ...]:
-        self.current()
-        raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-
-    @call()
-    def cuIpcCloseMemHandle(self, dptr: Any) -> tuple[Any, ...]:
-        self.current()
-        raise invalid_value()
-
-    @call(1)
-    def cuIpcGetEventHandle(self, event: Any) -> tuple[Any, ...]:
-        if not self.event(event).interprocess:
-            raise invalid_handle()
-        raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-
-    @call(1)
-    def cuIpcOpenEventHandle(self, handle: Any) -> tuple[Any, ...]:
-        self.current()
-        raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
 
 
 def _attribute(attribute: Any) -> cuda.CUpointer_attribute:

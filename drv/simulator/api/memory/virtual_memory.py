@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from drv.simulator.driver_call import (
 )
 from drv.simulator.memory.address_space import DEVICE_BASE, DEVICE_STRIDE, Allocation, MemoryKind
 from drv.simulator.memory.records import MemoryBook, MemoryRecord
+from drv.simulator.memory.shared_bytes import SharedBytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
     from drv.simulator.options import Options
 
+_NO_HANDLE = int(cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE)
+_DESCRIPTOR = int(cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 #: Reservations belong to no device, and lie above all of them.
 _FIRST_RESERVATION = DEVICE_BASE + 64 * DEVICE_STRIDE
 _LAST_RESERVATION = _FIRST_RESERVATION + (1 << 54)
@@ -44,8 +48,12 @@ class PhysicalMemory:
     size: int
     device: SimulatedDevice
     data: NDArray[np.uint8]
+    #: Bytes of the device's memory that it takes in this process.
+    charged: int
     references: int = 1
     mappings: int = 0
+    #: The bytes, where other processes may have them, too.
+    shared: SharedBytes | None = None
 
 
 class VirtualMemoryCalls(MemoryBook):
@@ -134,7 +142,11 @@ class VirtualMemoryCalls(MemoryBook):
     def cuMemCreate(self, size: Any, prop: Any, flags: Any) -> tuple[Any, ...]:
         nbytes = unsigned(size)
         device = self._located(prop)
-        if prop.requestedHandleTypes != cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE:
+        try:
+            shareable = int(prop.requestedHandleTypes)
+        except ValueError:
+            raise invalid_value() from None
+        if shareable not in (_NO_HANDLE, _DESCRIPTOR):
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
         if nbytes == 0 or nbytes % GRANULARITY or unsigned(flags):
             raise invalid_value()
@@ -142,12 +154,43 @@ class VirtualMemoryCalls(MemoryBook):
             raise CallError(CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE)
         self.charge(device, nbytes)
         try:
-            data = self.new_bytes(nbytes)
+            shared = SharedBytes.create(nbytes, device.index) if shareable else None
+            data = self.new_bytes(nbytes) if shared is None else shared.data
+        except OSError:
+            device.used -= nbytes
+            raise self.no_memory() from None
         except CallError:
             device.used -= nbytes
             raise
         handle = self.new_handle()
-        self.physical[handle] = PhysicalMemory(handle, nbytes, device, data)
+        self.physical[handle] = PhysicalMemory(handle, nbytes, device, data, nbytes, shared=shared)
+        return SUCCESS, cuda.CUmemGenericAllocationHandle(handle)
+
+    @call(1)
+    def cuMemExportToShareableHandle(self, handle: Any, handleType: Any, flags: Any) -> tuple[Any, ...]:
+        memory = self._physical(handle)
+        if unsigned(flags) != 0:
+            raise invalid_value()
+        if integer(handleType) != _DESCRIPTOR:
+            raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+        if memory.shared is None:
+            raise invalid_value()
+        return SUCCESS, os.dup(memory.shared.descriptor)
+
+    @call(1)
+    def cuMemImportFromShareableHandle(self, osHandle: Any, shHandleType: Any) -> tuple[Any, ...]:
+        if integer(shHandleType) != _DESCRIPTOR:
+            raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+        try:
+            shared = SharedBytes.open(integer(osHandle))
+        except (OSError, ValueError):
+            raise invalid_value() from None
+        device = next((each for each in self.devices if each.index == shared.note), None)
+        if device is None:
+            raise CallError(CUresult.CUDA_ERROR_INVALID_DEVICE)
+        handle = self.new_handle()
+        # It takes memory of the device where it was made.
+        self.physical[handle] = PhysicalMemory(handle, shared.size, device, shared.data, 0, shared=shared)
         return SUCCESS, cuda.CUmemGenericAllocationHandle(handle)
 
     def _physical(self, handle: Any) -> PhysicalMemory:
@@ -166,7 +209,9 @@ class VirtualMemoryCalls(MemoryBook):
     def _let_go(self, memory: PhysicalMemory) -> None:
         if memory.references == 0 and memory.mappings == 0:
             del self.physical[memory.handle]
-            memory.device.used -= memory.size
+            memory.device.used -= memory.charged
+            if memory.shared is not None:
+                memory.shared.close()
 
     @call(1)
     def cuMemRetainAllocationHandle(self, addr: Any) -> tuple[Any, ...]:
@@ -184,6 +229,8 @@ class VirtualMemoryCalls(MemoryBook):
         prop.type = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
         prop.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         prop.location.id = memory.device.ordinal
+        if memory.shared is not None:
+            prop.requestedHandleTypes = cuda.CUmemAllocationHandleType(_DESCRIPTOR)
         return SUCCESS, prop
 
     # Mappings

@@ -3,7 +3,6 @@ from __future__ import annotations
 import ctypes
 
 import numpy as np
-import pytest
 from cuda.bindings import driver as cuda
 
 from tests.drv.simulator.machine import Machine
@@ -184,17 +183,6 @@ def test_allocations_carry_the_python_line(machine: Machine) -> None:
     quiet = silent.driver.memory.find(silent.device_memory(64))
     assert quiet is not None
     assert quiet.stack == ()
-
-
-@pytest.mark.parametrize("call", ["cuIpcGetMemHandle"])
-def test_interprocess_handles_are_not_supported(machine: Machine, call: str) -> None:
-    memory = machine.device_memory(64)
-    assert machine.status(call, memory) == "NOT_SUPPORTED"
-    assert machine.status(call, 0x10) == "INVALID_VALUE"
-    assert machine.status("cuIpcOpenMemHandle", cuda.CUipcMemHandle(), 1) == "NOT_SUPPORTED"
-    plain, shared = machine.event(), machine.event(2 | 4)
-    assert machine.status("cuIpcGetEventHandle", plain) == "INVALID_HANDLE"
-    assert machine.status("cuIpcGetEventHandle", shared) == "NOT_SUPPORTED"
 
 
 def test_a_finalizer_in_the_middle_of_a_call_is_put_off(machine: Machine) -> None:
