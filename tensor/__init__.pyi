@@ -601,8 +601,10 @@ from tensor.operations.sparse.construction import sparse_coo_tensor
 from tensor.operations.sparse.construction import sparse_csc_tensor
 from tensor.operations.sparse.construction import sparse_csr_tensor
 from tensor.operations.sparse.products import hspmm
+from tensor.operations.sparse.products import hspmm as hsmm
 from tensor.operations.sparse.products import smm
 from tensor.operations.sparse.products import spmm
+from tensor.operations.sparse.products import spmm as dsmm
 from tensor.operations.special.bessel import i0
 from tensor.operations.special.bessel import sinc
 from tensor.operations.special.error_functions import erf
@@ -901,6 +903,7 @@ __all__ = [
     "double",
     "dropout",
     "dropout_",
+    "dsmm",
     "dsplit",
     "dstack",
     "dtype",
@@ -996,6 +999,7 @@ __all__ = [
     "histc",
     "histogram",
     "histogramdd",
+    "hsmm",
     "hsplit",
     "hspmm",
     "hstack",

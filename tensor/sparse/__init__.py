@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from tensor.core.names.absent import hints as _hints
 
-from .functions import addmm, log_softmax, mm, softmax, sum
+from .functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
 from .invariants import check_sparse_tensor_invariants
 
-__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "softmax", "sum"]
+__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "sum"]
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
     __getattr__ = _hints(__name__)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensor.core.arguments import two_devices
 from tensor.core.base import check_tensor
-from tensor.core.sparse import is_sparse
+from tensor.core.sparse import Compressed, is_sparse
+from tensor.operations.sparse.parts import structure_of
 from tensor.operations.sparse.products import addmm as _addmm
-from tensor.operations.sparse.products import product
+from tensor.operations.sparse.products import check_matrices, product, reduced_product, sampled_product
 from tensor.operations.sparse.reductions import check_sparse, softmax_of, summed
 
 if TYPE_CHECKING:
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
+_REDUCTIONS = ("sum", "mean", "amax", "amin")
+
+
+def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     """Product of matrices of which one at least is sparse; of two sparse ones it is sparse.
 
     The gradient with respect to a sparse matrix is sparse, of its structure.
@@ -26,11 +31,15 @@ def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
         Of shape (N, K).
     mat2 : Tensor
         Of shape (K, M), and the same dtype.
+    reduce : {"sum", "mean", "amax", "amin"}, optional
+        What becomes of ``mat1[i, k] * mat2[k, j]`` over the elements k that row i of ``mat1``, in the layout
+        ``tensor.sparse_csr``, specifies, where ``mat2`` is dense. A row without elements gives 0. Where several terms are
+        the extreme, they share its gradient.
 
     Raises
     ------
     RuntimeError
-        If neither is sparse, or they do not go together.
+        If neither is sparse, they do not go together, or ``reduce`` is none of these or is not for their layouts.
 
     Examples
     --------
@@ -45,7 +54,73 @@ def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
         raise RuntimeError(
             "sparse.mm(): expected one sparse matrix at least, got two dense ones: use tensor.mm"
         )
-    return product("addmm", mat1, mat2, masked=True)
+    if reduce is None:
+        return product("addmm", mat1, mat2, masked=True)
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(
+            f"sparse.mm: expected reduce to be one of {', '.join(_REDUCTIONS)}, got {reduce!r}"
+        )
+    if not _is_csr(mat1) or is_sparse(mat2):
+        raise RuntimeError(
+            "sparse.mm: with reduce=, expected mat1 of layout tensor.sparse_csr and mat2 dense, got layouts "
+            f"{mat1.layout!r} and {mat2.layout!r}: convert with to_sparse_csr() and to_dense()"
+        )
+    return reduced_product(mat1, mat2, reduce)
+
+
+def _is_csr(x: Tensor) -> bool:
+    structure = structure_of(x) if is_sparse(x) else None
+    return isinstance(structure, Compressed) and not structure.by_columns
+
+
+def sampled_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0
+) -> Tensor:
+    """``alpha * (mat1 @ mat2) + beta * input``, computed only where ``input`` specifies elements, and of its structure.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of layout ``tensor.sparse_csr`` and shape (N, M).
+    mat1, mat2 : Tensor
+        Dense, of shapes (N, K) and (K, M), and the dtype of ``input``.
+    beta, alpha : float
+        Factors.
+
+    Raises
+    ------
+    RuntimeError
+        If the layouts, shapes, dtypes or devices do not go together.
+
+    Examples
+    --------
+    >>> x = tensor.eye(2).to_sparse_csr()
+    >>> tensor.sparse.sampled_addmm(x, tensor.ones(2, 3), tensor.ones(3, 2)).to_dense()
+    tensor([[4., 0.],
+            [0., 4.]])
+    """
+    for each, name in ((input, "input"), (mat1, "mat1"), (mat2, "mat2")):
+        check_tensor(each, "sparse.sampled_addmm", name)
+    if not _is_csr(input) or is_sparse(mat1) or is_sparse(mat2):
+        raise RuntimeError(
+            "sparse.sampled_addmm: expected input of layout tensor.sparse_csr and dense matrices, got layouts "
+            f"{input.layout!r}, {mat1.layout!r} and {mat2.layout!r}"
+        )
+    check_matrices("sparse.sampled_addmm", mat1, mat2)
+    rows, columns = mat1._layout.shape[0], mat2._layout.shape[1]
+    if tuple(input._layout.shape) != (rows, columns):
+        raise RuntimeError(
+            f"sparse.sampled_addmm: expected input of the shape of the product, {[rows, columns]}, got "
+            f"{list(input._layout.shape)}"
+        )
+    if input._layout.dtype is not mat1._layout.dtype:
+        raise RuntimeError(
+            f"sparse.sampled_addmm: expected input and matrices of one dtype, got {input._layout.dtype!r} and "
+            f"{mat1._layout.dtype!r}"
+        )
+    if input._layout.device_state is not mat1._layout.device_state:
+        raise two_devices("sparse.sampled_addmm", input._layout.device, mat1._layout.device)
+    return sampled_product(input, mat1, mat2, beta, alpha)
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:

@@ -24,11 +24,6 @@ ABSENT: dict[str, tuple[str, ...]] = {
         "masked.sum",
         "masked.var",
     ),
-    "Sparse tensors.": (
-        "sparse.mm",
-        "sparse.sampled_addmm",
-        "to_sparse",
-    ),
     "Kernels that PyTorch compiles from users' strings; drv and nvrtc_kernels do that here.": (
         "jiterator_2inputs_2outputs",
         "jiterator_4inputs_with_extra_args",

@@ -42,6 +42,8 @@ def converted(value: Any, device: str = "cpu") -> Any:
 
 
 def _converted_tensor(value: Any, device: str) -> Any:
+    if value.layout is not torch.strided:
+        return _converted_sparse_tensor(value, device)
     whole = value.detach().resolve_conj().resolve_neg()
     count = whole.untyped_storage().nbytes() // whole.itemsize
     flat = tensor.from_numpy(array_of(whole.as_strided((count,), (1,), 0)).copy()).to(device)
@@ -49,8 +51,21 @@ def _converted_tensor(value: Any, device: str) -> Any:
     return result.requires_grad_() if value.requires_grad else result
 
 
+def _converted_sparse_tensor(value: Any, device: str) -> Any:
+    if value.layout is torch.sparse_coo:
+        parts = [value.detach()._indices(), value.detach()._values()]
+        make = tensor.sparse_coo_tensor
+    else:
+        parts = [value.detach().crow_indices(), value.detach().col_indices(), value.detach().values()]
+        make = tensor.sparse_csr_tensor
+    result = make(*converted(parts, device), size=tuple(value.shape))
+    return result.requires_grad_() if value.requires_grad else result
+
+
 def array_of(value: Any) -> Any:
-    """Elements of a tensor of either library, as a NumPy array of their own dtype."""
+    """Elements of a tensor of either library, as a NumPy array of their own dtype; dense for a sparse one."""
+    if not str(value.layout).endswith("strided"):
+        value = value.detach().to_dense()
     if isinstance(value, torch.Tensor) and value._is_zerotensor():
         return np.zeros(tuple(value.shape), array_of(value.new_empty(0)).dtype)
     return array_of_tensor(value)

@@ -264,6 +264,14 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "get_unsafe_globals_in_checkpoint": "left out; tensor.load names what it refuses",
         "skip_data": "left out; save the state dict alone",
     },
+    "tensor.sparse": {
+        **_each(
+            "SparseSemiStructuredTensor* to_sparse_semi_structured",
+            "left out: no kernels use the hardware's 2:4 sparsity; use a dense tensor",
+        ),
+        "as_sparse_gradcheck": "left out; pass a function of the values to autograd.gradcheck",
+        "solve": "left out; use linalg.solve with to_dense(), or scipy.sparse.linalg.spsolve",
+    },
     "tensor.special": {"airy_ai": "left out; use scipy.special.airy and tensor.from_numpy"},
     "tensor.utils": {
         **_each(

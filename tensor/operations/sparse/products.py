@@ -77,7 +77,8 @@ _PRODUCT = BackwardFormula(
 )
 
 
-def _check_matrices(name: str, a: Tensor, b: Tensor) -> None:
+def check_matrices(name: str, a: Tensor, b: Tensor) -> None:
+    """Raise RuntimeError unless both are matrices that can be multiplied, of one dtype and device."""
     for each in (a, b):
         if len(each._layout.shape) != 2 or (is_sparse(each) and structure_of(each).dimensions != 2):
             raise RuntimeError(
@@ -152,7 +153,7 @@ def product(name: str, a: Tensor, b: Tensor, *, masked: bool = False) -> Tensor:
     """
     check_tensor(a, name, "input")
     check_tensor(b, name, "mat2")
-    _check_matrices(name, a, b)
+    check_matrices(name, a, b)
     if masked or not modes.recording or not (a.requires_grad or b.requires_grad):
         return _product(a, b)
     with unrecorded():
@@ -177,6 +178,33 @@ _MM = BackwardFormula(
         Derivative(lambda grad, a: a.t().conj().mm(grad), needs="a"),
     ],
 )
+
+
+def reduced_product(x: Tensor, dense: Tensor, reduce: str) -> Tensor:
+    """``result[i, j]`` is the reduction of ``x[i, k] * dense[k, j]`` over the specified elements of row i; 0 where there are none."""
+    check_matrices("sparse.mm", x, dense)
+    height, width = x._layout.shape[0], dense._layout.shape[1]
+    values, rows, columns, starts = by_rows(x)
+    if reduce in ("amax", "amin"):
+        terms = gathered(dense, columns) * values.unsqueeze(1)
+        index = rows.unsqueeze(1).expand(terms._layout.shape)
+        start = terms.new_zeros((height, width))
+        result: Tensor = start.scatter_reduce(0, index, terms, reduce, include_self=False)
+        return result
+    result = weighted_rows(values, dense, rows, columns, starts)
+    if reduce == "mean":
+        result = result / (starts[1:] - starts[:-1]).clamp(min=1).unsqueeze(1)
+    return result
+
+
+def sampled_product(x: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """``alpha * (a @ b) + beta * x`` at the elements that the sparse matrix ``x`` specifies."""
+    structure, shape = structure_of(x), x._layout.shape
+    rows, columns = rows_and_columns(structure)
+    values = (gathered(a, rows) * gathered(b.t(), columns)).sum(1) * alpha
+    if beta:
+        values = values + values_of(x) * beta
+    return sparse_of(structure, values, shape, "SparseSampledAddmmBackward0")
 
 
 @rule("mm")
@@ -262,7 +290,7 @@ def addmm(
 
 @operation()
 def smm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Sparse matrix times a dense one, as a sparse tensor in which every element is specified.
+    """Sparse matrix times a dense one, as a sparse tensor that specifies all elements of the rows that ``input`` has elements in.
 
     Raises
     ------
@@ -279,14 +307,22 @@ def smm(input: Tensor, mat2: Tensor) -> Tensor:
     if not is_sparse(input):
         raise RuntimeError(f"smm: expected 'input' to be sparse, got one of layout {input.layout!r}")
     dense = product("smm", input, mat2)
-    rows, columns = dense._layout.shape
-    numbers = arange(rows * columns, device=dense.device)
-    indices = numbers.new_empty((2, rows * columns))
-    indices[0], indices[1] = numbers // max(columns, 1), numbers % max(columns, 1)
-    return sparse_of(Coordinates(indices, coalesced=True), dense.reshape(-1), (rows, columns), "SmmBackward0")
+    rows, (height, width) = _occupied_rows(input), dense._layout.shape
+    count = rows._layout.numel
+    indices = rows.new_empty((2, count * width))
+    indices[0] = rows.repeat_interleave(width)
+    indices[1] = arange(width, device=dense.device).repeat(count)
+    values = gathered(dense, rows).reshape(-1)
+    return sparse_of(Coordinates(indices, coalesced=True), values, (height, width), "SmmBackward0")
 
 
-@operation(method=False)
+def _occupied_rows(x: Tensor) -> Tensor:
+    """The rows of a sparse matrix that have elements, in ascending order."""
+    result: Tensor = indices_of(structure_of(coalesced(as_coordinates(x.detach()))))[0].unique()
+    return result
+
+
+@operation(method=False, also="hsmm")
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """Sparse matrix times a dense one, as a tensor whose rows alone are sparse: those that have elements in ``mat1``.
 
@@ -306,12 +342,12 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     if not is_sparse(mat1):
         raise RuntimeError(f"hspmm: expected 'mat1' to be sparse, got one of layout {mat1.layout!r}")
     dense = product("hspmm", mat1, mat2)
-    named = indices_of(structure_of(coalesced(as_coordinates(mat1.detach()))))[0].unique()
-    indices = Coordinates(named.unsqueeze(0), coalesced=True)
-    return sparse_of(indices, gathered(dense, named), dense._layout.shape, "HspmmBackward0")
+    rows = _occupied_rows(mat1)
+    indices = Coordinates(rows.unsqueeze(0), coalesced=True)
+    return sparse_of(indices, gathered(dense, rows), dense._layout.shape, "HspmmBackward0")
 
 
-@operation(method=False)
+@operation(method=False, also="dsmm")
 def spmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of a sparse matrix with another one: :func:`tensor.mm`.
 

@@ -322,7 +322,7 @@ NO_OPERATIONS = frozenset(
     gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell
     bartlett_window blackman_window hamming_window hann_window kaiser_window get_deterministic_debug_mode
     compile is_anomaly_check_nan_enabled is_anomaly_enabled set_anomaly_enabled set_flush_denormal
-    hspmm smm spmm sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor
+    hspmm hsmm smm spmm dsmm sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor
     sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum
     """.split()  # noqa: SIM905
 )

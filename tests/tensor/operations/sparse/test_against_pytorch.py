@@ -50,7 +50,8 @@ EXPRESSIONS = [
     "s.abs().sqrt()", "s.abs().log1p()", "u.coalesce().sin()",
     # Products
     "s @ d", "u @ d", "c @ d", "c.t() @ g", "s.t() @ g", "u.t() @ g", "f @ s", "f @ c", "s @ v", "c @ v", "w @ s", "s.mm(d)", "m.mm(s, d)", "m.mm(f, s)",
-    "m.matmul(s, d)", "m.mv(s, v)", "m.spmm(s, d)", "m.smm(s, d)", "m.hspmm(s, d)", "m.sparse.mm(s, d)", "m.sparse.mm(u, d)", "m.sparse.mm(c, d)", "s @ s.t()", "u @ s.t()",
+    "m.matmul(s, d)", "m.mv(s, v)", "m.spmm(s, d)", "m.smm(s, d)", "m.hspmm(s, d)", "m.sparse.mm(s, d)", "m.sparse.mm(u, d)", "m.sparse.mm(c, d)", *[f"m.sparse.mm(c, d, {each!r})" for each in ("sum", "mean", "amax", "amin")],
+    "m.sparse.sampled_addmm(c, g, d.t(), alpha=2, beta=3)", "s @ s.t()", "u @ s.t()",
     "m.sparse.mm(s, u.t())", "m.addmm(g, s, d)", "m.addmm(g, s, d, beta=0.5, alpha=2)", "m.sparse.addmm(g, s, d, beta=2.0, alpha=3.0)",
     "m.nn.functional.linear(s, d.t())",
     # Shapes
