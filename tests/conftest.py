@@ -40,6 +40,11 @@ _VARIABLES = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="run on NVIDIA's driver and the first GPU")
     parser.addoption("--nightly", action="store_true", help="also run the long random tests")
+    parser.addoption(
+        "--native",
+        choices=("auto", "on", "off"),
+        help="whether the simulated driver runs kernels by native code (default: where it is worth it)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,6 +55,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["GRAPHROOT_DRIVER"] = "nvidia"
     else:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    if config.getoption("--native"):
+        from drv.simulator import options
+
+        options.DEFAULTS["native"] = config.getoption("--native")
     # Compiled kernels are kept between runs, and apart from the user's own.
     os.environ["GRAPHROOT_CACHE_DIR"] = str(config.rootpath / ".pytest_cache" / "graphroot")
 

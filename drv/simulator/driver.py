@@ -63,6 +63,11 @@ class SimulatedDriver(
 
     def __init__(self, options: Options, environment: Mapping[str, str] | None = None) -> None:
         super().__init__(options, environment)
+        if options.native == "on":
+            # Where it is only used if it is there, nobody has to wait for it before.
+            from .execution.native import require
+
+            require()
         self.inject.on_lose_device = self._lose_device
         if not self.execute:
             self.__dict__.update({name: unexecuted(self, name) for name in UNEXECUTED})

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SCHEDULES = ("eager", "lazy", "random")
 CHECKS = ("off", "on", "race", "full")
 SAME_VALUES = ("ignore", "report")
+NATIVE = ("auto", "on", "off")
 #: Names that an option text or a keyword may have, with their defaults.
 DEFAULTS: dict[str, str] = {
     "devices": "1",
@@ -29,6 +30,7 @@ DEFAULTS: dict[str, str] = {
     "check": "on",
     "same_values": "ignore",
     "execute": "on",
+    "native": "auto",
 }
 _UNITS = {"": 1, "B": 1} | {
     f"{prefix}{suffix}": base**power
@@ -62,6 +64,7 @@ class Options:
     check: str
     same_values: bool
     execute: bool
+    native: str
 
 
 def parse_options(text: str = "", **keywords: Any) -> Options:
@@ -106,6 +109,7 @@ def parse_options(text: str = "", **keywords: Any) -> Options:
         check=_word("check", values["check"], CHECKS),
         same_values=_word("same_values", values["same_values"], SAME_VALUES) == "report",
         execute=_switch("execute", values["execute"]),
+        native=_word("native", values["native"], NATIVE),
     )
 
 

@@ -43,6 +43,8 @@ INSIDE_FUNCTIONS = {
         "recording": _CHOSEN,
         "stand_in": _CHOSEN,
         "child": _CHOSEN,
+        "NativeKernel": "above the plans that it reads, and of no use with native=off",
+        "require": _CHOSEN,
     },
     "nvrtc_kernels": {},
     "tensor": {"Recorder": _CHOSEN},

@@ -211,7 +211,7 @@ class Activation:
             self.batch.steps -= POLLING_COST
         if len(ready) > 1 and self.tick % (PATIENCE if self.polling else LONG_PATIENCE) == 0:
             self.polling = False
-            pc = min(ready, key=lambda each: self.ran.get(each, 0))
+            pc = min(ready, key=lambda each: (self.ran.get(each, 0), each))
         self.ran[pc] = self.tick
         return pc
 
@@ -223,6 +223,19 @@ class Activation:
         self.waiting[pc] = index
         if self.stalled:
             self.stalled.clear()
+
+    def place(self, where: Array, together: int) -> None:
+        """Put the lanes at the blocks ``where``, negative for those that are elsewhere; ``together`` if all are at one."""
+        self.whole = together if together >= 0 else None
+        if together < 0:
+            self.waiting = {int(pc): np.flatnonzero(where == pc) for pc in np.unique(where) if pc >= 0}
+
+    def wait_at(self, code: Code, index: Array) -> None:
+        """Let lanes wait at the barrier with which a block ends, which has a constant number and no more."""
+        last = code.block.last
+        assert last is not None
+        number = np.array([last.operands[0].value], np.uint32)  # type: ignore[union-attr]
+        self._barrier(code, (number, None, None), index)
 
     def resume(self, pc: int, index: Array) -> None:
         """Lanes that were held go on at a block."""

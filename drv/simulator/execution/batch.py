@@ -71,6 +71,8 @@ class Batch:
         #: Threads that arrived at a barrier without waiting: (block in batch, barrier) -> number.
         self.arrivals: dict[tuple[int, int], int] = {}
         self.steps = 0
+        #: Blocks of instructions that have run, those that poll memory counted several times.
+        self.blocks_run = 0
         #: How often threads polled memory, perhaps for what another thread writes.
         self.polls = 0
         self._repeats = False
@@ -79,11 +81,24 @@ class Batch:
         self._turns = self._polls_before = 0
         self._left = TURN
         self._starving = False
-        entry = launch.plan.function(launch.plan.entry.name)
-        self.reserve_stack(entry.frame_bytes)
-        lanes = Lanes(self, np.arange(self.n), 0, entry.frame_bytes)
-        root = Activation(self, entry, lanes, launch.template)
-        self.stack: list[Activation] = [root]
+        #: Function of the kernel, and all threads in it.
+        self.entry = launch.plan.function(launch.plan.entry.name)
+        self.reserve_stack(self.entry.frame_bytes)
+        self._all_lanes: Lanes | None = None
+        self.stack: list[Activation] = []
+
+    @property
+    def all_lanes(self) -> Lanes:
+        """All threads, in the kernel itself."""
+        if self._all_lanes is None:
+            self._all_lanes = Lanes(self, np.arange(self.n), 0, self.entry.frame_bytes)
+        return self._all_lanes
+
+    def begin(self) -> Activation:
+        """Put all threads at the kernel's first block, for Python to run them."""
+        root = Activation(self, self.entry, self.all_lanes, self.launch.template)
+        self.stack.append(root)
+        return root
 
     # Constants
 
@@ -115,6 +130,10 @@ class Batch:
                 self._shared = np.zeros(max(self.shared_stride * self.count, 16), np.uint8)
             view = self._shared_views[dtype] = self._shared.view(dtype)
         return view
+
+    def share(self, memory: Array) -> None:
+        """Have ``memory``, zeroed, for the shared memory of all blocks."""
+        self._shared = memory
 
     def local(self, dtype: Any) -> Array:
         """Local memory of all threads, ``stack_bytes`` each."""
@@ -298,6 +317,7 @@ class Batch:
                 running.last_turn = self._turns
                 running.run()
                 used = budget - self.steps
+                self.blocks_run += used
                 self._left -= used
                 steps -= used
                 if self._left <= 0:
@@ -311,9 +331,13 @@ class Batch:
                 for each in [each for each in self.stack if each.finished]:
                     each.deliver()
                     self.stack.remove(each)
+        self.end()
+        return True
+
+    def end(self) -> None:
+        """All threads have ended: what they have not waited for is carried out."""
         if "operations" in self.__dict__:
             self.operations.finish()
-        return True
 
     def _advance(self) -> bool:
         """Let asynchronous operations go on, and the threads that wait for them; whether any did."""

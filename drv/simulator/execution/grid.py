@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from drv.simulator.ptx.program import Function, Module
     from drv.simulator.timing.meter import Meter
 
-#: Lanes of a batch: enough that NumPy's cost per call is spread, few enough that registers stay in the cache.
-BATCH_LANES = 4096
 #: Blocks of instructions that a batch runs before others have a turn, and that a launch may run.
 TURN = 20_000
 MOST_STEPS = 50_000_000
@@ -65,6 +63,8 @@ class Launch:
         Takes the handle of a condition of a graph and a value; whether there is such a condition.
     schedule, seed
         When asynchronous operations are carried out: ``"eager"``, ``"lazy"``, or ``"random"`` as drawn from a seed.
+    native
+        Whether native code runs it: ``off``, ``on``, or ``auto``, where that is worth it.
     """
 
     kernel: Function
@@ -85,6 +85,7 @@ class Launch:
     set_condition: Callable[[int, int], bool] = _no_condition
     schedule: str = "eager"
     seed: int = 0
+    native: str = "auto"
 
 
 def run(launch: Launch, memory: AddressSpace) -> None:
@@ -97,9 +98,7 @@ def run(launch: Launch, memory: AddressSpace) -> None:
         says where.
     """
     state = LaunchState(launch, memory)
-    # Blocks of a cluster run together.
-    whole = state.cluster_blocks
-    size = state.blocks if launch.cooperative else max(1, BATCH_LANES // (state.threads * whole)) * whole
+    size = state.batch_blocks
     starts = range(0, state.blocks, size) if launch.meter is None else launch.meter.batches(state, size)
     done = 0
     try:
@@ -107,12 +106,24 @@ def run(launch: Launch, memory: AddressSpace) -> None:
             for first in starts:
                 start, stop = max(first, done), min(first + size, state.blocks)
                 if start < stop:
-                    done = _finish(state, [Batch(state, start, stop - start)], stop, size)
+                    done = _run_batch(state, Batch(state, start, stop - start), stop, size)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         # Operands that fit their opcode in form may still not fit it in meaning.
         raise state.reports.not_understood(error) from error
     finally:
         state.end()
+
+
+def _run_batch(state: LaunchState, batch: Batch, stop: int, size: int) -> int:
+    """Run a batch whose last block is before ``stop``; returns the first block that has not run."""
+    if state.observer is None and state.native_ready():
+        assert state.native is not None
+        return stop if state.native.run(batch) else _finish(state, [batch], stop, size)
+    batch.begin()
+    done = _finish(state, [batch], stop, size)
+    if state.native is not None:
+        state.native.blocks_run += batch.blocks_run
+    return done
 
 
 def _finish(state: LaunchState, running: list[Batch], start: int, size: int) -> int:
@@ -132,6 +143,7 @@ def _finish(state: LaunchState, running: list[Batch], start: int, size: int) -> 
             if start < state.blocks and any(batch.polls for batch in left):
                 count = min(size, state.blocks - start)
                 left.append(Batch(state, start, count))
+                left[-1].begin()
                 start += count
             elif steps > MOST_STEPS or all(batch.circles for batch in left):
                 raise state.reports.timeout([standing for batch in left for standing in batch.standing()])

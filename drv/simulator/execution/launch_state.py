@@ -26,16 +26,38 @@ if TYPE_CHECKING:
     from drv.simulator.memory.address_space import AddressSpace
 
     from .batch import Batch
+    from .native import NativeKernel
 
     Array = NDArray[Any]
 
 _launches = count(1)
+#: Lanes of a batch: enough that the cost of a call is spread, few enough that registers stay in the cache.
+BATCH_LANES = 4096
 #: Bytes of local memory that one thread may use, as ``cuCtxSetLimit`` allows at most on current GPUs.
 STACK_LIMIT = 512 * 1024
 #: Launches of a kernel whose invariants are kept.
 _MOST_INVARIANTS = 64
 #: Looks at memory that nothing changes, one after the other, after which a kernel counts as hanging.
 MOST_IDLE_POLLS = 500_000
+
+
+class InvariantValues:
+    """Values of a kernel's invariants in a launch, in their order; ``packed`` in 8 bytes each."""
+
+    __slots__ = ("_packed", "values")
+
+    def __init__(self, values: list[Array]) -> None:
+        self.values = values
+        self._packed: Array | None = None
+
+    @property
+    def packed(self) -> NDArray[np.int64]:
+        """Each value's bytes, and zeros behind them."""
+        if self._packed is None:
+            self._packed = np.zeros((len(self.values), 8), np.uint8)
+            for row, value in zip(self._packed, self.values, strict=True):
+                row[: value.itemsize] = value.view(np.uint8)
+        return self._packed.view(np.int64).reshape(-1)
 
 
 class LaunchState:
@@ -90,29 +112,61 @@ class LaunchState:
         self._constant_names = {
             name for name, variable in launch.module.variables.items() if variable.space == "const"
         }
-        #: What the entry's registers hold at first.
-        self.template = self._registers()
+        #: Blocks of a batch, of clusters all of them; its lanes and warps.
+        whole = self.cluster_blocks
+        self.batch_blocks = (
+            self.blocks if launch.cooperative else max(1, BATCH_LANES // (self.threads * whole)) * whole
+        )
+        self.batch_lanes = min(self.batch_blocks, self.blocks) * self.threads
+        self.batch_warps = min(self.batch_blocks, self.blocks) * self.warps
+        self.native: NativeKernel | None = None if launch.native == "off" else self.plan.native_kernel()
+        self._native_at_once = launch.native == "on"
+        self._native_ready: bool | None = None
+        self._template: list[Any] | None = None
+        self._invariants: InvariantValues | None = None
 
-    def _registers(self) -> list[Any]:
-        plan = self.plan.function(self.plan.entry.name)
-        registers = plan.template.copy()
-        for number, formal in zip(plan.formals, self.plan.entry.formals, strict=True):
-            part = self.parameter_bytes[formal.offset : formal.offset + formal.size]
-            registers[number] = part.reshape(1, -1)
-        invariants = plan.invariants
-        assert invariants is not None
-        key = self.parameter_bytes.tobytes(), self.block, self.grid, self.dynamic_shared
-        values = self.plan.invariant_values.get(key)
-        if values is None:
-            with np.errstate(all="ignore"):
-                _, *values = invariants.code.body(SimpleNamespace(launch=self))
-            if not invariants.uses_symbols:
-                if len(self.plan.invariant_values) >= _MOST_INVARIANTS:
-                    self.plan.invariant_values.clear()
-                self.plan.invariant_values[key] = values
-        for number, value in zip(invariants.code.outputs, values, strict=True):
-            registers[number] = value
-        return registers
+    def native_ready(self) -> bool:
+        """Whether native code runs the launch; asked for before each batch."""
+        if self._native_ready is None:
+            native = self.native
+            self._native_ready = native is not None and native.begin_launch(
+                self, at_once=self._native_at_once
+            )
+        return self._native_ready and self.native is not None and not self.native.refused
+
+    @property
+    def template(self) -> list[Any]:
+        """What the entry's registers hold at first."""
+        if self._template is None:
+            plan = self.plan.function(self.plan.entry.name)
+            registers = self._template = plan.template.copy()
+            for number, formal in zip(plan.formals, self.plan.entry.formals, strict=True):
+                part = self.parameter_bytes[formal.offset : formal.offset + formal.size]
+                registers[number] = part.reshape(1, -1)
+            assert plan.invariants is not None
+            for number, value in zip(plan.invariants.code.outputs, self.invariants.values, strict=True):
+                registers[number] = value
+        return self._template
+
+    @property
+    def invariants(self) -> InvariantValues:
+        """Values of the registers that all threads share."""
+        if self._invariants is None:
+            invariants = self.plan.function(self.plan.entry.name).invariants
+            assert invariants is not None
+            key = self.parameter_bytes.tobytes(), self.block, self.grid, self.dynamic_shared
+            known: InvariantValues | None = self.plan.invariant_values.get(key)
+            if known is not None:
+                self._invariants = known
+            else:
+                with np.errstate(all="ignore"):
+                    _, *values = invariants.code.body(SimpleNamespace(launch=self))
+                self._invariants = InvariantValues(values)
+                if not invariants.uses_symbols:
+                    if len(self.plan.invariant_values) >= _MOST_INVARIANTS:
+                        self.plan.invariant_values.clear()
+                    self.plan.invariant_values[key] = self._invariants
+        return self._invariants
 
     def argument(self, offset: int, dtype: Any) -> Array:
         """A parameter, or a part of one, ``(1,)``."""

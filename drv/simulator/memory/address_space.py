@@ -116,6 +116,8 @@ class AddressSpace:
         self._freed: deque[Allocation] = deque(maxlen=self.REMEMBERED)
         #: Ordered pairs ``(accessor, owner)`` of devices with peer access enabled.
         self.peers: set[tuple[int, int]] = set()
+        #: Grows when memory that somebody has found may not be there any more.
+        self.generation = 0
         #: Heap of each device, from which kernels allocate; made by the first that does.
         self.heaps: dict[int, Any] = {}
 
@@ -130,6 +132,7 @@ class AddressSpace:
         index = bisect_right(self._bases, allocation.base) - 1
         del self._bases[index]
         del self._live[allocation.base]
+        self.generation += 1
         allocation.freed = stack
         self._freed.append(allocation)
 

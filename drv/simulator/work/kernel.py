@@ -98,6 +98,7 @@ class KernelWork(Work):
             set_condition=partial(driver.set_condition, self.context),
             schedule=driver.options.schedule,
             seed=driver.options.seed,
+            native=driver.options.native,
         )
         if checker is None:
             run_kernel(launch, driver.memory)

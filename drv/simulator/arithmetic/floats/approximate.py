@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,12 +24,13 @@ OF_ONE: dict[str, tuple[str, Function]] = {
     "sin": ("np.sin({0})", np.sin),
     "cos": ("np.cos({0})", np.cos),
     "lg2": ("np.log2({0})", np.log2),
-    # NumPy's own exp2 of float32 may be wrong by more than the 2 ulp that PTX allows.
-    "ex2": (
-        "np.exp2({0}.astype(np.float64)).astype(np.float32)",
-        lambda a: np.exp2(a.astype(np.float64)).astype(np.float32),
-    ),
 }
+#: Adding it leaves a double's whole part in the lowest bits.
+WHOLE = 1.5 * 2.0**52
+#: Beyond these powers of two there is nothing in float32, and much room in float64.
+FARTHEST = 1000.0
+#: Of ``2**x`` around 0, highest first: ``log(2)**n / n!``. The first that is left out is below 1e-17 at 0.5.
+COEFFICIENTS = tuple(math.log(2) ** n / math.factorial(n) for n in range(13, -1, -1))
 
 
 def rows() -> Iterator[Row]:
@@ -37,6 +39,8 @@ def rows() -> Iterator[Row]:
     for base, (expression, function) in OF_ONE.items():
         yield Row(f"{base}.approx.f32", one, one, expression)
         yield Row(f"{base}.approx.ftz.f32", one, one, flushed(function))
+    yield Row("ex2.approx.f32", one, one, exp2)
+    yield Row("ex2.approx.ftz.f32", one, one, flushed(exp2))
     yield Row("tanh.approx.f32", one, one, "np.tanh({0})")
     two = ("f32", "f32")
     yield Row("div.full.f32", two, one, "{0} / {1}")
@@ -47,6 +51,30 @@ def rows() -> Iterator[Row]:
     yield Row("rsqrt.approx.f64", double, double, "1 / np.sqrt({0})")
     yield Row("rcp.approx.ftz.f64", double, double, lambda a: _upper_half(1 / _flush_f64(a)))
     yield Row("rsqrt.approx.ftz.f64", double, double, lambda a: _upper_half(1 / np.sqrt(_flush_f64(a))))
+
+
+def exp2(a: Lanes) -> Lanes:
+    """Return ``2**a`` of float32 lanes, computed in float64: correct but for ties that are all but exact.
+
+    The operations are those that every processor rounds alike, so that the bits are the same everywhere. NumPy's own
+    exp2 of float32 may be wrong by more than the 2 ulp that PTX allows.
+    """
+    x = a.astype(np.float64)
+    np.minimum(x, FARTHEST, out=x)
+    np.maximum(x, -FARTHEST, out=x)
+    shifted = x + WHOLE
+    x -= shifted - WHOLE
+    result = x * COEFFICIENTS[0]
+    for coefficient in COEFFICIENTS[1:-1]:
+        result += coefficient
+        result *= x
+    result += COEFFICIENTS[-1]
+    exponent = shifted.view(np.int64)
+    exponent += 1023
+    exponent <<= 52
+    result *= shifted
+    power: Lanes = result.astype(np.float32)
+    return power
 
 
 def divide_approximately(a: Lanes, b: Lanes) -> Lanes:

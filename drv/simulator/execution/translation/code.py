@@ -78,7 +78,7 @@ class Code:
         #: Names in ``body`` of the functions that compute instructions, with what finds them: arguments of ``resolve``.
         self.operations: dict[str, tuple[str, int, int]] = {}
         #: Whether the block reads memory as a loop does that waits for another thread.
-        self.polls = any(map(_polls, block.instructions))
+        self.polls = any(map(polls, block.instructions))
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {**self.body.__globals__}
@@ -128,7 +128,8 @@ class Call:
         self.results = results
 
 
-def _polls(instruction: Instruction) -> bool:
+def polls(instruction: Instruction) -> bool:
+    """Whether an instruction reads memory as a loop does that waits for another thread."""
     parts = instruction.parts
     if parts[0] == "ld" and "local" not in parts:
         return "volatile" in parts or "relaxed" in parts or "acquire" in parts

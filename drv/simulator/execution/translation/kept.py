@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Images below this size are parsed as quickly as read.
 _WORTH_KEEPING = 1024
 #: Bytes that all entries may take together.
-_LIMIT = 256 << 20
+LIMIT = 256 << 20
 
 
 class Kept:
@@ -41,14 +41,14 @@ class Kept:
     """
 
     def __init__(self, image: bytes) -> None:
-        self._disk = DiskCache(cache_directory() / "simulator", _LIMIT)
-        self._key = hashlib.sha256(_version() + image).hexdigest()
+        self._disk = DiskCache(directory(), LIMIT)
+        self._key = hashlib.sha256(version() + image).hexdigest()
         self._has_module = False
 
     @classmethod
     def of(cls, image: bytes) -> Kept | None:
         """What is kept of ``image``, or will be; ``None`` where that is not worth it, or the simulator's sources are not files."""
-        return cls(image) if len(image) >= _WORTH_KEEPING and _version() else None
+        return cls(image) if len(image) >= _WORTH_KEEPING and version() else None
 
     def module(self) -> Module | None:
         """What the image was parsed to, if that is kept."""
@@ -59,23 +59,37 @@ class Kept:
 
     def plan(self, module: Module, entry: Function) -> KernelPlan:
         """The plan of a kernel of the image: what is kept, or a new one, which is translated and kept."""
-        key = hashlib.sha256(f"{self._key} {entry.name}".encode()).hexdigest()
-        if self._has_module:
-            payload = self._disk.load(key)
-            plan = None if payload is None else _read(payload, module)
-            if isinstance(plan, KernelPlan):
-                return plan
+        plan = self.load_part(entry.name, module)
+        if isinstance(plan, KernelPlan):
+            return plan
         plan = KernelPlan(module, entry)
         if plan.translate():
-            if not self._has_module:
-                self._disk.store(self._key, _written(module, None))
-                self._has_module = True
-            self._disk.store(key, _written(plan, module))
+            self.store_part(entry.name, plan, module)
         return plan
+
+    def load_part(self, name: str, module: Module) -> Any:
+        """What is kept under a name of its own, and refers to parts of the module; ``None`` if nothing is."""
+        payload = self._disk.load(self._key_of(name)) if self._has_module else None
+        return None if payload is None else _read(payload, module)
+
+    def store_part(self, name: str, value: Any, module: Module) -> None:
+        """Keep ``value``, and the module to whose parts it refers."""
+        if not self._has_module:
+            self._disk.store(self._key, _written(module, None))
+            self._has_module = True
+        self._disk.store(self._key_of(name), _written(value, module))
+
+    def _key_of(self, name: str) -> str:
+        return hashlib.sha256(f"{self._key} {name}".encode()).hexdigest()
+
+
+def directory() -> Path:
+    """Where all entries are."""
+    return cache_directory() / "simulator"
 
 
 @functools.cache
-def _version() -> bytes:
+def version() -> bytes:
     """What a parsed and translated text depends on beside it; empty where that cannot be told."""
     result = hashlib.sha256(f"{sys.version} {sys.byteorder} {np.__version__}".encode())
     simulator = Path(__file__).parents[2]

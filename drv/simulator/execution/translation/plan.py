@@ -19,6 +19,7 @@ from .invariants import Invariants
 if TYPE_CHECKING:
     from types import CodeType
 
+    from drv.simulator.execution.native import NativeKernel
     from drv.simulator.memory.address_space import AddressSpace
     from drv.simulator.ptx.program import Function, Instruction, Module
 
@@ -43,8 +44,10 @@ class KernelPlan:
         self._memory: Any = None
         #: Every translated memory instruction; each remembers the allocation that it accessed last.
         self.sites: list[Site] = []
+        #: Its native code, if it may have any; made when it is first asked for.
+        self.native: NativeKernel | None = None
         #: Values of the entry's invariants by what they are computed from.
-        self.invariant_values: dict[Any, list[Any]] = {}
+        self.invariant_values: dict[Any, Any] = {}
         #: Constants of threads by the shape of a block and the number of blocks; see :class:`~drv.simulator.execution.batch.Batch`.
         self.geometry: dict[Any, Any] = {}
 
@@ -56,7 +59,7 @@ class KernelPlan:
                 site.allocation = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_memory": None, "geometry": {}, "invariant_values": {}}
+        return {**vars(self), "_memory": None, "geometry": {}, "invariant_values": {}, "native": None}
 
     def translate(self) -> bool:
         """Translate all that the kernel may reach by its calls; whether that was possible.
@@ -85,6 +88,17 @@ class KernelPlan:
             site.allocation = None
         self.geometry.clear()
         self.invariant_values.clear()
+        if self.native is not None:
+            self.native.leave()
+
+    def native_kernel(self) -> NativeKernel:
+        """Native code of the kernel, or what decides whether there is any."""
+        if self.native is None:
+            # Above this package, whose plans it reads; and most processes with simulated kernels need none of it.
+            from drv.simulator.execution.native import NativeKernel
+
+            self.native = NativeKernel(self)
+        return self.native
 
     def function(self, name: str) -> FunctionPlan:
         """Translated function ``name``."""
@@ -172,8 +186,11 @@ class FunctionPlan:
 
     def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
         """The instruction that line ``line`` of translated code does."""
-        invariants = [] if self.invariants is None else [self.invariants.code]
-        for code in [*self._codes, *invariants]:
+        others = [] if self.invariants is None else [self.invariants.code]
+        native = self.kernel.native
+        if native is not None and native.program is not None and self.function is self.kernel.entry:
+            others += native.program.translated.values()
+        for code in [*self._codes, *others]:
             if code is not None and code.body.__code__ is python:
                 begun = [instruction for first, instruction in code.lines if first <= line]
                 return begun[-1] if begun else None

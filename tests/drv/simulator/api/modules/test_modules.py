@@ -286,9 +286,9 @@ def test_processes_one_after_the_other_parse_and_translate_once(
         assert fresh()[0] == "text"
         assert fresh() == []
     # Another version of the simulator has entries of its own.
-    monkeypatch.setattr(kept, "_version", lambda: b"another")
+    monkeypatch.setattr(kept, "version", lambda: b"another")
     assert fresh()[0] == "text"
-    monkeypatch.setattr(kept, "_version", lambda: b"")
+    monkeypatch.setattr(kept, "version", lambda: b"")
     assert fresh()[0] == "text"
     assert fresh()[0] == "text"
 

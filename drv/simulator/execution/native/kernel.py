@@ -1,0 +1,107 @@
+"""When a kernel gets native code, and who has it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import TYPE_CHECKING
+
+from drv.disk_cache import DiskCache
+from drv.simulator.execution.translation import kept
+
+from . import machine_code
+from .machine import Machine
+from .program import NativeProgram, build, load_scheduler, scheduler_image
+
+if TYPE_CHECKING:
+    from drv.simulator.execution.batch import Batch
+    from drv.simulator.execution.launch_state import LaunchState
+    from drv.simulator.execution.translation.plan import KernelPlan
+
+    from .machine_code import LoadedCode
+
+#: Blocks of instructions that NumPy has run of a kernel until it is worth compiling, which takes some tenths of a second
+#: (a block takes 30 microseconds and more). Time is not asked for, so that a program runs the same way each time.
+WORTH_COMPILING = 4000
+#: Batches given back to Python without being finished after which native code is no gain.
+MOST_LEFT = 4
+
+
+class NativeKernel:
+    """Native code of one kernel, if it has or gets any.
+
+    Parameters
+    ----------
+    plan : KernelPlan
+        The kernel.
+    """
+
+    def __init__(self, plan: KernelPlan) -> None:
+        self.plan = plan
+        #: Blocks of instructions of the kernel that NumPy has run.
+        self.blocks_run = 0
+        self.program: NativeProgram | None = None
+        self.machine: Machine | None = None
+        self.refused = not machine_code.available()
+        self._looked = False
+        self._left = self._finished = 0
+
+    def begin_launch(self, launch: LaunchState, *, at_once: bool) -> bool:
+        """Be ready to run a launch; whether there is native code for it. ``at_once`` asks for it where there is none yet."""
+        if self.refused:
+            return False
+        if self.program is None and not self._find(at_once=at_once):
+            return False
+        assert self.program is not None
+        size = launch.batch_lanes
+        if self.machine is None or self.machine.capacity < size or self.machine.warps < launch.batch_warps:
+            entry = self.plan.function(self.plan.entry.name)
+            self.machine = Machine(self.program, entry, _scheduler(), size, launch.batch_warps)
+        self.machine.begin_launch(launch)
+        return True
+
+    def run(self, batch: Batch) -> bool:
+        """Run a batch; whether all its threads have ended. If not, Python goes on with them."""
+        assert self.machine is not None
+        finished = self.machine.run(batch)
+        if finished:
+            self._finished += 1
+        else:
+            self._left += 1
+            if self._left > MOST_LEFT and self._left > self._finished:
+                self.refused = True
+        return finished
+
+    def leave(self) -> None:
+        """Forget what it ran on, which nobody else may need any more."""
+        self.machine = None
+
+    def _find(self, *, at_once: bool) -> bool:
+        disk = self.plan.module.kept
+        name = f"native code of {self.plan.entry.name} for {machine_code.identity()}"
+        if not self._looked and disk is not None:
+            program = disk.load_part(name, self.plan.module)
+            self.program = program if isinstance(program, NativeProgram) else None
+        self._looked = True
+        if self.program is None and (at_once or self.blocks_run > WORTH_COMPILING):
+            self.program = build(self.plan.function(self.plan.entry.name))
+            if self.program is None:
+                self.refused = True
+            elif disk is not None:
+                disk.store_part(name, self.program, self.plan.module)
+        return self.program is not None
+
+
+@functools.cache
+def _scheduler() -> LoadedCode:
+    """The native functions that all kernels share."""
+    version = kept.version()
+    if not version:
+        return load_scheduler(scheduler_image())
+    disk = DiskCache(kept.directory(), kept.LIMIT)
+    key = hashlib.sha256(version + machine_code.identity().encode() + b" scheduling").hexdigest()
+    image = disk.load(key)
+    if image is None:
+        image = scheduler_image()
+        disk.store(key, image)
+    return load_scheduler(image)
