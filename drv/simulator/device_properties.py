@@ -188,6 +188,7 @@ def _attributes(device: SimulatedDevice) -> dict[int, int]:
         "HOST_NUMA_ID": 0,
         "MEM_SYNC_DOMAIN_COUNT": 1,
         "CLUSTER_LAUNCH": int(device.capability >= (9, 0)),
+        "TENSOR_MAP_ACCESS_SUPPORTED": int(device.capability >= (9, 0)),
     }
     table = {int(attribute): 0 for attribute in CUdevice_attribute}
     for name, value in named.items():

@@ -23,6 +23,7 @@ from .api.memory.sharing import SharingCalls
 from .api.memory.virtual_memory import VirtualMemoryCalls
 from .api.modules.linker import LinkerCalls
 from .api.stream import StreamCalls
+from .api.tensor_maps import TensorMapCalls
 from .unexecuted import UNEXECUTED, unexecuted
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class SimulatedDriver(
     SharingCalls,
     VirtualMemoryCalls,
     PointerCalls,
+    TensorMapCalls,
 ):
     """Stands where the module ``cuda.bindings.driver`` does.
 

@@ -10,11 +10,13 @@ What the asynchronous proxy reads must have been written by that proxy, or hande
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .finding_text import IN_FLIGHT, UNFENCED, UNFENCED_MAP, unfinished_message
+from .findings import Finding, Kind
 from .knowledge import FENCED
 from .observation import Access
 from .thread_accesses import Accesses
@@ -24,20 +26,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from drv.simulator.memory.address_space import Allocation
+
     from .kernel_races import KernelRaces
     from .observation import Lanes, Site, Span
     from .thread_shadow import ThreadShadow
 
     Array = NDArray[Any]
 
-_IN_FLIGHT = (
-    "The asynchronous operation is not known to be complete: wait for its group or its mbarrier phase first, and where "
-    "another thread has waited, let a barrier hand that on."
-)
-_UNFENCED = (
-    "What ordinary stores write reaches the asynchronous proxy through a proxy fence only: put fence.proxy.async behind "
-    "the writes, in front of the barrier that hands them over."
-)
+
+_MAP_BYTES = 128
 
 
 @dataclass(slots=True)
@@ -58,7 +56,11 @@ class Flight:
 
     number: int
     site: Site
+    #: A block whose threads have issued it.
+    block: int
     pieces: list[Piece]
+    #: Whose accesses it has become, and when.
+    ended: list[tuple[Array, int]] = field(default_factory=list)
 
 
 class Flights:
@@ -70,12 +72,15 @@ class Flights:
         self._sites: dict[int, Flight] = {}
         #: Operations, and the issuing lanes of each, that a phase of a barrier object waits for.
         self._counted: dict[Hashable, list[tuple[Flight, Array]]] = {}
+        #: Time of each thread's latest fence for tensor maps.
+        self._map_fences: dict[int, int] = {}
+        self._unfinished: set[int] = set()
 
     def begin(self, lanes: Lanes, site: Site, spans: Sequence[Span], generic: bool) -> Flight:
         """``lanes`` issue an operation; see :class:`~.observation.AccessObserver`."""
         races = self._races
         self._last += 1
-        flight = Flight(self._last, site, [])
+        flight = Flight(self._last, site, int(lanes.block[0]), [])
         self._sites[flight.number] = flight
         every = lanes.block * races.threads + lanes.thread
         for span in spans:
@@ -139,7 +144,7 @@ class Flights:
             which = which[~handed]
             first = int(which[0])
             site = races.site_at(int(record.time[accesses.entries[first]]))
-            races.report(accesses, which, int(earlier[first]) - 1, site, Access.WRITE, None, advice=_UNFENCED)
+            races.report(accesses, which, int(earlier[first]) - 1, site, Access.WRITE, None, advice=UNFENCED)
 
     def _mark(self, flight: Flight, piece: Piece) -> None:
         shadow = piece.shadow
@@ -213,7 +218,7 @@ class Flights:
                 continue
             mine = which[inside]
             issuer = int(thread[order[at[inside][0]]])
-            self._races.report(accesses, mine, issuer, flight.site, piece.span.kind, None, advice=_IN_FLIGHT)
+            self._races.report(accesses, mine, issuer, flight.site, piece.span.kind, None, advice=IN_FLIGHT)
 
     # Completion
 
@@ -251,6 +256,7 @@ class Flights:
                 mine = shadow.written_in_flight[accesses.entries] == flight.number
                 shadow.written_in_flight[accesses.entries[mine]] = 0
             races.keep(shadow, accesses, span.kind)
+            flight.ended.append((np.unique(accesses.threads), races.order.now))
         if not any(piece.open.any() for piece in flight.pieces):
             self._sites.pop(flight.number, None)
 
@@ -266,14 +272,70 @@ class Flights:
             order.complete(key, block)
             return
         unit = order.unit(key, block)
+        before = [ended for flight, _ in counted for ended in flight.ended]
         for flight, lanes in counted:
             self.end(flight, lanes, lambda threads: np.full(threads.shape, unit))
-        order.complete(key, block)
+        # Whoever waits for this phase knows of all that it counts, also of what others had waited for already.
+        order.complete(key, block, before)
+
+    def fence_tensor_maps(self, threads: Array, now: int) -> None:
+        """``threads`` passed a fence after which copies see what was done to tensor maps before."""
+        self._map_fences.update(dict.fromkeys(threads.tolist(), now))
+
+    def tensor_map_used(self, allocation: Allocation, offset: int, lanes: Lanes, site: Site) -> None:
+        """Report a tensor map that this kernel has changed, and that no fence has handed over to the copies."""
+        races = self._races
+        shadow, _ = races.shadow_of(allocation, None, np.array([offset]), 1)
+        record = shadow.writes
+        if record is None:
+            return
+        thread = int(lanes.block[0]) * races.threads + int(lanes.thread[0])
+        offsets = offset + 8 * np.arange(_MAP_BYTES // 8)
+        entries = shadow.gather(offsets, 8)
+        accesses = Accesses(
+            entries.ravel(),
+            np.full(entries.size, thread),
+            np.repeat(offsets, entries.shape[1]),
+            8,
+            Access.READ,
+            site,
+            allocation,
+            None,
+            entries.shape[1],
+        )
+        written = record.thread[accesses.entries]
+        late = (written > 0) & (record.time[accesses.entries] > self._map_fences.get(thread, 0))
+        which = np.flatnonzero(late)
+        if which.size:
+            first = int(which[0])
+            other = races.site_at(int(record.time[accesses.entries[first]]))
+            races.report(
+                accesses, which, int(written[first]) - 1, other, Access.WRITE, None, advice=UNFENCED_MAP
+            )
 
     def forget(self, blocks: Array) -> None:
-        """``blocks`` have ended: nobody waits for what they have issued any more."""
+        """``blocks`` have ended: nobody waits for what they have issued any more.
+
+        Reported is what still reads their shared memory.
+        """
+        for number, flight in list(self._sites.items()):
+            if flight.block not in blocks:
+                continue
+            del self._sites[number]
+            for piece in flight.pieces:
+                if piece.span.kind is Access.READ and piece.span.allocation is None and piece.open.any():
+                    self._report_unfinished(flight, piece)
         for key in [key for key in self._counted if self._block_of(key) in blocks]:
             del self._counted[key]
+
+    def _report_unfinished(self, flight: Flight, piece: Piece) -> None:
+        if id(flight.site) in self._unfinished:
+            return
+        self._unfinished.add(id(flight.site))
+        thread = int(piece.threads[np.flatnonzero(piece.open)[0]])
+        side = self._races.side(Access.READ, flight.site, thread)
+        message = unfinished_message(side, self._races.block_text(thread // self._races.threads))
+        self._races.add(Finding(Kind.SHARED_RACE, message, None, side))
 
     @staticmethod
     def _block_of(key: Any) -> int:

@@ -21,6 +21,20 @@ if TYPE_CHECKING:
 
 #: What reports call the host.
 HOST = "the host"
+#: What helps against races with asynchronous operations, and where the asynchronous proxy reads what is not handed over.
+IN_FLIGHT = (
+    "The asynchronous operation is not known to be complete: wait for its group or its mbarrier phase first, and where "
+    "another thread has waited, let a barrier hand that on."
+)
+UNFENCED = (
+    "What ordinary stores write reaches the asynchronous proxy through a proxy fence only: put fence.proxy.async behind "
+    "the writes, in front of the barrier that hands them over."
+)
+UNFENCED_MAP = (
+    "What a kernel writes into a tensor map reaches copies of tensors through fences only: release the change with "
+    "fence.proxy.tensormap::generic.release, and let the thread that issues the copy pass "
+    "fence.proxy.tensormap::generic.acquire."
+)
 
 
 def byte_ranges(offsets: NDArray[np.int64], width: int) -> list[tuple[int, int]]:
@@ -149,6 +163,17 @@ def distributed_message(
             f"  {where}",
             report.describe(),
             "Let the cluster meet (cluster.sync()) before the first access to it, and after the last one.",
+        )
+    )
+
+
+def unfinished_message(report: AccessReport, owner: str) -> str:
+    """A block that has ended before an asynchronous operation had read its shared memory."""
+    return "\n".join(
+        (
+            f"race within {report.operation}: {owner} ends while an asynchronous operation may still read its shared memory",
+            report.describe(),
+            "Wait for the operation's group before the block ends; of copies it is enough that they have read.",
         )
     )
 

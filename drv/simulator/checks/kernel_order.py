@@ -30,7 +30,7 @@ from .observation import Access
 from .thread_shadow import BLOCK, GRID, SINGLE, WARP
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -64,7 +64,7 @@ def meaning(kind: Access, text: str) -> Meaning:
     """How the instruction ``text`` orders, from its qualifiers. A strong access counts as atomic."""
     opcode = next((word for word in text.split() if not word.startswith("@")), "")
     qualifiers = frozenset(opcode.rstrip(";").split("."))
-    if "mbarrier" in qualifiers:
+    if "mbarrier" in qualifiers or "tensormap" in qualifiers:
         # What they order is told apart.
         return Meaning(kind)
     if not _ASYNCHRONOUS.isdisjoint(qualifiers):
@@ -220,9 +220,13 @@ class KernelOrder:
         scope: Any = SINGLE if record.scope is None else record.scope[entries]
         if not self._knowledge:
             return self._ordered(earlier, time, scope, threads)
+        every = self.blocks * self.block_threads
+        if threads.size and threads[0] >= every:
+            # Accesses of asynchronous units come together; what these know is not kept.
+            return np.zeros(threads.shape, np.bool_)
         known: NDArray[np.bool_] = np.logical_and(self.knows(threads, earlier, time), scope == SINGLE)
         # What an asynchronous unit did is known, or it is not ordered.
-        rest = np.flatnonzero(~known & (earlier < self.blocks * self.block_threads))
+        rest = np.flatnonzero(~known & (earlier < every))
         if rest.size:
             scopes = scope if record.scope is None else scope[rest]
             known[rest] = self._ordered(earlier[rest], time[rest], scopes, threads[rest])
@@ -270,10 +274,20 @@ class KernelOrder:
         for knowledge, index, local in self._in_clusters(threads):
             knowledge.release(knowledge.phase(key), self._clocks(knowledge, local, threads[index]))
 
-    def complete(self, key: Hashable, block: int) -> None:
-        """The current phase of a barrier object in the cluster of ``block`` is complete."""
+    def complete(
+        self, key: Hashable, block: int, known: Sequence[tuple[NDArray[np.int64], int]] = ()
+    ) -> None:
+        """The current phase of a barrier object in the cluster of ``block`` is complete.
+
+        ``known`` are threads and asynchronous units, with times up to which all is known of them that the phase counts.
+        """
         knowledge = self.knowledge_of(block)
-        knowledge.complete(knowledge.phase(key), self.advance())
+        phases = knowledge.phase(key)
+        knowledge.complete(phases, self.advance())
+        assert phases.complete is not None
+        for who, time in known:
+            columns = self._columns(knowledge, who)
+            phases.complete[PLAIN, columns] = np.maximum(phases.complete[PLAIN, columns], time)
 
     def acquire(self, key: Hashable, threads: NDArray[np.int64]) -> None:
         """``threads`` have found the latest phase of a barrier object complete."""
@@ -298,17 +312,24 @@ class KernelOrder:
         every = self.blocks * self.block_threads
         cluster, local = self._place(threads)
         is_unit = earlier >= every
-        other, other_local = self._place(np.where(is_unit, 0, earlier))
+        other, _ = self._place(np.where(is_unit, 0, earlier))
         other = np.where(is_unit, (earlier - every) // UNITS, other)
         for number in np.unique(cluster).tolist():
             knowledge = self._knowledge.get(number)
             if knowledge is None:
                 continue
             mine = np.flatnonzero((cluster == number) & (other == number))
-            unit = knowledge.first_unit + (earlier[mine] - every) % UNITS
-            column = np.where(is_unit[mine], unit, knowledge.columns(other_local[mine]))
+            column = self._columns(knowledge, earlier[mine])
             result[mine] = knowledge.clocks[which, local[mine], column] >= time[mine]
         return result
+
+    def _columns(self, knowledge: Knowledge, who: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Columns of a cluster's clocks for threads and asynchronous units of it."""
+        every = self.blocks * self.block_threads
+        local = self._place(np.where(who < every, who, 0))[1]
+        unit = knowledge.first_unit + (who - every) % UNITS
+        columns: NDArray[np.int64] = np.where(who < every, knowledge.columns(local), unit)
+        return columns
 
     def unit(self, key: Hashable, block: int) -> int:
         """The asynchronous unit of a barrier object in the cluster of ``block``, as records of accesses hold it for a thread."""
@@ -349,8 +370,8 @@ class KernelOrder:
                 lanes = room.reshape(len(local), blocks, self._warps, self.warp_size).max(axis=3)
             known = np.zeros((len(local), readers.shape[1]), np.int32)
             known[:, : blocks * self._warps] = lanes.reshape(len(local), -1)
-            units = clocks[:, knowledge.first_unit :]
-            known[:, blocks * self._warps :] = units[:, : known.shape[1] - blocks * self._warps]
+            units = clocks[:, knowledge.first_unit :][:, : known.shape[1] - blocks * self._warps]
+            known[:, blocks * self._warps : blocks * self._warps + units.shape[1]] = units
             for row, each in enumerate(index.tolist()):
                 mine = np.flatnonzero(which == each)
                 result[mine] = (readers[mine] <= known[row]).all(axis=1)

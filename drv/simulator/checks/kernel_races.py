@@ -18,7 +18,14 @@ import numpy as np
 
 from .asynchronous import Flights
 from .distributed import DistributedMemory
-from .finding_text import byte_ranges, describe_block, describe_thread, kernel_race_message, undefined_message
+from .finding_text import (
+    IN_FLIGHT,
+    byte_ranges,
+    describe_block,
+    describe_thread,
+    kernel_race_message,
+    undefined_message,
+)
 from .findings import ACTIONS, RANGES_KEPT, AccessReport, Finding, Kind
 from .kernel_order import Clusters, KernelOrder, Meaning, meaning
 from .observation import Access
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
 SHARED_REMEMBERED = 1 << 26
 #: What shared memory holds for each warp is kept for fewer.
 _READERS_REMEMBERED = 1 << 23
+_MORE_READERS = 8
 
 
 class SharedMemory:
@@ -199,6 +207,10 @@ class KernelRaces:
         """See :class:`~.observation.AccessObserver`."""
         self.order.fence_proxy(lanes.block * self.threads + lanes.thread)
 
+    def fence_tensor_maps(self, lanes: Lanes) -> None:
+        """See :class:`~.observation.AccessObserver`."""
+        self.flights.fence_tensor_maps(lanes.block * self.threads + lanes.thread, self.order.advance())
+
     def blocks_end(self, blocks: NDArray[np.int64]) -> None:
         """See :class:`~.observation.AccessObserver`."""
         if self._flights is not None:
@@ -342,6 +354,11 @@ class KernelRaces:
             self._shared.remember_less()
             shadow.readers = np.zeros((shadow.granules, self.order.reader_columns), np.int32)
         columns = self.order.reader(accesses.threads)
+        missing = int(columns.max()) + 1 - shadow.readers.shape[1]
+        if missing > 0:
+            # Copies that barrier objects count read, too.
+            more = np.zeros((shadow.granules, missing + _MORE_READERS), np.int32)
+            shadow.readers = np.concatenate([shadow.readers, more], axis=1)
         shadow.readers[accesses.entries, columns] = self.order.now
 
     def _write(self, shadow: ThreadShadow, accesses: Accesses) -> None:
@@ -464,6 +481,8 @@ class KernelRaces:
         first = self.side(other_kind, other_site, other)
         second = self.side(accesses.kind, site, int(accesses.threads[which[0]]))
         ranges = byte_ranges(accesses.offsets[which], accesses.width)
+        if not advice and other >= self.order.blocks * self.threads:
+            advice = IN_FLIGHT
         same_block = other // self.threads == int(accesses.threads[which[0]]) // self.threads
         message = kernel_race_message(
             kind, first, second, allocation, ranges, same_block=same_block, advice=advice

@@ -164,6 +164,12 @@ class AccessObserver(Protocol):
     def products_end(self, operation: Any, which: NDArray[np.int64], lanes: Lanes) -> None:
         """``lanes`` have waited for the products of their warpgroups that the lanes ``which`` (indices) have issued."""
 
+    def fence_tensor_maps(self, lanes: Lanes) -> None:
+        """``lanes`` passed a fence after which copies see what was done to tensor maps before."""
+
+    def tensor_map_used(self, allocation: Allocation, offset: int, lanes: Lanes, site: Site) -> None:
+        """A copy that the one lane issues uses the tensor map at byte ``offset`` of ``allocation``."""
+
     def blocks_end(self, blocks: NDArray[np.int64]) -> None:
         """All threads of ``blocks`` have ended, and of other blocks of their clusters."""
 

@@ -437,6 +437,18 @@ class RaceChecker:
         """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
         self._thread.running.kernel.products_end(operation, which, lanes)
 
+    def fence_tensor_maps(self, lanes: Lanes) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        kernel = self._thread.running.kernel
+        if kernel is not None:
+            kernel.fence_tensor_maps(lanes)
+
+    def tensor_map_used(self, allocation: Allocation, offset: int, lanes: Lanes, site: Site) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        kernel = self._thread.running.kernel
+        if kernel is not None:
+            kernel.flights.tensor_map_used(allocation, offset, lanes, site)
+
     def blocks_end(self, blocks: NDArray[np.int64]) -> None:
         """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
         kernel = self._thread.running.kernel

@@ -196,8 +196,7 @@ class Batch:
 
     def release(self) -> bool:
         """Let the threads go on that wait at complete barriers; whether there were any."""
-        if self.cluster_waits and self.cluster_barrier.advance():
-            self.cluster_waits = self.cluster_barrier.release(self.cluster_waits)
+        if self.cluster_waits and self.cluster_barrier.release(self.cluster_waits):
             return True
         if not self.waits:
             return False
@@ -345,7 +344,8 @@ class Batch:
             return False
         if self.mbarriers.wake():
             return True
-        if not self.operations.advance(self.mbarriers.awaited):
+        before = self.mbarriers.completed
+        if not self.operations.advance(self.mbarriers.awaited, lambda: self.mbarriers.completed != before):
             return False
         self.mbarriers.wake()
         return True

@@ -94,8 +94,8 @@ class ClusterBarrier:
         self._arrived += np.bincount(cluster, minlength=len(self._arrived))
         self.advance()
 
-    def advance(self) -> bool:
-        """Let clusters meet whose threads have all arrived or ended; whether there were any."""
+    def advance(self) -> None:
+        """Let clusters meet whose threads have all arrived or ended."""
         batch = self._batch
         alive: Any = self._threads
         if batch.live is not None:
@@ -107,7 +107,6 @@ class ClusterBarrier:
                 observer.complete(_KEY, first)
         self._phase += complete
         self._arrived[complete] = 0
-        return bool(complete.any())
 
     def passed(self, lanes: Lanes) -> Array:
         """Which threads find that their clusters have met since they arrived; they go on."""
@@ -118,8 +117,10 @@ class ClusterBarrier:
             observer.acquire(_KEY, lanes.subset(np.flatnonzero(result)))
         return result
 
-    def release(self, waits: list[Wait]) -> list[Wait]:
-        """Let threads go on whose clusters have met; the waits that are left."""
+    def release(self, waits: list[Wait]) -> bool:
+        """Let threads go on whose clusters have met, which leave ``waits``; whether there were any."""
+        self.advance()
+        before = sum(len(wait.index) for wait in waits)
         left = []
         for wait in waits:
             passes = self.passed(wait.activation.lanes.subset(wait.index))
@@ -128,4 +129,5 @@ class ClusterBarrier:
             if not passes.all():
                 wait.index = wait.index[~passes]
                 left.append(wait)
-        return left
+        waits[:] = left
+        return sum(len(wait.index) for wait in left) < before

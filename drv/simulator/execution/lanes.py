@@ -9,7 +9,7 @@ import numpy as np
 from drv.simulator.memory.address_space import DEVICE_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 
 from . import warps
-from .asynchronous import CopyAccess, MbarrierAccess
+from .asynchronous import BulkAccess, CopyAccess, MbarrierAccess, TensorAccess, TensorMapAccess
 from .clusters import ClusterAccess
 from .matrices import MatrixAccess
 from .memory import MemoryAccess
@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-class Lanes(MemoryAccess, MatrixAccess, ClusterAccess, CopyAccess, MbarrierAccess):
+class Lanes(
+    MemoryAccess,
+    MatrixAccess,
+    ClusterAccess,
+    CopyAccess,
+    BulkAccess,
+    TensorAccess,
+    TensorMapAccess,
+    MbarrierAccess,
+):
     """``n`` threads of a batch. ``slots`` are their indices among all threads of the batch.
 
     ``frame`` is the first byte of the running function's part of local memory, ``top`` the first past it.

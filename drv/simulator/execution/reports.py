@@ -190,8 +190,8 @@ class Reports:
             f"by the warp of {self.thread(lanes, lane)}",
         )
 
-    def bad_mbarrier(self, lanes: Lanes, site: Site, lane: int, what: str) -> DeviceFault:
-        """A lane used an ``mbarrier`` object as none can be used."""
+    def bad_operand(self, lanes: Any, site: Site, lane: int, what: str) -> DeviceFault:
+        """An instruction has operands that it cannot have."""
         return self._fault(
             CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION, what, site, f"by {self.thread(lanes, lane)}"
         )

@@ -1,7 +1,18 @@
 """What goes on while threads do: asynchronous copies, barriers that count them, and matrix products of warpgroups."""
 
+from .bulk_copies import BulkAccess
 from .copies import CopyAccess
 from .mbarriers import MbarrierAccess, Mbarriers
 from .operations import Operations
+from .tensor_copies import TensorAccess
+from .tensor_map_changes import TensorMapAccess
 
-__all__ = ["CopyAccess", "MbarrierAccess", "Mbarriers", "Operations"]
+__all__ = [
+    "BulkAccess",
+    "CopyAccess",
+    "MbarrierAccess",
+    "Mbarriers",
+    "Operations",
+    "TensorAccess",
+    "TensorMapAccess",
+]

@@ -86,6 +86,8 @@ class Mbarriers:
         self._batch = batch
         self._waits: list[PhaseWait] = []
         self._gave_up: tuple[int, int] | None = None
+        #: How many phases have been complete so far, of all objects.
+        self.completed = 0
 
     def key(self, place: int) -> Hashable:
         """What the observer calls the object at a position in the shared memory of the batch."""
@@ -101,6 +103,7 @@ class Mbarriers:
         if state.pending == 0 and state.bytes == 0:
             state.pending = state.expected
             state.parity ^= 1
+            self.completed += 1
             observer = self._batch.launch.observer
             if observer is not None:
                 block = int(self._batch.blocks[place // self._batch.shared_stride])
@@ -234,7 +237,7 @@ class MbarrierAccess:
         wrong = np.flatnonzero((counts == 0) | (counts > MOST_ARRIVALS))
         if wrong.size:
             what = f"makes an mbarrier that expects {int(counts[wrong[0]])} arrivals: 1 to {MOST_ARRIVALS} can be"
-            raise self.launch.reports.bad_mbarrier(self, site, int(wrong[0]), what)  # type: ignore[arg-type]
+            raise self.launch.reports.bad_operand(self, site, int(wrong[0]), what)
         for place, number in zip(places.tolist(), counts.tolist(), strict=True):
             self.batch.shared(np.uint64)[place // _SIZE] = State(number, number, 0, 0).value
 
@@ -253,7 +256,7 @@ class MbarrierAccess:
             state = mbarriers.read(place)
             if state is None:
                 what = f"uses byte {place % self.batch.shared_stride} of shared memory as an mbarrier, which is none"
-                raise self.launch.reports.bad_mbarrier(self, site, int(mine[0]), what)  # type: ignore[arg-type]
+                raise self.launch.reports.bad_operand(self, site, int(mine[0]), what)
             result.append((place, mine, state))
         return result
 
@@ -310,7 +313,7 @@ class MbarrierAccess:
             fitting = int(np.searchsorted(upto, state.pending, side="right"))
             if not fitting:
                 what = f"arrives at an mbarrier more often than it expects: {state.describe()}"
-                raise self.launch.reports.bad_mbarrier(self, site, int(mine[0]), what)  # type: ignore[arg-type]
+                raise self.launch.reports.bad_operand(self, site, int(mine[0]), what)
             arriving, mine = mine[:fitting], mine[fitting:]
             before = state.pending - np.concatenate([[0], upto[: fitting - 1]])
             base = State(state.expected, 0, state.bytes, state.parity).value

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from drv.simulator.execution.batch import Batch
@@ -57,6 +59,10 @@ class Operation:
         """Do it for the lanes ``which`` (indices)."""
         raise NotImplementedError
 
+    def read_in(self, which: Array) -> None:
+        """Read what is to be read for the lanes ``which``, so that it may change before the rest is done."""
+        raise NotImplementedError
+
     def signals(self) -> Array | None:
         """Positions of the ``mbarrier`` objects that are told when it is done; ``None`` where none is."""
         return None
@@ -98,7 +104,10 @@ class Groups:
             due &= member.group < self._closed[member.slots] - allowed
             if due.any():
                 which = np.flatnonzero(due)
-                self._operations.complete(member, which)
+                if reads_only:
+                    self._operations.read(member, which)
+                else:
+                    self._operations.complete(member, which)
                 ended.append((member, which))
                 if member.token is not None and observer is not None:
                     observer.asynchronous_ends(member.token, which, reads_only=reads_only)
@@ -151,6 +160,13 @@ class Operations:
         if not operation.left.any() and self._schedule != "eager":
             self._pending.remove(operation)
 
+    @staticmethod
+    def read(operation: Operation, which: Array) -> None:
+        """Let an operation have read what it reads for the lanes ``which`` (indices)."""
+        which = which[operation.left[which]]
+        if which.size:
+            operation.read_in(which)
+
     def draw(self) -> None:
         """Under ``random``: carry some operations out."""
         if self._schedule != "random" or not self._pending:
@@ -160,21 +176,27 @@ class Operations:
         for operation in chosen:
             self.complete(operation, np.flatnonzero(operation.left))
 
-    def advance(self, awaited: Array) -> bool:
-        """Carry one operation out, since no thread can go on; whether there was one.
+    def advance(self, awaited: Array, went_on: Callable[[], bool]) -> bool:
+        """Carry operations out until a thread can go on, since none can; whether there were any.
 
-        Rather one that tells an ``mbarrier`` object at the positions ``awaited``.
+        Rather those that tell ``mbarrier`` objects at the positions ``awaited``, until ``went_on`` says that it did; of
+        others one.
         """
         if not self._pending:
             return False
+        places = set(awaited.tolist())
         wanted = [
             each
             for each in self._pending
-            if (signals := each.signals()) is not None and np.isin(signals, awaited).any()
+            if (signals := each.signals()) is not None and not places.isdisjoint(signals.tolist())
         ]
-        candidates = wanted or self._pending
-        operation = self._launch.random.choice(candidates) if self._schedule == "random" else candidates[0]
-        self.complete(operation, np.flatnonzero(operation.left))
+        candidates = wanted or self._pending[:]
+        if self._schedule == "random":
+            self._launch.random.shuffle(candidates)
+        for operation in candidates if wanted else candidates[:1]:
+            self.complete(operation, np.flatnonzero(operation.left))
+            if went_on():
+                break
         return True
 
     def finish(self) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drv.simulator.arithmetic import UnknownInstruction
-from drv.simulator.ptx.program import Address, Immediate, Register
+from drv.simulator.ptx.program import Address, Register
 
-from .memory_instructions import MemoryInstructions
+from .bulk_instructions import BulkInstructions
 
 if TYPE_CHECKING:
     from drv.simulator.ptx.program import Instruction, Operand
@@ -16,7 +16,7 @@ _SCOPES = {"cta", "cluster", "gpu", "sys"}
 _COPY_SIZES = {"ca": (4, 8, 16), "cg": (16,)}
 
 
-class AsynchronousInstructions(MemoryInstructions):
+class AsynchronousInstructions(BulkInstructions):
     """Instructions become calls of the classes of :mod:`drv.simulator.execution.asynchronous`."""
 
     def do_membar(self, instruction: Instruction) -> None:
@@ -26,6 +26,8 @@ class AsynchronousInstructions(MemoryInstructions):
                 self.lines.append("X.fence()")
         elif parts[2].partition("::")[0] == "async":
             self.lines.append("X.fence_proxy()")
+        elif parts[2].partition("::")[0] == "tensormap" and "acquire" in parts[3]:
+            self.lines.append("X.fence_tensor_maps()")
 
     do_fence = do_membar
 
@@ -33,6 +35,9 @@ class AsynchronousInstructions(MemoryInstructions):
 
     def do_cp(self, instruction: Instruction) -> None:
         parts = instruction.parts
+        if parts[1:3] == ["async", "bulk"] or parts[1:4] == ["reduce", "async", "bulk"]:
+            self.bulk(instruction)
+            return
         if parts[1] != "async" or len(parts) < 3:
             raise UnknownInstruction(instruction.opcode)
         if parts[2] in _COPY_SIZES:
@@ -42,7 +47,7 @@ class AsynchronousInstructions(MemoryInstructions):
         elif parts[2:] == ["wait_all"]:
             self.lines.append("X.wait_for_all_copies()")
         elif parts[2:] == ["wait_group"]:
-            self.lines.append(f"X.wait_for_copies({self._number(instruction.operands[0])})")
+            self.lines.append(f"X.wait_for_copies({self.number_of(instruction.operands[0])})")
         elif parts[2:4] == ["mbarrier", "arrive"]:
             space, middle = self._object_space(instruction, 4)
             if middle - {"noinc"}:
@@ -58,31 +63,25 @@ class AsynchronousInstructions(MemoryInstructions):
         target, source, size, *rest = instruction.operands
         if parts[3].partition("::")[0] != "shared" or parts[4] != "global":
             raise UnknownInstruction(instruction.opcode)
-        if self._number(size) not in _COPY_SIZES[parts[2]]:
-            raise UnknownInstruction(f"{instruction.opcode} of {self._number(size)} bytes")
+        if self.number_of(size) not in _COPY_SIZES[parts[2]]:
+            raise UnknownInstruction(f"{instruction.opcode} of {self.number_of(size)} bytes")
         if any(part.endswith("::cache_hint") for part in parts):
             rest.pop()
         copied = "None"
         if rest and self._is_predicate(rest[0]):
             # Where it holds nothing is read.
-            copied = f"np.where({self.use(rest[0], 'pred')}, 0, {self._number(size)})"
+            copied = f"np.where({self.use(rest[0], 'pred')}, 0, {self.number_of(size)})"
         elif rest:
             copied = self.use(rest[0], "u32")
         into, into_offset = self.address(target, "shared")
         origin, offset = self.address(source, "global")
-        where = f"{into}, {into_offset}, {origin}, {offset}, {self._number(size)}, {copied}"
+        where = f"{into}, {into_offset}, {origin}, {offset}, {self.number_of(size)}, {copied}"
         self.lines.append(f"X.copy_async({self.site(instruction)}, {where})")
 
     def _is_predicate(self, operand: Operand) -> bool:
         return isinstance(operand, Register) and (
             operand.name in self.plan.dtypes and self.plan.dtypes[operand.name].kind == "b"
         )
-
-    @staticmethod
-    def _number(operand: Operand) -> int:
-        if not isinstance(operand, Immediate):
-            raise UnknownInstruction(str(operand))
-        return operand.value
 
     # Barrier objects
 

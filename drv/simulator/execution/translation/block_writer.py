@@ -101,6 +101,13 @@ class BlockWriter:
             return self.packed(operand, ptx_type)
         raise UnknownInstruction(str(operand))
 
+    @staticmethod
+    def number_of(operand: Operand) -> int:
+        """The value of an operand that has to be a constant."""
+        if not isinstance(operand, Immediate):
+            raise UnknownInstruction(str(operand))
+        return operand.value
+
     def register(self, name: str, ptx_type: str) -> str:
         return self.as_dtype(self.known(name), WIDE if ptx_type == "b128" else DTYPES[ptx_type])
 

@@ -76,6 +76,9 @@ class MemoryInstructions(BlockWriter):
         return known["parameter"] if "parameter" in known else next(iter(known.values()))
 
     def do_st(self, instruction: Instruction) -> None:
+        if instruction.parts[1] == "async":
+            self.store_async(instruction)
+            return
         address, value = instruction.operands[:2]
         space, lanes, ptx_type = self.access(instruction)
         dtype = DTYPES[ptx_type]
@@ -97,6 +100,16 @@ class MemoryInstructions(BlockWriter):
         self.lines.append(
             f"X.store_{space}({site}, {base}, {offset}, np.{dtype.name}, {dtype.itemsize}, {lanes}, {stored})"
         )
+
+    def store_async(self, instruction: Instruction) -> None:
+        """``st.async`` and ``red.async``."""
+        raise UnknownInstruction(instruction.opcode)
+
+    def do_red(self, instruction: Instruction) -> None:
+        if instruction.parts[1] == "async":
+            self.store_async(instruction)
+        else:
+            self.do_atom(instruction)
 
     def do_atom(self, instruction: Instruction) -> None:
         operands = list(instruction.operands)
@@ -125,5 +138,3 @@ class MemoryInstructions(BlockWriter):
                 self.lines.append(call)
             else:
                 self.define(into, ptx_type, call)
-
-    do_red = do_atom

@@ -418,7 +418,7 @@ SIZES = ("1024", "cuda::aligned_size_t<16>(1024)")
 
 
 @pytest.mark.skipif(not HAS_LIBCUDACXX, reason="NVRTC finds no libcu++")
-@pytest.mark.parametrize("architecture", ["compute_75", "compute_80"])
+@pytest.mark.parametrize("architecture", ["compute_75", "compute_80", "compute_90a"])
 @pytest.mark.parametrize("size", SIZES, ids=["any alignment", "aligned"])
 def test_barriers_and_pipelines_of_the_library(architecture: str, size: str) -> None:
     options = (f"-DSIZE={size}", "-DWAIT=bar.arrive_and_wait()")
@@ -442,19 +442,24 @@ def test_barriers_and_pipelines_of_the_library(architecture: str, size: str) -> 
 
 
 @pytest.mark.skipif(not HAS_LIBCUDACXX, reason="NVRTC finds no libcu++")
-@pytest.mark.parametrize("architecture", ["compute_80"])
+@pytest.mark.parametrize("architecture", ["compute_80", "compute_90a"])
 def test_a_barrier_of_the_library_that_nobody_waits_for(architecture: str) -> None:
-    options = (f"-DSIZE={SIZES[1]}", "-DWAIT=auto token=bar.arrive()")
+    wait = (
+        "auto token=bar.arrive();early=tile[255-threadIdx.x];bar.wait(static_cast<decltype(token)&&>(token))"
+    )
+    source = LIBRARY.replace("WAIT;", "float early; WAIT;").replace(
+        "= tile[255 - threadIdx.x];\n        bar", "= early;\n        bar"
+    )
     values = counted((3, 256))
     out = np.zeros_like(values)
     findings = run(
-        LIBRARY,
+        source,
         "barriers",
         1,
         256,
         [values, out],
         architecture=architecture,
-        options=options,
+        options=(f"-DSIZE={SIZES[1]}", f"-DWAIT={wait}"),
         schedule="lazy",
     )
     assert any("writes asynchronously" in str(finding) for finding in findings)
