@@ -72,11 +72,28 @@ class BlockCost:
         ``latency`` gives that of a memory instruction.
         """
         whole = self._path(latency)
-        if self.unroll > 1:
+        if self.unroll > 1 and not self._chases():
             # The loads of all copies are on their way together; what depends on the copy before does not shorten.
             without = self._path(lambda instruction: LATENCIES["memory"])
             whole = max(whole - without, 0.0) / self.unroll + without
         return max(whole, self.instructions)
+
+    def _chases(self) -> bool:
+        """Whether a load's address comes of a load of the round before, so that copies of the loop wait for each other."""
+        sources: dict[str, set[str]] = {}
+        loaded: set[str] = set()
+        addresses: set[str] = set()
+        for instruction in self.block.instructions:
+            needs = read(instruction)
+            came = set().union(*(sources.get(name, {name}) for name in needs)) if needs else set()
+            is_load = instruction.base in ("ld", "atom", "ldu")
+            if is_load:
+                addresses |= came
+            depends = is_load or any(name in loaded for name in needs)
+            for name in written(instruction):
+                sources[name] = came
+                (loaded.add if depends else loaded.discard)(name)
+        return bool(addresses & loaded)
 
     def _path(self, latency: Callable[[Instruction], float]) -> float:
         ready: dict[str, float] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .figures import SECTOR
+from .figures import LINE, SECTOR
 from .requests import KEY_SHIFT
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Sectors of a page of the level-2 set: 2 MiB of addresses.
 _PAGE = 1 << 16
+#: Bits of a sector's number within its line.
+_LINE_SHIFT = (LINE // SECTOR).bit_length() - 1
 #: How long ago a sector was touched that never was.
 _NEVER = -(1 << 62)
 
@@ -63,7 +65,10 @@ def level_1_misses(keys: Array, capacity: int) -> Array:
     position = np.searchsorted(sorted_blocks[starts], ordered >> KEY_SHIFT)
     footprint = np.bincount(position, weights=new)[position]
     distance = np.minimum(rank[order[again]] - rank[order[again - 1]], footprint[again])
-    misses[order[again[distance * SECTOR < capacity]]] = False
+    # A line has a place of its own, however few of its sectors are used.
+    lines = ordered >> _LINE_SHIFT
+    share = (1 + np.count_nonzero(lines[1:] != lines[:-1])) / np.count_nonzero(new)
+    misses[order[again[distance * LINE * share < capacity]]] = False
     return misses
 
 

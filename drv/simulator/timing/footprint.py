@@ -2,8 +2,9 @@
 
 In most kernels a block touches what its neighbour does, shifted: the first sector of each access is a linear function of
 the block's index. Where the sample bears that out, the sectors of every block of the grid are known, and the level-2
-cache can be filled wave by wave as the device would. Other accesses count as spread at random over the range that the
-sample has seen.
+cache can be filled wave by wave as the device would. Where only neighbouring blocks follow each other so (blocks that go
+over several tensors, or over tiles whose index is divided), blocks count as tiles of the range that the sample has seen.
+Other accesses count as spread at random over that range.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .figures import SECTOR
 from .requests import KEY_MASK, KEY_SHIFT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from .caches import Level2
@@ -33,6 +36,10 @@ _MOST_NAMED = 4_000_000
 _FIRST_WAVES, _LAST_WAVES = 6, 2
 #: Share of the sampled blocks that must fit the linear function.
 _FITTING = 0.9
+#: Divisors of the grid that are tried, at the most up to so many.
+_MOST_TRIED = 4096
+#: Share of neighbouring blocks that must be as far apart as is usual.
+_NEIGHBOURS = 0.6
 
 
 @dataclass(slots=True)
@@ -57,10 +64,11 @@ class Moved(NamedTuple):
 
 
 class Footprints:
-    """Of one launch. ``grid`` are its blocks along x, y and z."""
+    """Of one launch. ``grid`` are its blocks along x, y and z, ``total`` all of them."""
 
     def __init__(self, grid: tuple[int, int, int]) -> None:
         self._grid = grid
+        self.total = math.prod(grid)
         self._sites: dict[int, _Touched] = {}
 
     def add(self, site: int, keys: Array, start: int, *, writes: bool) -> None:
@@ -82,7 +90,7 @@ class Footprints:
     def moved(self, resident: int, level2: Level2) -> Moved:
         """Sectors that the whole grid moves, ``resident`` blocks at a time, through the device's level-2 cache."""
         total = math.prod(self._grid)
-        accesses = [self._access(each) for each in self._sites.values()]
+        accesses = _joined([self._access(each) for each in self._sites.values()])
         waves = -(-total // resident)
         followed = list(range(min(waves, _FIRST_WAVES)))
         followed += [wave for wave in range(waves - _LAST_WAVES, waves) if wave >= len(followed)]
@@ -120,30 +128,44 @@ class Footprints:
         first = np.minimum.reduceat(first[order], starts)
         last = np.maximum.reduceat(last[order], starts)
         count = np.add.reduceat(count[order], starts)
-        parts = max(touched.exemplars.values(), key=lambda each: sum(map(len, each)))
+        # The same block for all accesses, where all have it.
+        parts = max(touched.exemplars.items(), key=lambda item: (sum(map(len, item[1])), -item[0]))[1]
         sectors = ascending(np.concatenate(parts))
         pattern = sectors - sectors[0]
-        coefficients = self._line(names, first)
-        regular = coefficients is not None and (last - first).max() <= max(2 * pattern[-1], 64)
+        period = 0
+        coefficients = self._line(names, first, period)
+        if coefficients is None:
+            for candidate in dict.fromkeys(_periods(names, first, self.total)):
+                if 1 < candidate < self.total:
+                    coefficients = self._line(names, first, candidate)
+                    if coefficients is not None:
+                        period = candidate
+                        break
+        compact = bool((last - first).max() <= max(2 * pattern[-1], 64))
         return _Access(
             self,
             touched.writes,
             pattern,
-            coefficients if regular else None,
+            coefficients if compact else None,
             (int(first.min()), int(last.max()) + 1),
             float(count.mean()),
+            _new_per_block(names, first, pattern, float(count.mean())) if compact else None,
+            sectors,
+            period,
         )
 
-    def indices(self, blocks: Array) -> Array:
-        """``(blocks, 4)``: one, and the index along x, y and z."""
+    def indices(self, blocks: Array, period: int = 0) -> Array:
+        """``(blocks, 4)``: one, and the index along x, y and z; or, with a period, within it and of it."""
         gx, gy, _ = self._grid
+        if period:
+            gx, gy = period, self.total // period + 1
         return np.stack([np.ones(len(blocks)), blocks % gx, blocks // gx % gy, blocks // (gx * gy)], axis=1)
 
-    def _line(self, blocks: Array, first: Array) -> Array | None:
+    def _line(self, blocks: Array, first: Array, period: int) -> Array | None:
         """Coefficients of the first sector as a linear function of the block's index, if it is one."""
         if len(blocks) < 2:
             return np.array([float(first[0]), 0, 0, 0])
-        matrix = self.indices(blocks)
+        matrix = self.indices(blocks, period)
         origin = first.min()
         coefficients, *_ = np.linalg.lstsq(matrix, (first - origin).astype(np.float64), rcond=None)
         away = np.abs(matrix @ coefficients - (first - origin))
@@ -152,6 +174,86 @@ class Footprints:
         coefficients[0] += origin
         result: Array = coefficients
         return result
+
+
+def _joined(accesses: list[_Access]) -> list[_Access]:
+    """Accesses with those joined that go over the same places, such as the elements of what is stored one by one."""
+    result: list[_Access] = []
+    groups: dict[Any, list[_Access]] = {}
+    for each in accesses:
+        if each.coefficients is None:
+            # Of about the same range: by its middle and size.
+            low, high = each.extent
+            size = high - low
+            place = round((low + high) / 2 / max(size, 1) * 10), round(math.log2(size) * 4)
+            groups.setdefault((each.writes, *place), []).append(each)
+        else:
+            slopes = tuple(np.round(each.coefficients[1:], 2).tolist())
+            groups.setdefault((each.writes, each.period, *slopes), []).append(each)
+    for group in groups.values():
+        if group[0].coefficients is None:
+            joined = group[0]
+            joined.count = max(each.count for each in group)
+            if all(each.tile for each in group):
+                examples = [each.example for each in group if each.example is not None]
+                parts = ascending(np.concatenate(examples))
+                together = len(parts) / sum(map(len, examples))
+                joined.tile = sum(each.tile or 0.0 for each in group) * together
+            result.append(joined)
+            continue
+        group.sort(key=lambda each: each.start)
+        pending = [group[0]]
+        for each in group[1:]:
+            end = max(other.start + int(other.pattern[-1]) for other in pending)
+            if each.start <= end + 1:
+                pending.append(each)
+            else:
+                result.append(_union(pending))
+                pending = [each]
+        result.append(_union(pending))
+    return result
+
+
+def _union(accesses: list[_Access]) -> _Access:
+    first = accesses[0]
+    if len(accesses) > 1:
+        first.pattern = ascending(
+            np.concatenate([each.pattern + (each.start - first.start) for each in accesses])
+        )
+    return first
+
+
+def _periods(blocks: Array, first: Array, total: int) -> Iterator[int]:
+    """What a kernel may divide its block's index by: where the step from a block to the next is another than usual, divisors
+    of the grid, powers of two.
+    """
+    follows = np.flatnonzero(np.diff(blocks) == 1)
+    steps = np.diff(first)[follows]
+    if steps.size > 1:
+        jumps = blocks[follows[np.abs(steps - np.median(steps)) > 1] + 1]
+        if jumps.size > 1:
+            yield int(np.gcd.reduce(jumps))
+    root = math.isqrt(total)
+    small = [divisor for divisor in range(2, min(root, _MOST_TRIED) + 1) if total % divisor == 0]
+    yield from small
+    yield from (total // divisor for divisor in small)
+    yield from (1 << exponent for exponent in range(1, total.bit_length()))
+
+
+def _new_per_block(blocks: Array, first: Array, pattern: Array, count: float) -> float | None:
+    """Sectors that each block touches and its neighbour does not, where most neighbours are as far apart; else ``None``."""
+    neighbours = np.diff(blocks) == 1
+    if not neighbours.any():
+        return None
+    steps = np.abs(np.diff(first)[neighbours])
+    usual = float(np.median(steps))
+    if np.count_nonzero(np.abs(steps - usual) <= 1) < _NEIGHBOURS * steps.size:
+        return None
+    if usual <= 1:
+        # Groups of blocks that share all.
+        return count * len(ascending(first)) / len(first)
+    shared = np.count_nonzero(np.isin(pattern + round(usual), pattern, assume_unique=True))
+    return count * (1 - shared / len(pattern))
 
 
 @dataclass(slots=True)
@@ -163,6 +265,12 @@ class _Access:
     coefficients: Array | None
     extent: tuple[int, int]
     count: float
+    #: Of blocks that are tiles: sectors that each of them adds.
+    tile: float | None = None
+    #: Sectors of one block.
+    example: Array | None = None
+    #: Blocks after which what is linear begins anew, where a kernel divides the block's index; 0 where it does not.
+    period: int = 0
     #: Sectors that the last wave brought into the cache.
     brought: float = 0.0
 
@@ -170,15 +278,21 @@ class _Access:
     def regular(self) -> bool:
         return self.coefficients is not None
 
+    @property
+    def start(self) -> int:
+        """First sector of the first block, of what follows a line."""
+        assert self.coefficients is not None
+        return round(float(self.coefficients[0]))
+
     def _first(self, blocks: Array) -> Array:
         assert self.coefficients is not None
-        first = self.footprints.indices(blocks) @ self.coefficients
+        first = self.footprints.indices(blocks, self.period) @ self.coefficients
         return ascending(np.maximum(np.rint(first), 0).astype(np.int64))
 
     def touch(self, blocks: Array, level2: Level2) -> float:
         """Let ``blocks`` touch what they do; how many sectors were not there, of what they read."""
         if self.coefficients is None:
-            return self._touch_at_random(len(blocks), level2)
+            return self._touch_tiles(blocks, level2) if self.tile else self._touch_at_random(blocks, level2)
         first = self._first(blocks)
         pattern = self.pattern
         missing = 0
@@ -187,19 +301,29 @@ class _Access:
             length = int(pattern[-1]) + 1
             starts = first[np.concatenate(([True], first[1:] > first[:-1] + length))]
             ends = first[np.concatenate((first[1:] > first[:-1] + length, [True]))] + length
-            density = len(pattern) / length
+            covered = int((ends - starts).sum())
+            # Blocks whose sectors lie between each other's fill the range together.
+            density = min(len(first) * len(pattern) / covered, 1.0)
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
                 missing += level2.touch_range(start * SECTOR, end * SECTOR)
             return self._missed(missing * density)
         missing = level2.touch(ascending((first[:, None] + pattern).ravel()))
         return self._missed(missing)
 
-    def _touch_at_random(self, blocks: int, level2: Level2) -> float:
+    def _touch_tiles(self, blocks: Array, level2: Level2) -> float:
+        assert self.tile is not None
+        low, high = self.extent
+        needed = min(self.tile * len(blocks), float(high - low))
+        start = low + int((high - low) * float(blocks[0]) / self.footprints.total)
+        start = max(min(start, high - int(needed)), low)
+        return self._missed(level2.touch_range(start * SECTOR, (start + int(needed)) * SECTOR))
+
+    def _touch_at_random(self, blocks: Array, level2: Level2) -> float:
         low, high = self.extent
         size = high - low
-        named = self.count * blocks
+        named = self.count * len(blocks)
         distinct = size * -math.expm1(-named / size)
-        generator = np.random.default_rng(blocks)
+        generator = np.random.default_rng(int(blocks[0]))
         if distinct > _MOST_NAMED or distinct > size / 2:
             missing: float = level2.touch_range(low * SECTOR, high * SECTOR) * distinct / size
         else:
@@ -216,6 +340,9 @@ class _Access:
         """Distinct sectors of the whole grid."""
         if self.coefficients is None:
             size = self.extent[1] - self.extent[0]
+            if self.tile:
+                # The sample reaches nearly to both ends of the range.
+                return min(self.tile * total, size * (1 + 1 / 20))
             return size * -math.expm1(-self.count * total / size)
         step = max(1, total // 2_000_000)
         first = self._first(np.arange(0, total, step))

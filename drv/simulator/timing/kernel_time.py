@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 #: Bytes per clock of level 1 and shared memory of a multiprocessor (guide: 32 banks of 4 bytes).
 _SHARED_BYTES = 128
-#: Tags that level 1 looks up per clock (assumption: one line each, four at once, as profilers' counters suggest).
-_TAGS = 4
+#: Lines that level 1 looks up per clock: one, as the naive product of S. Boehm's worklog bears out (A6000, 4096 square: 309
+#: GFLOP/s are 31 clocks of a multiprocessor for each warp's load of 32 lines).
+_TAGS = 1
 #: Atomics that level 2 does per clock on one address, and sectors with atomics per clock and slice of 64 bytes
 #: (one per clock: Maxwell's whitepaper on native atomics and later measurements; shared memory the same).
 _SAME_ADDRESS = 1.0

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: Batches of a grid that are all metered; of a larger one so many are, spread evenly.
 MOST_BATCHES, SAMPLED_BATCHES = 40, 20
 #: Instructions of lanes after which a sample that nobody needs the results of is large enough, if it has so many batches.
-ENOUGH_LANES, FEWEST_BATCHES = 40_000_000, 4
+ENOUGH_LANES, FEWEST_BATCHES = 40_000_000, 2
 #: Sectors that are kept before they are sorted out.
 _KEPT = 1 << 21
 #: Bytes that one bit of the map of touched memory stands for.
@@ -459,25 +459,14 @@ class Meter:
         counts.read_misses = moved.read_misses
         counts.regular = moved.regular
         counts.hottest *= counts.scale
-        # Bytes that are used of the sectors that are touched.
-        used = self._footprints_used(reads, writes)
-        counts.distinct_read = moved.distinct_read * SECTOR * used[0]
-        counts.distinct_written = moved.distinct_written * SECTOR * used[1]
+        # Where blocks use a part of a sector, others may use the rest.
+        counts.distinct_read = min(moved.distinct_read * SECTOR, reads * counts.scale)
+        counts.distinct_written = min(moved.distinct_written * SECTOR, writes * counts.scale)
         counts.sectors_written = moved.distinct_written
         if len(self._per_block) > 1:
             values = np.array(self._per_block)
             mean = float(values.mean())
             counts.error = float(2 * values.std(ddof=1) / np.sqrt(len(values)) / mean) if mean else 0.0
-
-    def _footprints_used(self, reads: int, writes: int) -> tuple[float, float]:
-        """Share of the bytes of touched sectors that are read, and written."""
-        result = []
-        for used, name in ((reads, "reads"), (writes, "writes")):
-            sectors = sum(
-                int(np.count_nonzero(_by_sector(getattr(each, name)))) for each in self._touched.values()
-            )
-            result.append(min(used / (sectors * SECTOR), 1.0) if sectors else 0.0)
-        return result[0], result[1]
 
     @property
     def sampled(self) -> bool:

@@ -178,8 +178,9 @@ class Recorder:
         work: KernelWork = op.work
         device = self._device(op.stream.context.device)
         shape = self._shape(work)
-        static = shape.shared * max(shape.occupancy.blocks, 1)
-        capacity = max(device.figures.l1_bytes - static, 0) // max(shape.occupancy.blocks, 1)
+        # As many blocks as a multiprocessor has of the grid, or can hold.
+        beside = max(min(shape.occupancy.blocks, -(-shape.blocks // shape.multiprocessors)), 1)
+        capacity = max(device.figures.l1_bytes - shape.shared * beside, 0) // beside
         launch.meter = Meter(
             device.level2,
             capacity,

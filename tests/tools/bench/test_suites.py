@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,8 @@ import tensor
 from tools.bench import report
 from tools.bench.measure import OURS, Row
 from tools.bench.suites import copy, growth, start, train
+
+ROOT = Path(__file__).resolve().parents[3]
 
 pytestmark = pytest.mark.simulator_only
 
@@ -96,3 +100,28 @@ def test_calls_grow_as_the_work_does(name: str) -> None:
         counts.append(count)
     assert counts[0] > sizes[0]
     assert growth.exponent(sizes, counts) < 1.05
+
+
+def test_the_model_says_what_bounds_our_kernels(tmp_path: Path) -> None:
+    table = tmp_path / "table.md"
+    command = [
+        sys.executable,
+        "-m",
+        "tools.bench",
+        "model",
+        "--only",
+        "pointwise: compare",
+        "--json",
+        str(tmp_path / "m.json"),
+    ]
+    subprocess.run(
+        [*command, "--markdown", str(table)], cwd=ROOT, check=True, capture_output=True, timeout=250
+    )
+    rows = json.loads((tmp_path / "m.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == ["pointwise: compare, float32", "pointwise: compare, bfloat16"]
+    for row in rows:
+        assert row["limit"] == "DRAM"
+        assert row["launches"] == 1
+        assert 0.95 < row["moved"] < 1.05
+        assert 0 < row["values"]["graphroot"] <= 101
+        assert f"| {row['name']} | " in table.read_text()
