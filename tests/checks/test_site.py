@@ -26,7 +26,8 @@ def test_every_page_is_in_the_navigation() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     (tree,) = re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL)
     listed = [line for line in tree.splitlines() if line and not line.startswith(":")]
-    assert sorted(listed) == sorted(page.stem for page in DOCS.glob("*.md") if page.stem != "index")
+    pages = (page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md"))
+    assert sorted(listed) == sorted(page for page in pages if page != "index")
 
 
 @pytest.mark.parametrize("code", DIAGRAMS)
