@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from nn.utils.rnn import PackedSequence
 from parallel import comm
-from parallel.callers import caller_stacklevel
 from tensor import Tensor
 from tensor.core.arguments import dimension
+from tensor.core.warning import caller_stacklevel
 
 from .devices import destination_state
 

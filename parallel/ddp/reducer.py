@@ -13,9 +13,9 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import tensor
-from parallel.callers import caller_stacklevel
 from tensor import Tensor
 from tensor.autograd.engine.engine import queue_callback, will_execute
+from tensor.core.warning import caller_stacklevel
 from tensor.cuda import StreamContext
 from tensor.operations.optimizers.scaled_copies import scaled_copies
 

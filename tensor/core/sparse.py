@@ -54,7 +54,7 @@ class SparseOperandError(NotImplementedError):
 def _caller() -> str:
     frame: Any = sys._getframe(2)
     name = frame.f_code.co_name
-    while frame is not None and inside(frame.f_globals):
+    while frame is not None and inside(frame):
         if not frame.f_code.co_name.startswith(("_call", "<")):
             name = frame.f_code.co_name
         frame = frame.f_back

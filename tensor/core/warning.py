@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-PACKAGES = frozenset(("drv", "nvrtc_kernels", "tensor", "nn", "parallel"))
+if TYPE_CHECKING:
+    from types import FrameType
+
+_ROOT = Path(__file__).resolve().parents[2]
+#: What files of these packages begin with: a program may have modules of the same names. Call forms that are written for a
+#: definition of the program's own have no file.
+_FILES = (
+    *(str(_ROOT / name) + os.sep for name in ("drv", "nvrtc_kernels", "tensor", "nn", "parallel")),
+    "<tensor call form ",
+)
 
 
-def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the innermost line that is not in these packages.
+def caller_stacklevel() -> int:
+    """Stack level, for :func:`warnings.warn` in the caller, of the innermost line that is not in these packages.
 
     An operation has forms of different depth (function, method, module), so that it cannot count its callers.
     """
-    frame = sys._getframe(1)
-    level = 2
-    while frame.f_back is not None and inside(frame.f_globals):
-        frame = frame.f_back
-        level += 1
-    warnings.warn(message, category, stacklevel=level)
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and inside(frame):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
-def inside(namespace: dict[str, object]) -> bool:
-    """Whether the globals of a function are those of a module of these packages."""
-    return str(namespace.get("__name__")).partition(".")[0] in PACKAGES
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the innermost line that is not in these packages."""
+    warnings.warn(message, category, stacklevel=caller_stacklevel())
+
+
+def inside(frame: FrameType) -> bool:
+    """Whether a frame is one of these packages'."""
+    return frame.f_code.co_filename.startswith(_FILES)

@@ -66,6 +66,7 @@ class record_function:  # noqa: N801 - PyTorch's name
 
     Examples
     --------
+    >>> from tensor import profiler
     >>> with profiler.profile() as run:
     ...     with profiler.record_function("two steps"):
     ...         x = tensor.ones(8).sum()
@@ -147,6 +148,7 @@ class profile:  # noqa: N801 - PyTorch's name
 
     Examples
     --------
+    >>> from tensor import profiler
     >>> with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as run:
     ...     x = tensor.ones(100)
     ...     y = x + x

@@ -120,7 +120,7 @@ def _of_the_inside(error: AttributeError) -> bool:
         traceback = traceback.tb_next
     # What raises for a name that is not there is a function of ours, too: its caller is meant.
     innermost = -2 if isinstance(error, MissingNameError) else -1
-    return len(frames) >= -innermost and inside(frames[innermost].f_globals)
+    return len(frames) >= -innermost and inside(frames[innermost])
 
 
 def _type_error(name: str, told: str, value: Any) -> TypeError:
