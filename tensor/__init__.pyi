@@ -237,6 +237,10 @@ from tensor.operations.creation.factories import zeros
 from tensor.operations.creation.fills import fill
 from tensor.operations.creation.fills import fill_
 from tensor.operations.creation.fills import zero_
+from tensor.operations.creation.grids import eye
+from tensor.operations.creation.grids import meshgrid
+from tensor.operations.creation.grids import tril_indices
+from tensor.operations.creation.grids import triu_indices
 from tensor.operations.creation.interchange.array_interfaces import from_numpy
 from tensor.operations.creation.interchange.dlpack_exchange import from_dlpack
 from tensor.operations.creation.like import empty_like
@@ -244,13 +248,9 @@ from tensor.operations.creation.like import full_like
 from tensor.operations.creation.like import ones_like
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.creation.ranges import arange
-from tensor.operations.creation.ranges import eye
 from tensor.operations.creation.ranges import linspace
 from tensor.operations.creation.ranges import logspace
-from tensor.operations.creation.ranges import meshgrid
 from tensor.operations.creation.ranges import range
-from tensor.operations.creation.ranges import tril_indices
-from tensor.operations.creation.ranges import triu_indices
 from tensor.operations.creation.result_types import can_cast
 from tensor.operations.creation.result_types import promote_types
 from tensor.operations.creation.result_types import result_type
@@ -346,8 +346,6 @@ from tensor.operations.pointwise.arithmetic import sign
 from tensor.operations.pointwise.arithmetic import sub
 from tensor.operations.pointwise.arithmetic import sub as subtract
 from tensor.operations.pointwise.arithmetic import true_divide
-from tensor.operations.pointwise.binary_exponents import frexp
-from tensor.operations.pointwise.binary_exponents import ldexp
 from tensor.operations.pointwise.bitwise import bitwise_and
 from tensor.operations.pointwise.bitwise import bitwise_left_shift
 from tensor.operations.pointwise.bitwise import bitwise_not
@@ -381,6 +379,10 @@ from tensor.operations.pointwise.complex_numbers import resolve_conj
 from tensor.operations.pointwise.complex_numbers import resolve_neg
 from tensor.operations.pointwise.divisors import gcd
 from tensor.operations.pointwise.divisors import lcm
+from tensor.operations.pointwise.floating_point import copysign
+from tensor.operations.pointwise.floating_point import frexp
+from tensor.operations.pointwise.floating_point import ldexp
+from tensor.operations.pointwise.floating_point import nextafter
 from tensor.operations.pointwise.logic import logical_and
 from tensor.operations.pointwise.logic import logical_not
 from tensor.operations.pointwise.logic import logical_or
@@ -403,21 +405,19 @@ from tensor.operations.pointwise.rounding import frac
 from tensor.operations.pointwise.rounding import round
 from tensor.operations.pointwise.rounding import trunc
 from tensor.operations.pointwise.rounding import trunc as fix
-from tensor.operations.pointwise.selection import addcdiv
-from tensor.operations.pointwise.selection import addcmul
+from tensor.operations.pointwise.scaled_sums import addcdiv
+from tensor.operations.pointwise.scaled_sums import addcmul
+from tensor.operations.pointwise.scaled_sums import lerp
 from tensor.operations.pointwise.selection import clamp
 from tensor.operations.pointwise.selection import clamp as clip
 from tensor.operations.pointwise.selection import clamp_max
 from tensor.operations.pointwise.selection import clamp_min
-from tensor.operations.pointwise.selection import copysign
 from tensor.operations.pointwise.selection import fmax
 from tensor.operations.pointwise.selection import fmin
 from tensor.operations.pointwise.selection import heaviside
-from tensor.operations.pointwise.selection import lerp
 from tensor.operations.pointwise.selection import maximum
 from tensor.operations.pointwise.selection import minimum
 from tensor.operations.pointwise.selection import nan_to_num
-from tensor.operations.pointwise.selection import nextafter
 from tensor.operations.pointwise.selection import where
 from tensor.operations.pointwise.trigonometry import acos
 from tensor.operations.pointwise.trigonometry import acos as arccos
@@ -505,6 +505,9 @@ from tensor.operations.reductions.extremes import argmax
 from tensor.operations.reductions.extremes import argmin
 from tensor.operations.reductions.extremes import max
 from tensor.operations.reductions.extremes import min
+from tensor.operations.reductions.logic import all
+from tensor.operations.reductions.logic import any
+from tensor.operations.reductions.logic import count_nonzero
 from tensor.operations.reductions.numeric_gradients import gradient
 from tensor.operations.reductions.renormalization import renorm
 from tensor.operations.reductions.scans import cummax
@@ -517,9 +520,6 @@ from tensor.operations.reductions.statistics import corrcoef
 from tensor.operations.reductions.statistics import cov
 from tensor.operations.reductions.statistics import histogram
 from tensor.operations.reductions.statistics import histogramdd
-from tensor.operations.reductions.sums import all
-from tensor.operations.reductions.sums import any
-from tensor.operations.reductions.sums import count_nonzero
 from tensor.operations.reductions.sums import logsumexp
 from tensor.operations.reductions.sums import mean
 from tensor.operations.reductions.sums import nanmean

@@ -54,9 +54,6 @@ from tensor.operations.convolution.unfolding import fold
 from tensor.operations.convolution.unfolding import unfold
 from tensor.operations.indexing.embedding import one_hot
 from tensor.operations.losses.classification import cross_entropy
-from tensor.operations.losses.classification import multi_margin_loss
-from tensor.operations.losses.classification import multilabel_margin_loss
-from tensor.operations.losses.classification import multilabel_soft_margin_loss
 from tensor.operations.losses.classification import nll_loss
 from tensor.operations.losses.elementwise import binary_cross_entropy
 from tensor.operations.losses.elementwise import binary_cross_entropy_with_logits
@@ -70,6 +67,9 @@ from tensor.operations.losses.elementwise import mse_loss
 from tensor.operations.losses.elementwise import poisson_nll_loss
 from tensor.operations.losses.elementwise import smooth_l1_loss
 from tensor.operations.losses.elementwise import soft_margin_loss
+from tensor.operations.losses.margins import multi_margin_loss
+from tensor.operations.losses.margins import multilabel_margin_loss
+from tensor.operations.losses.margins import multilabel_soft_margin_loss
 from tensor.operations.losses.sequence import ctc_loss
 from tensor.operations.losses.similarity import cosine_embedding_loss
 from tensor.operations.losses.similarity import cosine_similarity

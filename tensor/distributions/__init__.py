@@ -54,27 +54,26 @@ from .kl import (
     kl_divergence,
     register_kl,
 )
+from .mixture import MixtureSameFamily
 from .multivariate import (
     LKJCholesky,
     LowRankMultivariateNormal,
     MultivariateNormal,
     Wishart,
 )
-from .relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
-from .transformed import (
+from .named_transformed import (
     Gumbel,
     HalfCauchy,
     HalfNormal,
-    Independent,
     InverseGamma,
     Kumaraswamy,
     LogisticNormal,
     LogNormal,
-    MixtureSameFamily,
     Pareto,
-    TransformedDistribution,
     Weibull,
 )
+from .relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
+from .transformed import Independent, TransformedDistribution
 from .transforms import (
     AbsTransform,
     AffineTransform,

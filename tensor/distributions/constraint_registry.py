@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tensor.core.dtypes.limits import finfo
 from tensor.core.size import Size
 from tensor.operations.creation.factories import ones
-from tensor.operations.creation.ranges import eye, tril_indices
+from tensor.operations.creation.grids import eye, tril_indices
 from tensor.operations.pointwise.activations import softplus
 from tensor.operations.shapes.joining import cat as concatenate
 

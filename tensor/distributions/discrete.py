@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tensor.core.dtypes.limits import finfo
 from tensor.core.modes.grad_mode import no_grad
+from tensor.operations.creation.grids import eye
 from tensor.operations.creation.like import full_like, zeros_like
-from tensor.operations.creation.ranges import arange, eye
+from tensor.operations.creation.ranges import arange
 from tensor.operations.indexing.embedding import one_hot
 from tensor.operations.pointwise.activations import softplus
 from tensor.operations.pointwise.selection import where

@@ -29,7 +29,8 @@ from .multivariate import (
     half_log_det,
     squared_mahalanobis,
 )
-from .transformed import Gumbel, HalfNormal, Independent, Pareto, TransformedDistribution
+from .named_transformed import Gumbel, HalfNormal, Pareto
+from .transformed import Independent, TransformedDistribution
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor

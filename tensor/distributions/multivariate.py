@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tensor.core.modes.grad_mode import no_grad
 from tensor.linalg.factorizations.cholesky import cholesky
 from tensor.linalg.systems.triangular import solve_triangular
-from tensor.operations.creation.ranges import arange, eye
+from tensor.operations.creation.grids import eye
+from tensor.operations.creation.ranges import arange
 from tensor.operations.random.creation import randn
 from tensor.operations.shapes.broadcasting import broadcast_shapes
 from tensor.operations.special.gamma import mvlgamma

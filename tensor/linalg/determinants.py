@@ -9,7 +9,7 @@ import numpy as np
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.modes.grad_mode import modes
 from tensor.linalg.systems.solving import inv
-from tensor.operations.creation.ranges import eye
+from tensor.operations.creation.grids import eye
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.products.contractions import matmul

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tensor.core.base import TensorBase, check_tensor
 from tensor.linalg.systems.solving import inv
 from tensor.operations.autocast import LOWER, Autocast
-from tensor.operations.creation.ranges import eye
+from tensor.operations.creation.grids import eye
 from tensor.operations.definition import operation
 from tensor.operations.products import contractions
 from tensor.operations.products.contractions import matmul

@@ -15,7 +15,7 @@ from tensor.linalg.results import TriangularSolution
 from tensor.methods.tensor import Tensor
 from tensor.operations.indexing.sorting import Ranked
 from tensor.operations.indexing.sorting import Sorted
-from tensor.operations.pointwise.binary_exponents import Apart
+from tensor.operations.pointwise.floating_point import Apart
 from tensor.operations.random.generator import Generator
 from tensor.operations.reductions.extremes import Extreme
 from tensor.operations.reductions.extremes import Range

@@ -12,7 +12,7 @@ from tensor.linalg.host import on_host
 from tensor.linalg.results import LINALG_QR, OrthogonalTriangular
 from tensor.linalg.systems.triangular import substituted, triangle
 from tensor.operations.autocast import AS_GIVEN, FLOAT32, Autocast
-from tensor.operations.creation.ranges import eye
+from tensor.operations.creation.grids import eye
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import all_into_out, into_out

@@ -10,7 +10,7 @@ from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.linalg.checks import check_alike, check_matrices, check_square
 from tensor.linalg.host import adjoint_of, on_host
 from tensor.operations.autocast import FLOAT32, Autocast
-from tensor.operations.creation.ranges import eye
+from tensor.operations.creation.grids import eye
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import into_out

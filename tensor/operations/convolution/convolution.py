@@ -1,370 +1,31 @@
 """Convolutions in one, two and three dimensions, and transposed ones.
 
-Three operations are each other's derivatives: the convolution, the gradient of its input (which is the transposed
-convolution) and the gradient of its weight. :mod:`.convolution_on_device` and :mod:`.convolution_on_host` work them
-out for a geometry; here is which geometry a call has, found once for the layouts of its operands and its options.
+Which geometry a call has is found once for the layouts of its operands and its options; :mod:`.directions` has what is computed
+for it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from nvrtc_kernels.convolution import Windows
-from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
-from tensor.core.base import TensorBase, empty, maker
-from tensor.core.dtypes import promotion as rules
-from tensor.core.layout import contiguous
+from tensor.core.base import TensorBase
 from tensor.core.memory_format import contiguous_format, suggested
-from tensor.core.modes.grad_mode import modes
-from tensor.core.plans.copies import formatted, host_conversion, in_format, on_contiguous
+from tensor.core.plans.copies import in_format
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.planned_options import plan_for
-from tensor.operations.pointwise.arithmetic import ADD
-from tensor.operations.reductions.sums import SUM, SUM_BACKWARD
 
-from . import convolution_on_device as on_device
-from . import convolution_on_host as on_host
+from .directions import FORMULAS, Direction, Geometry, directions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nvrtc_kernels.dtypes import dtype
+    from tensor.autograd.recording.recorder import BackwardFormula
     from tensor.core.layout import Layout
     from tensor.core.memory_format import memory_format
     from tensor.methods.tensor import Tensor
-
-
-class Geometry(NamedTuple):
-    """Shapes of a convolution with three spatial dimensions."""
-
-    windows: Windows
-    items: int
-    channels: int
-    filters: int
-    groups: int
-
-    @property
-    def image(self) -> tuple[int, ...]:
-        """Shape of the input."""
-        return (self.items, self.channels, *self.windows.size)
-
-    @property
-    def weight(self) -> tuple[int, ...]:
-        """Shape of the weight."""
-        return (self.filters, self.channels // self.groups, *self.windows.kernel)
-
-    @property
-    def result(self) -> tuple[int, ...]:
-        """Shape of the output."""
-        return (self.items, self.filters, *self.windows.out)
-
-    @property
-    def depthwise(self) -> bool:
-        """Whether every channel has filters of its own."""
-        return self.groups == self.channels > 1
-
-    @property
-    def plain(self) -> bool:
-        """Whether the windows are single elements, and the image is the matrix."""
-        w, zeros, ones = self.windows, (0, 0, 0), (1, 1, 1)
-        return w.kernel == ones and w.stride == ones and w.padding == zeros and w.excess == zeros
-
-
-# The three operations
-
-
-class Part:
-    """One of the three operations of a convolution.
-
-    ``device_state.plans[part, first, second, bias]`` is ``run(first, second, bias)`` for operands of these layouts, not
-    recorded; only ``"forward"`` and ``"input"`` take a bias.
-
-    Attributes
-    ----------
-    name : str
-        ``"forward"``, of the image and the weight; ``"input"``, of the result's gradient and the weight;
-        ``"weight"``, of the image and the result's gradient.
-    shape : tuple of int
-        Of what it makes.
-    channels_at : int
-        The dimension that a bias goes along.
-    derivatives : tuple
-        For each operand the part that makes its gradient, and of what: 0 and 1 are the operands, 2 is the gradient.
-    gradients : _Gradients
-        All gradients at once, where they need no derivatives themselves.
-    """
-
-    __slots__ = ("channels_at", "derivatives", "geometry", "gradients", "name", "shape")
-
-    derivatives: tuple[tuple[Part, int, int], tuple[Part, int, int]]
-
-    def __init__(self, name: str, geometry: Geometry, shape: tuple[int, ...], channels_at: int) -> None:
-        self.name = name
-        self.geometry = geometry
-        self.shape = shape
-        self.channels_at = channels_at
-        self.gradients = _Gradients(self)
-
-    def plan(self, first: Layout, second: Layout, bias: Layout | None) -> Callable[..., Tensor]:
-        """What carries it out for operands of given layouts."""
-        device_state: Any = first.device_state
-        out = contiguous[self.shape, first.dtype, device_state]
-        run: Callable[..., Tensor]
-        if not out.numel:
-            make = maker(out)
-            return lambda *_: make()
-        if not first.numel or not second.numel:
-            run = self._zeros(out)
-        elif device_state.is_cuda:
-            run = self._on_device(out, bias)
-        else:
-            run = self._on_host(first, second, out)
-        return on_contiguous(run, first, second, None)
-
-    def work(self, device_state: Any, dtype: dtype, bias: Layout | None) -> on_device.Work:
-        """What computes it on a device, for addresses of contiguous operands."""
-        if self.name == "weight":
-            return on_device.weight_gradient(device_state, self.geometry, dtype)
-        plan = on_device.forward if self.name == "forward" else on_device.input_gradient
-        return plan(device_state, self.geometry, dtype, None if bias is None else bias.strides[0])
-
-    def _on_device(self, out: Layout, bias: Layout | None) -> Callable[..., Tensor]:
-        device_state: Any = out.device_state
-        make, local, allocate, free = maker(out), device_state.local, device_state.allocate, device_state.free
-        queue, size = self.work(device_state, out.dtype, bias)
-
-        def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
-            result = make()
-            stream = local.stream
-            # Freed when this returns: only work behind these kernels on the stream can get the memory.
-            block = allocate(size, stream.cuda_stream) if size else None
-            try:
-                queue(
-                    stream.handle,
-                    0 if block is None else block.address,
-                    result._storage.address,
-                    first._storage.address + first._offset,
-                    second._storage.address + second._offset,
-                    0 if bias is None else bias._storage.address + bias._offset,
-                )
-            finally:
-                if block is not None:
-                    free(block)
-            return result
-
-        return run
-
-    def _on_host(self, first: Layout, second: Layout, out: Layout) -> Callable[..., Tensor]:
-        dtype = out.dtype
-        wide = rules.computes_in(dtype)
-        geometry = self.geometry
-        plan, left, right, full = {
-            "forward": (on_host.forward, geometry.image, geometry.weight, geometry.result),
-            "input": (on_host.input_gradient, geometry.result, geometry.weight, geometry.image),
-            "weight": (on_host.weight_gradient, geometry.image, geometry.result, geometry.weight),
-        }[self.name]
-        compute = plan(geometry, wide.numpy)
-        widen, narrow = host_conversion(dtype, wide), host_conversion(wide, dtype)
-        along = (-1, *[1] * (len(self.shape) - self.channels_at - 1))
-
-        def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
-            output = empty(out)
-            result: Any = output._array
-            x, y = first._host.reshape(left), second._host.reshape(right)
-            with np.errstate(all="ignore"):
-                if wide is dtype:
-                    compute(x, y, result.reshape(full))
-                else:
-                    arrays = np.empty(left, wide.numpy), np.empty(right, wide.numpy)
-                    for into, array in zip(arrays, (x, y), strict=True):
-                        widen(into, array)
-                    value = np.empty(full, wide.numpy)
-                    compute(*arrays, value)
-                    narrow(result, value.reshape(result.shape))
-                if bias is not None:
-                    np.add(result, bias._host.reshape(along), out=result)
-            return output
-
-        return run
-
-    def _zeros(self, out: Layout) -> Callable[..., Tensor]:
-        """Sums of nothing."""
-        along = (-1, *[1] * (len(self.shape) - self.channels_at - 1))
-
-        def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
-            result = empty(out).zero_()
-            return result if bias is None else ADD.in_place(result, bias.detach().view(along))
-
-        return run
-
-
-class _Gradients:
-    """``device_state.plans[operation, first, second, grad, *wanted](first, second, grad)``: what a part's node gives.
-
-    ``wanted`` says of which operands there are to be gradients, the bias among them. An operand that none of them
-    needs is ``None``. The gradient is contiguous.
-    """
-
-    __slots__ = ("part",)
-
-    def __init__(self, part: Part) -> None:
-        self.part = part
-
-    def plan(
-        self, first: Layout | None, second: Layout | None, grad: Layout, *expected: bool
-    ) -> Callable[..., tuple[Tensor | None, ...]]:
-        """What makes the gradients for tensors of these layouts."""
-        device_state: Any = grad.device_state
-        layouts = first, second, grad
-        steps = []
-        direct = device_state.is_cuda
-        for position, (part, left, right) in enumerate(self.part.derivatives):
-            a, b = layouts[left], layouts[right]
-            if expected[position] and a is not None and b is not None:
-                steps.append((position, part, left, right, a, b))
-                direct = direct and a.contiguous and b.contiguous and a.numel and b.numel
-        axes = tuple(axis for axis in range(len(grad.shape)) if axis != self.part.channels_at)
-        total = device_state.plans[SUM, grad, axes, False] if expected[2] else None
-        if direct:
-            return _on_one_scratch(steps, total)
-        runs = [
-            (position, device_state.plans[part, a, b, None], left, right)
-            for position, part, left, right, a, b in steps
-        ]
-
-        def run(*operands: Tensor) -> tuple[Tensor | None, ...]:
-            result: list[Tensor | None] = [None, None, None]
-            for position, each, left, right in runs:
-                result[position] = each(operands[left], operands[right], None)
-            if total is not None:
-                result[2] = total(operands[2])[0]
-            return tuple(result)
-
-        return run
-
-
-def _on_one_scratch(
-    steps: Sequence[Any], total: Callable[..., Any] | None
-) -> Callable[..., tuple[Tensor | None, ...]]:
-    """Gradients of contiguous operands on a device, which use the same scratch memory one after the other."""
-    planned, size = [], 0
-    device_state: Any = None
-    for position, part, left, right, a, _ in steps:
-        device_state, dtype = a.device_state, a.dtype
-        work = part.work(device_state, dtype, None)
-        planned.append((position, maker(contiguous[part.shape, dtype, device_state]), work.run, left, right))
-        size = max(size, work.scratch_bytes)
-
-    def run(*operands: Tensor) -> tuple[Tensor | None, ...]:
-        result: list[Tensor | None] = [None, None, None]
-        if total is not None:
-            result[2] = total(operands[2])[0]
-        if planned:
-            stream = device_state.local.stream
-            block = device_state.allocate(size, stream.cuda_stream) if size else None
-            scratch = 0 if block is None else block.address
-            try:
-                for position, make, queue, left, right in planned:
-                    result[position] = output = make()
-                    a, b = operands[left], operands[right]
-                    queue(
-                        stream.handle,
-                        scratch,
-                        output._storage.address,
-                        a._storage.address + a._offset,
-                        b._storage.address + b._offset,
-                        0,
-                    )
-            finally:
-                if block is not None:
-                    device_state.free(block)
-        return tuple(result)
-
-    return run
-
-
-def parts_of(geometry: Geometry, rank: int, *, batched: bool) -> tuple[Part, Part, Part]:
-    """The operations ``"forward"``, ``"input"`` and ``"weight"`` of a convolution.
-
-    Their operands have ``rank`` spatial dimensions, and those of images no dimension of items unless ``batched``.
-    """
-
-    def shape(full: tuple[int, ...], first: int) -> tuple[int, ...]:
-        return (*full[first:2], *full[5 - rank :])
-
-    first = 0 if batched else 1
-    forward = Part("forward", geometry, shape(geometry.result, first), 1 - first)
-    input = Part("input", geometry, shape(geometry.image, first), 1 - first)
-    weight = Part("weight", geometry, shape(geometry.weight, 0), 0)
-    forward.derivatives = (input, 2, 1), (weight, 0, 2)
-    input.derivatives = (forward, 2, 1), (weight, 2, 0)
-    weight.derivatives = (input, 1, 2), (forward, 0, 2)
-    return forward, input, weight
-
-
-# Recorded
-
-
-def _gradients(
-    mask: tuple[bool, ...],
-    grad: Tensor,
-    second: Tensor | None,
-    first: Tensor | None,
-    part: Part,
-    form: memory_format,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of both operands, by the other two operations, in the format of the result; and of a bias."""
-    layout = grad._layout
-    if layout.dtype.is_complex:
-        first, second = _conjugate(first), _conjugate(second)
-    if not layout.contiguous:
-        # Once for all that read it.
-        grad = grad.contiguous()
-        layout = grad._layout
-    run = layout.device_state.plans[
-        part.gradients,
-        None if first is None else first._layout,
-        None if second is None else second._layout,
-        layout,
-        *mask,
-    ]
-    results: tuple[Any, ...] = run(first, second, grad)
-    if form is not contiguous_format:
-        operand_gradients = [None if x is None else formatted(x, form) for x in results[:2]]
-        results = (*operand_gradients, results[2])
-    if modes.recording:
-        operands = first, second, grad
-        for position, (other, left, right) in enumerate(part.derivatives):
-            if mask[position]:
-                _OF_GRADIENTS.record(
-                    (results[position],), (operands[left], operands[right], None), (), (other, form)
-                )
-        if mask[2]:
-            axes = tuple([axis for axis in range(grad.dim()) if axis != part.channels_at])
-            SUM_BACKWARD.record((results[2],), (grad,), (), (layout.shape, axes, False))
-    return results
-
-
-def _conjugate(x: Tensor | None) -> Tensor | None:
-    return None if x is None else x.conj()
-
-
-def _formula(name: str) -> BackwardFormula:
-    return BackwardFormula(
-        name, "first second bias", joint=Derivative(_gradients, needs=("second", "first", ""))
-    )
-
-
-#: By whether there is a dimension of items, which PyTorch takes away again in a node of its own.
-_FORMULAS = {True: _formula("ConvolutionBackward0"), False: _formula("SqueezeBackward1")}
-_OF_GRADIENTS = _formula("ConvolutionBackwardBackward0")
-
-
-# As users call them
 
 
 def _three(name: str, what: str, argument: Any, rank: int, fill: int) -> tuple[int, int, int]:
@@ -445,7 +106,7 @@ class _Planned(NamedTuple):
     run: Callable[..., Tensor]
     formula: BackwardFormula
     #: What gradients follow from, and the format of the result.
-    context: tuple[Part, memory_format]
+    context: tuple[Direction, memory_format]
 
 
 class _Convolution:
@@ -467,10 +128,12 @@ class _Convolution:
                 _check_layout(self.name, what, x, layout)
         geometry = self.geometry(x, weight, bias, *options)
         batched = len(x.shape) == self.rank + 2
-        forward, input, _ = parts_of(geometry, self.rank, batched=batched)
-        part = input if self.transposed else forward
+        forward, input, _ = directions_of(geometry, self.rank, batched=batched)
+        direction = input if self.transposed else forward
         form = _format(x, weight) if batched else contiguous_format
-        return _Planned(in_format(part.plan(x, weight, bias), form), _FORMULAS[batched], (part, form))
+        return _Planned(
+            in_format(direction.plan(x, weight, bias), form), FORMULAS[batched], (direction, form)
+        )
 
     def geometry(
         self,

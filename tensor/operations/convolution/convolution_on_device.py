@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nvrtc_kernels.dtypes import dtype
 
-    from .convolution import Geometry
+    from .directions import Geometry
 
 #: Bytes of columns at a time.
 WORKSPACE = 64 << 20
@@ -161,11 +161,16 @@ class _Sizes:
 
 
 def _depthwise(
-    device_state: Any, part: str, geometry: Geometry, dtype: dtype, bias: int | None, shape: tuple[int, ...]
+    device_state: Any,
+    direction: str,
+    geometry: Geometry,
+    dtype: dtype,
+    bias: int | None,
+    shape: tuple[int, ...],
 ) -> Work:
     multiplier = geometry.filters // geometry.channels
     launch = kernels.plan_depthwise(
-        device_state.native, part, geometry.windows, geometry.items, geometry.channels, multiplier, dtype
+        device_state.native, direction, geometry.windows, geometry.items, geometry.channels, multiplier, dtype
     )
     add = _on_whole(device_state, dtype, shape, bias)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .convolution import Geometry
+    from .directions import Geometry
 
     Array = NDArray[Any]
     #: ``run(first operand, second operand, result)``

@@ -14,7 +14,8 @@ from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import isnan
-from tensor.operations.pointwise.selection import lerp, where
+from tensor.operations.pointwise.scaled_sums import lerp
+from tensor.operations.pointwise.selection import where
 from tensor.operations.reduction import into_out
 from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.joining import stack

@@ -7,26 +7,23 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from nvrtc_kernels import dtypes
-from nvrtc_kernels.dtypes import STORAGE_ONLY, UNSIGNED, Category, bfloat16, dtype, float16
+from nvrtc_kernels.dtypes import STORAGE_ONLY, UNSIGNED, Category
 from tensor.core.base import TensorBase, check_tensor
-from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.limits import finfo
 from tensor.core.dtypes.scalars import element
-from tensor.operations.autocast import WIDEST, Autocast
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_node import numbered
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
 from tensor.operations.shapes.views import view_as_complex, view_as_real
 
-from .arithmetic import DIV, MUL, NEG, NUMERIC, REAL, SIGN, SUB, check_factor, no_change, undefined
-from .comparisons import EQ, GE, GT, ISFINITE, ISNAN, LE, LT, NE
-from .complex_numbers import conjugate
+from .arithmetic import REAL, undefined
+from .comparisons import GE, GT, ISFINITE, ISNAN, LE, LT
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
-_ORDERED = (Category.BOOL, Category.INTEGER, Category.FLOATING)
+ORDERED = (Category.BOOL, Category.INTEGER, Category.FLOATING)
 
 # By a condition
 
@@ -146,7 +143,7 @@ MAXIMUM = Pointwise(
     "larger(a, b)",
     np.maximum,
     numbers="",
-    categories=_ORDERED,
+    categories=ORDERED,
     include="arithmetic.cuh",
     derivatives=(
         lambda grad, a, b: MAXIMUM_BACKWARD(grad, a, b),
@@ -158,7 +155,7 @@ MINIMUM = Pointwise(
     "smaller(a, b)",
     np.minimum,
     numbers="",
-    categories=_ORDERED,
+    categories=ORDERED,
     include="arithmetic.cuh",
     derivatives=(
         lambda grad, a, b: MINIMUM_BACKWARD(grad, a, b),
@@ -170,7 +167,7 @@ FMAX = Pointwise(
     by_category("fmax(a, b)", integer="a > b ? a : b"),
     np.fmax,
     numbers="",
-    categories=_ORDERED,
+    categories=ORDERED,
     derivatives=(
         lambda grad, a, b: KEEP.binary(grad, _first_is_larger(a, b)),
         lambda grad, a, b: DROP.binary(grad, _first_is_larger(a, b)),
@@ -181,7 +178,7 @@ FMIN = Pointwise(
     by_category("fmin(a, b)", integer="a < b ? a : b"),
     np.fmin,
     numbers="",
-    categories=_ORDERED,
+    categories=ORDERED,
     derivatives=(
         lambda grad, a, b: KEEP.binary(grad, _first_is_smaller(a, b)),
         lambda grad, a, b: DROP.binary(grad, _first_is_smaller(a, b)),
@@ -492,7 +489,7 @@ NAN_TO_NUM = Pointwise(
         else a
     ),
     typed=1,
-    categories=_ORDERED,
+    categories=ORDERED,
     derivatives=(lambda grad, a: KEEP.binary(grad, ISFINITE.unary(a)),),
     stored=UNSIGNED,
 )
@@ -547,7 +544,7 @@ HEAVISIDE = Pointwise(
     "a == 0 ? b : Compute(a > 0)",
     lambda a, b: np.where(a == 0, b, (a > 0).astype(a.dtype)),
     numbers="",
-    categories=_ORDERED,
+    categories=ORDERED,
     derivatives=(undefined("heaviside"),) * 2,
 )
 
@@ -587,278 +584,4 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
     return HEAVISIDE.out(out, input, values)
 
 
-def _ratio(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
-    """The gradient with the sign that :func:`copysign` gave; nothing at 0."""
-    return MUL.binary(grad, MUL.binary(SIGN.unary(a), SIGN.unary(out)))
-
-
-COPYSIGN = Pointwise(
-    "copysign",
-    "copysign(a, b)",
-    np.copysign,
-    rule=rules.floating,
-    numbers="b",
-    node=numbered("Copysign", 0, 1),
-    categories=_ORDERED,
-    derivatives=(lambda grad, a, out: _ratio(grad, a, out), no_change),
-)
-#: Of a number moved to its neighbour, which is as far from it wherever it stands; PyTorch has no more than this.
-_OF_NEXT = (lambda grad, a, b: KEEP.binary(grad, NE(a, b)), no_change)
-NEXTAFTER = Pointwise(
-    "nextafter",
-    "nextafter(a, b)",
-    np.nextafter,
-    numbers="",
-    categories=(Category.FLOATING,),
-    derivatives=_OF_NEXT,
-)
-
-
-#: What has been found for the first two operands otherwise.
-_FOUND = Pointwise("nextafter", "c", lambda a, b, c: c, derivatives=(*_OF_NEXT, no_change))
-
-
-@operation(in_place=True)
-def copysign(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """``abs(input)`` with the sign of ``other``, that of a negative zero too.
-
-    Parameters
-    ----------
-    input : Tensor
-        Of any shape and a real dtype.
-    other : Tensor or number
-        Of a shape that broadcasts. The result has the promoted dtype; integers and bools give the default
-        floating dtype.
-    out : Tensor, optional
-        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
-        or a higher one (bool, integer, floating, complex).
-
-    Raises
-    ------
-    NotImplementedError
-        If the dtype is complex.
-    RuntimeError
-        If the shapes do not broadcast, or the tensors are on different devices.
-    TypeError
-        If ``input`` is not a tensor.
-
-    Examples
-    --------
-    >>> tensor.copysign(tensor.tensor([1.0, -2.0]), -0.0)
-    tensor([-1., -2.])
-    """
-    return COPYSIGN.out(out, input, other)
-
-
-@operation(in_place=True)
-def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The next representable number from ``input`` towards ``other``.
-
-    Parameters
-    ----------
-    input, other : Tensor
-        Of shapes that broadcast. Of floating dtypes (one may be of integers); the result has the promoted
-        one.
-    out : Tensor, optional
-        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
-        or a higher one (bool, integer, floating, complex).
-
-    Raises
-    ------
-    NotImplementedError
-        If the promoted dtype is not a floating one; in backward, as there is no derivative.
-    TypeError
-        If an argument is not a tensor.
-    RuntimeError
-        If the shapes do not broadcast, or the tensors are on different devices.
-
-    Examples
-    --------
-    >>> tensor.nextafter(tensor.tensor([1.0]), tensor.tensor([2.0])) - 1
-    tensor([1.1921e-07])
-    """
-    check_tensor(input, "nextafter", "input")
-    check_tensor(other, "nextafter", "other")
-    dtype = rules.promoted((input._layout, other._layout))
-    if dtype not in (float16, bfloat16):
-        return NEXTAFTER.out(out, input, other)
-    return _FOUND.out(out, input, other, _next_half(input, other, dtype))
-
-
-def _next_half(input: Tensor, other: Tensor, dtype: dtype) -> Tensor:
-    """:func:`nextafter` for half precision, whose bits count as the numbers do."""
-    a, b = input.detach().to(dtype), other.detach().to(dtype)
-    outwards = EQ.binary(GT.binary(b, a), GT.binary(a, 0))
-    bits = a.contiguous().view(dtypes.int16)
-    moved = bits + where(outwards, 1, -1).to(dtypes.int16)
-    # From zero the smallest number of the right sign follows.
-    least = where(GT.binary(b, 0), 1, 1 - 0x8000).to(dtypes.int16)
-    result = where(EQ.binary(a, 0), least, moved).view(dtype)
-    result = where(EQ.binary(a, b), b, result)
-    return where(ISNAN.unary(a) | ISNAN.unary(b), a + b, result)
-
-
 # Weighted
-
-LERP = Pointwise(
-    "lerp",
-    by_category(
-        "between(a, b, c)",
-        complex="abs(c) < Compute{0.5}.re ? a + c * (b - a) : b - (b - a) * (Compute{1, 0} - c)",
-    ),
-    lambda a, b, c: np.where(np.abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c)),
-    typed=2,
-    numbers="c",
-    node=numbered("Lerp"),
-    categories=(Category.FLOATING, Category.COMPLEX),
-    include="arithmetic.cuh",
-    derivatives=(
-        lambda grad, c: MUL.binary(grad, conjugate(1 - c)),
-        lambda grad, c: MUL.binary(grad, conjugate(c)),
-        lambda grad, a, b: MUL.binary(grad, conjugate(SUB.binary(b, a))),
-    ),
-)
-
-
-@operation(in_place=True)
-def lerp(input: Tensor, end: Tensor, weight: Tensor | float, *, out: Tensor | None = None) -> Tensor:
-    """Linear interpolation: ``input + weight * (end - input)``.
-
-    Parameters
-    ----------
-    input, end : Tensor
-        Of one floating or complex dtype, which the result has too, and of shapes that broadcast.
-    weight : Tensor or number
-        As a tensor of the same dtype, of a shape that broadcasts. 0 gives ``input``, 1 ``end``.
-    out : Tensor, optional
-        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
-        or a higher one (bool, integer, floating, complex).
-
-    Raises
-    ------
-    RuntimeError
-        If the dtypes or the devices differ, or the shapes do not broadcast.
-    NotImplementedError
-        If the dtype is bool or an integer one.
-
-    Examples
-    --------
-    >>> tensor.lerp(tensor.tensor([0.0, 10.0]), tensor.tensor([1.0, 20.0]), 0.25)
-    tensor([ 0.2500, 12.5000])
-    """
-    check_tensor(input, "lerp", "input")
-    for name, x in (("end", end), ("weight", weight)):
-        if isinstance(x, TensorBase) and x._layout.dtype is not input._layout.dtype:
-            raise RuntimeError(
-                f"lerp(): expected dtype {input.dtype!r} for `{name}` but got dtype {x.dtype!r}"
-            )
-    return LERP.out(out, input, end, weight)
-
-
-def _check_value(signature: Any, common: Any) -> None:
-    check_factor("value")((None, None, signature[3]), common)
-
-
-def _check_quotient(signature: Any, common: Any) -> None:
-    if common.category < Category.FLOATING:
-        raise RuntimeError(
-            "Integer division with addcdiv is no longer supported; use (input + value * "
-            "tensor.div(tensor1, tensor2, rounding_mode='trunc')).to(input.dtype), or convert an operand to floating "
-            "point for true division."
-        )
-    _check_value(signature, common)
-
-
-#: Of (summand, factor, factor, number).
-ADDCMUL = Pointwise(
-    "addcmul",
-    "a + d * b * c",
-    lambda a, b, c, d: a + d * b * c,
-    typed=3,
-    numbers="d",
-    categories=NUMERIC,
-    check=_check_value,
-    derivatives=(
-        lambda grad: grad,
-        lambda grad, c, d: MUL.binary(grad, conjugate(MUL.binary(c, d))),
-        lambda grad, b, d: MUL.binary(grad, conjugate(MUL.binary(b, d))),
-    ),
-)
-#: Of (summand, dividend, divisor, number).
-ADDCDIV = Pointwise(
-    "addcdiv",
-    "a + d * (b / c)",
-    lambda a, b, c, d: a + d * (b / c),
-    typed=3,
-    numbers="d",
-    check=_check_quotient,
-    derivatives=(
-        lambda grad: grad,
-        lambda grad, c, d: MUL.binary(grad, conjugate(DIV(d, c))),
-        lambda grad, b, c, d: NEG.unary(
-            MUL.binary(grad, conjugate(DIV.binary(MUL.binary(b, d), MUL.binary(c, c))))
-        ),
-    ),
-)
-
-
-@operation(in_place=True, autocast=Autocast(cuda=WIDEST))
-def addcmul(
-    input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: complex = 1, out: Tensor | None = None
-) -> Tensor:
-    """``input + value * tensor1 * tensor2``, in one kernel.
-
-    Parameters
-    ----------
-    input, tensor1, tensor2 : Tensor
-        Of shapes that broadcast; the result has the promoted dtype.
-    value : number
-        Factor, for integers an integer, for real tensors not complex.
-    out : Tensor, optional
-        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
-        or a higher one (bool, integer, floating, complex).
-
-    Raises
-    ------
-    RuntimeError
-        If ``value`` is of a higher category than the result, the shapes do not broadcast, or the devices
-        differ.
-    NotImplementedError
-        If the dtype is bool.
-
-    Examples
-    --------
-    >>> tensor.addcmul(tensor.tensor([1.0]), tensor.tensor([2.0, 3.0]), tensor.tensor([4.0]), value=0.5)
-    tensor([5., 7.])
-    """
-    return ADDCMUL.out(out, input, tensor1, tensor2, value)
-
-
-@operation(in_place=True, autocast=Autocast(cuda=WIDEST))
-def addcdiv(
-    input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: complex = 1, out: Tensor | None = None
-) -> Tensor:
-    """``input + value * tensor1 / tensor2``, in one kernel.
-
-    Parameters
-    ----------
-    input, tensor1, tensor2 : Tensor
-        Of shapes that broadcast; the result has the promoted dtype.
-    value : number
-        Factor, for integers an integer, for real tensors not complex.
-    out : Tensor, optional
-        Tensor that the result is written to, resized to its shape; its dtype must be of the result's category
-        or a higher one (bool, integer, floating, complex).
-
-    Raises
-    ------
-    RuntimeError
-        If the promoted dtype is bool or an integer one (use :func:`div` with a rounding mode), ``value`` is
-        of a higher category than the result, the shapes do not broadcast, or the devices differ.
-
-    Examples
-    --------
-    >>> tensor.addcdiv(tensor.tensor([1.0]), tensor.tensor([2.0, 3.0]), tensor.tensor([4.0]), value=2)
-    tensor([2.0000, 2.5000])
-    """
-    return ADDCDIV.out(out, input, tensor1, tensor2, value)

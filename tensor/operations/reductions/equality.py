@@ -9,7 +9,7 @@ from tensor.core.base import TensorBase
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq, isclose
 
-from .sums import all
+from .logic import all
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor

@@ -14,7 +14,7 @@ from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans.copies import copied
 from tensor.operations.autocast import WIDEST, Autocast
-from tensor.operations.creation.ranges import meshgrid
+from tensor.operations.creation.grids import meshgrid
 from tensor.operations.creation.result_types import cast_for
 from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out

@@ -10,7 +10,7 @@ import pytest
 import drv
 import nn
 import tensor
-from tensor.operations.losses import classification, elementwise, similarity
+from tensor.operations.losses import elementwise, margins, similarity
 from tests.tensor.operations.neural_comparison import assert_like_torch, close, on
 
 _RNG = np.random.default_rng(0)
@@ -208,7 +208,7 @@ def test_wrong_arguments() -> None:
         (ValueError, "incorrect size", lambda: elementwise.gaussian_nll_loss(x, x, x[:1])),
         (ValueError, "greater than 0", lambda: similarity.triplet_margin_loss(x, x, x, margin=0)),
         (RuntimeError, "target tensor", lambda: similarity.cosine_embedding_loss(x, x, x)),
-        (ValueError, "p == 1", lambda: classification.multi_margin_loss(x, tensor.zeros(2).long(), p=3)),
+        (ValueError, "p == 1", lambda: margins.multi_margin_loss(x, tensor.zeros(2).long(), p=3)),
     ):
         with pytest.raises(error, match=match):
             call()
