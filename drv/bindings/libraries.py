@@ -1,4 +1,4 @@
-"""cuBLAS, cuFFT and NCCL: NVIDIA's, found where pip installed them, or the simulated ones."""
+"""cuBLAS, cuFFT, NCCL and CUPTI: NVIDIA's, found where pip installed them, or the simulated ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from drv.runtime import Runtime
 
 #: What has each library on the package index.
-PACKAGES = {"cublas": "nvidia-cublas", "cufft": "nvidia-cufft", "nccl": "nvidia-nccl-cu13"}
+PACKAGES = {
+    "cublas": "nvidia-cublas",
+    "cufft": "nvidia-cufft",
+    "nccl": "nvidia-nccl-cu13",
+    "cupti": "nvidia-cuda-cupti",
+}
 
 
 def load(runtime: Runtime, name: str) -> Any:
@@ -22,15 +27,15 @@ def load(runtime: Runtime, name: str) -> Any:
     runtime : Runtime
         Its driver decides: the simulated one has its own cuBLAS and cuFFT, and no NCCL.
     name : str
-        ``"cublas"`` (a :class:`drv.bindings.cublas.Cublas`), ``"cufft"`` (a :class:`drv.bindings.cufft.Cufft`) or ``"nccl"``
-        (a :class:`drv.bindings.nccl.Nccl`).
+        ``"cublas"`` (a :class:`drv.bindings.cublas.Cublas`), ``"cufft"`` (a :class:`drv.bindings.cufft.Cufft`), ``"nccl"``
+        (a :class:`drv.bindings.nccl.Nccl`) or ``"cupti"`` (a :class:`drv.bindings.cupti.Cupti`).
 
     Raises
     ------
     LibraryNotInstalledError
         If NVIDIA's library is missing; the message names the extra to install.
     NotSupportedError
-        If it is NCCL, for simulated devices.
+        If it is NCCL or CUPTI, for simulated devices.
     InvalidValueError
         If there is no library of that name.
     """
@@ -51,6 +56,10 @@ def bind(name: str) -> Any:
         from . import nccl
 
         return nccl.bind(open_library(name))
+    if name == "cupti":
+        from . import cupti
+
+        return cupti.bind(open_library(name))
     from . import cufft
 
     return cufft.bind(open_library(name))
@@ -73,7 +82,7 @@ def open_library(name: str) -> ctypes.CDLL:
     except (pathfinder.DynamicLibNotFoundError, OSError) as error:
         raise LibraryNotInstalledError(
             f"the library {name} ({PACKAGES[name]}) cannot be loaded: install it with "
-            "pip install 'graphroot[gpu]'"
+            f"pip install 'graphroot[{'profile' if name == 'cupti' else 'gpu'}]'"
         ) from error
 
 
@@ -82,6 +91,10 @@ def _simulated(driver: Any, name: str) -> Any:
         from drv.simulator.libraries.cublas import SimulatedCublas
 
         return SimulatedCublas(driver)
+    if name == "cupti":
+        raise NotSupportedError(
+            "CUPTI watches real GPUs, and the devices here are simulated: drv.simulator.timed() has their times"
+        )
     if name == "nccl":
         raise NotSupportedError(
             "NCCL moves data between real GPUs, and the devices here are simulated: use the backend 'gloo' (or "

@@ -73,6 +73,9 @@ class Spans:
     def __init__(self, clock: Callable[[], int] = perf_counter_ns) -> None:
         self.clock = clock
         self.all: list[Span] = []
+        #: Told of each span that begins, and that ends, in the thread that does so.
+        self.entered: Callable[[Span], None] | None = None
+        self.left: Callable[[Span], None] | None = None
         self._thread = _Thread()
 
     @property
@@ -86,6 +89,8 @@ class Spans:
         span = Span(name, category, threading.get_ident(), self.clock(), thread.top, len(self.all))
         self.all.append(span)
         thread.top = span
+        if self.entered is not None:
+            self.entered(span)
         return span
 
     def end(self, span: Span) -> None:
@@ -96,9 +101,13 @@ class Spans:
         while inner is not None and inner is not span:
             if not inner.end:
                 inner.end = span.end
+            if self.left is not None:
+                self.left(inner)
             inner = inner.parent
         if inner is span:
             thread.top = span.parent
+            if self.left is not None:
+                self.left(span)
 
 
 #: The spans that a running profile collects.

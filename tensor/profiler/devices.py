@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 import drv
+from drv.activity import ActivityRecorder
+from tensor.core.spans import NODE, OPERATION
+from tensor.cuda import Event, current_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,10 +162,180 @@ class Modelled:
         return sorted(result, key=lambda event: event.start)
 
 
+class Measured:
+    """Times of the hardware, by CUPTI.
+
+    Parameters
+    ----------
+    recorder : ActivityRecorder
+        Records what GPUs do.
+    """
+
+    kind = "measured"
+    how = "measured by CUPTI"
+
+    def __init__(self, recorder: ActivityRecorder) -> None:
+        self._recorder = recorder
+        self._spans: Spans | None = None
+        self.clock: Callable[[], int] = perf_counter_ns
+
+    def start(self, spans: Spans) -> None:
+        """See :class:`DeviceSource`."""
+        self._spans = spans
+        self._recorder.start()
+        spans.entered = lambda span: self._recorder.push(span.number + 1)
+        spans.left = lambda span: self._recorder.pop()
+
+    def stop(self) -> None:
+        """See :class:`DeviceSource`."""
+        assert self._spans is not None
+        self._spans.entered = self._spans.left = None
+        _wait_for_all()
+        self._recorder.stop()
+        if self._recorder.dropped:
+            self.how = f"measured by CUPTI, which has dropped {self._recorder.dropped} records"
+
+    def events(self) -> list[DeviceEvent]:
+        """See :class:`DeviceSource`."""
+        assert self._spans is not None
+        spans = self._spans.all
+        result = []
+        for each in self._recorder.activities:
+            details: dict[str, Any] = {}
+            if each.grid is not None and each.block is not None:
+                details |= {"grid": list(each.grid), "block": list(each.block)}
+                details |= {"registers": each.registers, "shared_memory": each.shared}
+            else:
+                details["bytes"] = each.nbytes
+            span = spans[each.external - 1] if 0 < each.external <= len(spans) else None
+            result.append(
+                DeviceEvent(
+                    each.name,
+                    _CATEGORIES[each.category],
+                    each.device,
+                    each.stream,
+                    f"stream {each.stream}",
+                    each.start,
+                    each.end,
+                    -1 if span is None else span.start,
+                    span,
+                    _line_of(span),
+                    details,
+                )
+            )
+        return result
+
+
+class Events:
+    """Times of the hardware, by events around the outermost operations: where CUPTI is not installed."""
+
+    kind = "measured"
+    how = "measured by events around operations, as CUPTI is not installed (extra profile)"
+
+    def __init__(self) -> None:
+        self._spans: Spans | None = None
+        self._pairs: list[tuple[Span, int, Any, Any]] = []
+        self._open: dict[int, tuple[int, Any]] = {}
+        self._first: dict[int, Any] = {}
+        self._begun: dict[int, int] = {}
+        self.clock: Callable[[], int] = perf_counter_ns
+
+    def start(self, spans: Spans) -> None:
+        """See :class:`DeviceSource`."""
+        self._spans = spans
+        spans.entered, spans.left = self._entered, self._left
+
+    def _entered(self, span: Span) -> None:
+        if not _outermost(span) or not drv.is_initialized():
+            return
+        stream = current_stream()
+        device = stream.device_index
+        if device not in self._first:
+            _wait_for_all()
+            self._first[device] = _recorded(stream)
+            self._first[device].synchronize()
+            self._begun[device] = perf_counter_ns()
+        self._open[id(span)] = device, _recorded(stream)
+
+    def _left(self, span: Span) -> None:
+        begun = self._open.pop(id(span), None)
+        if begun is not None:
+            device, event = begun
+            self._pairs.append((span, device, event, _recorded(current_stream(device))))
+
+    def stop(self) -> None:
+        """See :class:`DeviceSource`."""
+        assert self._spans is not None
+        self._spans.entered = self._spans.left = None
+        _wait_for_all()
+
+    def events(self) -> list[DeviceEvent]:
+        """See :class:`DeviceSource`."""
+        result = []
+        for span, device, begin, end in self._pairs:
+            base, first = self._begun[device], self._first[device]
+            start = base + round(first.elapsed_time(begin) * 1e6)
+            stop = base + round(first.elapsed_time(end) * 1e6)
+            if stop > start:
+                result.append(
+                    DeviceEvent(
+                        span.name,
+                        "kernel",
+                        device,
+                        0,
+                        "current stream",
+                        start,
+                        stop,
+                        span.start,
+                        span,
+                        _line_of(span),
+                    )
+                )
+        return sorted(result, key=lambda event: event.start)
+
+
+def _outermost(span: Span) -> bool:
+    """Whether a span is an operation, or a node, and inside no other."""
+    if span.category not in (OPERATION, NODE):
+        return False
+    around = span.parent
+    while around is not None:
+        if around.category == NODE or (around.category == OPERATION and around.name != "aten::backward"):
+            return False
+        around = around.parent
+    return span.name != "aten::backward"
+
+
+def _recorded(stream: Any) -> Any:
+    event = Event(enable_timing=True)
+    event.record(stream)
+    return event
+
+
+def _line_of(span: Span | None) -> str:
+    """``file:line`` of the user's Python, where stacks were noted."""
+    while span is not None:
+        if span.stack:
+            return f"{span.stack[0][0]}:{span.stack[0][1]}"
+        span = span.parent
+    return ""
+
+
+def _wait_for_all() -> None:
+    for device in drv.runtime().devices:
+        if device.context is not None:
+            device.synchronize()
+
+
 def source_of_devices(runtime: drv.Runtime | None = None, *, results: bool = True) -> DeviceSource | None:
     """The source of ``runtime``'s devices, by default of the driver in use; ``None`` where there is no driver."""
     if runtime is None:
         if not drv.is_available():
             return None
         runtime = drv.runtime()
-    return Modelled(runtime, results=results) if runtime.simulated else None
+    if runtime.simulated:
+        return Modelled(runtime, results=results)
+    try:
+        return Measured(ActivityRecorder())
+    except drv.LibraryNotInstalledError:
+        return Events()

@@ -31,6 +31,7 @@ INSIDE_FUNCTIONS = {
         "cublas": _OPTIONAL,
         "cufft": _OPTIONAL,
         "nccl": _OPTIONAL,
+        "cupti": _OPTIONAL,
         "SimulatedCublas": _CHOSEN,
         "SimulatedCufft": _CHOSEN,
         "from_environment": _CHOSEN,

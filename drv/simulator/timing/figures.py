@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 from drv.simulator.device_models import MODELS
 
+from .instructions import MMA_SYNC_REACH
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -85,7 +87,7 @@ PIPES: Mapping[tuple[int, int], PipeRates] = {
     (8, 0): PipeRates(64, 64, 64, 128, 32, 16, 16, 16, 32, 1024, 32),
     (8, 6): PipeRates(128, 64, 64, 64, 2, 16, 16, 2, 32, 512, 16),
     (8, 9): PipeRates(128, 64, 64, 64, 2, 16, 16, 2, 32, 512, 16),
-    (9, 0): PipeRates(128, 64, 64, 128, 64, 16, 64, 16, 32, 2048 * 0.62, 32),
+    (9, 0): PipeRates(128, 64, 64, 128, 64, 16, 64, 16, 32, 2048 * MMA_SYNC_REACH, 32),
 }
 
 

@@ -64,6 +64,8 @@ LATENCIES = {
 #: Instructions of the hardware that one of PTX becomes, where it is more than one and nothing could be assembled.
 _EXPANDED = {"div": 9, "rem": 9, "sqrt": 8, "rcp": 6, "sin": 2, "cos": 2, "ex2": 3, "lg2": 3}
 
+#: Share of the tensor cores' rate that ``mma.sync`` reaches on Hopper (*Luo 2024*).
+MMA_SYNC_REACH = 0.62
 _SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)\b")
 #: Cost of a multiply-add on tensor cores by the type of the factors, relative to 16 bits (whitepapers: rates halve as
 #: the type doubles; 64-bit floating point is 1/16 of 16-bit on A100 and H100).
@@ -145,8 +147,11 @@ def ptx_expansion(opcode: str) -> int:
 
 
 def multiply_adds(opcode: str) -> float:
-    """Multiply-adds of a matrix instruction over the warp, in those of 16-bit factors; 0 for other instructions."""
-    if not opcode.startswith(("mma", "wmma.mma")):
+    """Multiply-adds of a matrix instruction by a warp, in those of 16-bit factors; 0 for other instructions.
+
+    Those of warpgroups are shared by four warps, and run at the full rate that ``mma.sync`` does not reach.
+    """
+    if not opcode.startswith(("mma", "wmma.mma", "wgmma.mma_async")):
         return 0.0
     shape = _SHAPE.search(opcode)
     if shape is None:
@@ -154,4 +159,6 @@ def multiply_adds(opcode: str) -> float:
     m, n, k = map(int, shape.groups())
     parts = opcode.split(".")
     cost = next((_TENSOR_COST[each] for each in parts if each in _TENSOR_COST), 1.0)
+    if opcode.startswith("wgmma"):
+        cost *= MMA_SYNC_REACH / 4
     return m * n * k * cost

@@ -10,7 +10,7 @@ import pytest
 import drv
 from drv.simulator.timing.assembling import assemble, available
 from drv.simulator.timing.cubin import CubinError, read_cubin
-from drv.simulator.timing.instructions import hardware_pipe, ptx_pipe
+from drv.simulator.timing.instructions import hardware_pipe, multiply_adds, ptx_pipe
 
 pytestmark = pytest.mark.skipif(not available(), reason="nvJitLink is not installed (extra profile)")
 
@@ -156,3 +156,18 @@ def test_a_kernel_of_the_real_compiler_reads_the_same() -> None:
     kernels = read_cubin(program.image)
     assert kernels["shares"].shared == 1200
     assert kernels["small"].registers >= 4
+
+
+@pytest.mark.parametrize(
+    ("opcode", "count"),
+    [
+        ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", 2048),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 2048),
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", 2048),
+        ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", 4096),
+        ("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16", 64 * 128 * 16 / 4 * 0.62),
+        ("fma.rn.f32", 0),
+    ],
+)
+def test_multiply_adds_of_matrix_instructions(opcode: str, count: float) -> None:
+    assert multiply_adds(opcode) == pytest.approx(count)
