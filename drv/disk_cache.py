@@ -20,6 +20,11 @@ _MAGIC = b"graphroot kernel 1\n"
 _SUFFIX = ".kernel"
 _UNFINISHED = ".unfinished"
 _ABANDONED_SECONDS = 3600.0
+#: Share of the room that is left in a cache which a process fills until it looks again how much that is, for others fill it
+#: too. A look at some thousand files takes as long as compiling a small kernel.
+_LOOKED_FOR_AGAIN = 0.5
+#: The same at least, as a share of the limit.
+_LEAST_ROOM = 1 / 64
 #: A full cache shrinks to this share of its limit, so that not every later entry has to evict one.
 _KEPT_SHARE = 0.9
 
@@ -39,6 +44,8 @@ class DiskCache:
         self.directory = directory
         self.limit = limit
         self._writable = True
+        #: Bytes that may be stored until it is time to look for what to evict.
+        self._room = 0.0
 
     def load(self, key: str) -> bytes | None:
         """What is stored under ``key``; ``None`` where nothing is, or what is there is damaged or not ours to trust.
@@ -77,7 +84,9 @@ class DiskCache:
             except BaseException:
                 Path(unfinished).unlink(missing_ok=True)
                 raise
-            self._evict()
+            self._room -= len(payload)
+            if self._room < 0:
+                self._evict()
         except OSError as error:
             self._writable = False
             warnings.warn(
@@ -103,13 +112,13 @@ class DiskCache:
                     elif entry.name.endswith(_UNFINISHED) and now - status.st_mtime > _ABANDONED_SECONDS:
                         Path(entry.path).unlink(missing_ok=True)
         total = sum(size for _, size, _ in entries)
-        if total <= self.limit:
-            return
-        for _, size, path in sorted(entries):
-            if total <= self.limit * _KEPT_SHARE:
-                break
-            Path(path).unlink(missing_ok=True)
-            total -= size
+        if total > self.limit:
+            for _, size, path in sorted(entries):
+                if total <= self.limit * _KEPT_SHARE:
+                    break
+                Path(path).unlink(missing_ok=True)
+                total -= size
+        self._room = max((self.limit - total) * _LOOKED_FOR_AGAIN, self.limit * _LEAST_ROOM)
 
 
 def _trusted(status: os.stat_result) -> bool:

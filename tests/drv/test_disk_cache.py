@@ -99,6 +99,17 @@ def test_least_recently_used_go_first(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 10_000
 
 
+def test_not_every_store_looks_at_all_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (looks.append(path), scandir(path))[1])
+    cache = DiskCache(tmp_path, limit=1_000_000)
+    for number in range(800):
+        cache.store(f"{number:064}", bytes(2_000))
+    assert len(looks) < 80
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1_100_000
+
+
 def test_what_a_crashed_writer_left_goes_after_a_while(tmp_path: Path) -> None:
     old, fresh = tmp_path / "a.unfinished", tmp_path / "b.unfinished"
     old.write_bytes(b"x")

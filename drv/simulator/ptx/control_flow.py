@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from .program import (
@@ -33,6 +34,8 @@ _NO_RESULT = {
 #: Instructions of whole warps, which have no member mask.
 _WHOLE_WARP = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"}
 _ALL_LANES = Immediate(0xFFFFFFFF)
+#: Digits as truth values.
+_FLAGS = bytes.maketrans(b"01", b"\0\1")
 #: Pseudo-register of the carry flag.
 CARRY = "%cc"
 
@@ -95,7 +98,9 @@ def blocks_of(function: Function) -> list[Block]:
     """Basic blocks in the order of the text, with their successors and live registers."""
     blocks, block_of_label = _split(function)
     _connect(function, blocks, block_of_label)
-    _liveness(blocks, {each.name for each in function.results})
+    parameters = [*function.formals, *function.results, *function.call_parameters.values()]
+    registers = [*function.register_types, CARRY, *(each.name for each in parameters)]
+    _liveness(blocks, {each.name for each in function.results}, registers)
     return blocks
 
 
@@ -286,13 +291,15 @@ def read(instruction: Instruction) -> set[str]:
     return registers
 
 
-def _liveness(blocks: list[Block], results: set[str]) -> None:
-    numbers: dict[str, int] = {}
+def _liveness(blocks: list[Block], results: set[str], registers: list[str]) -> None:
+    """Find out which ``registers`` each block takes and hands on. Those that it only uses itself are not of interest."""
+    masks = {name: 1 << number for number, name in enumerate(dict.fromkeys(registers))}
 
     def bits(names: set[str]) -> int:
         result = 0
         for name in names:
-            result |= 1 << numbers.setdefault(name, len(numbers))
+            # Labels and variables are names too.
+            result |= masks.get(name, 0)
         return result
 
     uses, kills = [], []
@@ -319,16 +326,16 @@ def _liveness(blocks: list[Block], results: set[str]) -> None:
             if out != leaving[block.index] or into != entering[block.index]:
                 leaving[block.index], entering[block.index] = out, into
                 changed = True
-    names = list(numbers)
+    names = list(masks)
+    known: dict[int, tuple[str, ...]] = {}
+
+    def named(bits: int) -> tuple[str, ...]:
+        result = known.get(bits)
+        if result is None:
+            chosen = f"{bits:b}"[::-1].encode().translate(_FLAGS)
+            result = known[bits] = tuple(compress(names, chosen))
+        return result
+
     for block in blocks:
-        block.live_in = _names(entering[block.index], names)
-        block.live_out = _names(leaving[block.index], names)
-
-
-def _names(bits: int, names: list[str]) -> tuple[str, ...]:
-    result = []
-    while bits:
-        low = bits & -bits
-        result.append(names[low.bit_length() - 1])
-        bits ^= low
-    return tuple(result)
+        block.live_in = named(entering[block.index])
+        block.live_out = named(leaving[block.index])

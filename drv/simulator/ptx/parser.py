@@ -27,6 +27,7 @@ from .program import (
     align_up,
 )
 from .shared_memory import MOST_STATIC_SHARED, shared_layout
+from .statements import Reader, Unusual, signed_number
 from .tokens import Token, tokens
 
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
@@ -62,21 +63,31 @@ class _Parser:
         self._module = Module()
         self._source: tuple[Any, int] | None = None
         self._calls = 0
+        self._reader = Reader(())
 
     # Words
 
     def _peek(self) -> Token:
+        token = self._tokens[self._at]
+        return token if token.match is None else self._in_words(token)
+
+    def _in_words(self, token: Token) -> Token:
+        """Put its words in the place of a statement; returns the first."""
+        assert token.match is not None
+        self._tokens[self._at : self._at + 1] = list(
+            tokens(token.match.group(), token.line, words_only=True)
+        )[:-1]
         return self._tokens[self._at]
 
     def _next(self) -> Token:
-        token = self._tokens[self._at]
+        token = self._peek()
         if token.kind == "end":
             self._fail("the text ends too early", token)
         self._at += 1
         return token
 
     def _accept(self, text: str) -> bool:
-        if self._tokens[self._at].text == text:
+        if self._peek().text == text:
             self._at += 1
             return True
         return False
@@ -123,14 +134,9 @@ class _Parser:
 
     def _number(self, token: Token, *, negative: bool = False) -> Immediate:
         try:
-            constant = _number(token.text)
+            return signed_number(token.text, negative=negative)
         except ValueError:
             self._fail(f"{token.text!r} is no number", token)
-        if not negative:
-            return constant
-        if constant.kind == "int":
-            return Immediate(-constant.value)
-        return Immediate(constant.value ^ 1 << (31 if constant.kind == "f32" else 63), constant.kind)
 
     # Module scope
 
@@ -167,11 +173,14 @@ class _Parser:
             elif text != ";":
                 self._fail(f"unexpected {text!r}", token)
         # Files are declared at the end of the text.
+        places: dict[Any, tuple[str, int]] = {}
         for function in module.functions.values():
             for instruction in function.instructions:
-                if instruction.source is not None:
-                    file, line = instruction.source
-                    instruction.source = module.files.get(int(file), "?"), line
+                place = instruction.source
+                if place is not None:
+                    if place not in places:
+                        places[place] = module.files.get(int(place[0]), "?"), place[1]
+                    instruction.source = places[place]
         for function in module.entries.values():
             layout = shared_layout(module, function)
             function.reserved_shared_bytes = layout.reserved
@@ -328,6 +337,7 @@ class _Parser:
         function.defined = True
         self._expect("{")
         self._source = None
+        self._reader = Reader(function.register_types)
         self._body(function, [{}], "")
         check_names(function)
 
@@ -389,6 +399,9 @@ class _Parser:
         if suffix:
             scopes[-1].update((name, name + suffix) for name in self._labels_ahead())
         while True:
+            token = self._tokens[self._at]
+            if token.match is not None and self._statement(function, token, suffix):
+                continue
             if self._peek().kind == "end":
                 self._fail(f"function {function.name} has no end")
             token = self._next()
@@ -424,6 +437,26 @@ class _Parser:
             elif text != ";":
                 self._at -= 1
                 self._instruction(function, scopes)
+
+    def _statement(self, function: Function, token: Token, suffix: str) -> bool:
+        """Read a line that is one statement; whether that was possible."""
+        match = token.match
+        assert match is not None
+        if token.kind == "location":
+            self._source = int(match["file"]), int(match["line"])
+        elif suffix:
+            # Names may mean others here.
+            return False
+        else:
+            try:
+                opcode, operands, guard = self._reader.read(match)
+            except (Unusual, ValueError):
+                return False
+            source = self._source if self._source is None or self._source[1] else None
+            text = " ".join(self._lines[token.line - 1].split())
+            function.instructions.append(Instruction(opcode, operands, guard, token.line, source, text))
+        self._at += 1
+        return True
 
     def _registers(self, function: Function, scope: dict[str, str], suffix: str) -> None:
         ptx_type = ""
@@ -586,21 +619,3 @@ class _Parser:
             else:
                 self._fail(f"expected an address, found {self._peek().text!r}")
         return Address(base, offset, tuple(coordinates))
-
-
-def _number(text: str) -> Immediate:
-    lead = text[:2].lower()
-    if lead == "0f":
-        return Immediate(int(text[2:], 16), "f32")
-    if lead == "0d":
-        return Immediate(int(text[2:], 16), "f64")
-    if "." in text:
-        return Immediate(int.from_bytes(struct.pack("<d", float(text)), "little"), "f64")
-    digits = text.rstrip("U")
-    if lead == "0x":
-        return Immediate(int(digits, 16))
-    if lead == "0b":
-        return Immediate(int(digits, 2))
-    if len(digits) > 1 and digits[0] == "0":
-        return Immediate(int(digits, 8))
-    return Immediate(int(digits))

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from .program import PTXSyntaxError
+from .statements import LOCATION, STATEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,25 +24,54 @@ _PATTERN = re.compile(
 )
 
 
+#: What debuggers want, which is nothing but numbers and names.
+_SECTION = re.compile(r"[ \t]*\.section[ \t]+[.\w]+[ \t\n]*\{[-+.,\w$ \t\n]*\}", re.ASCII)
+
+
 class Token(NamedTuple):
-    """A word, its kind (``word``, ``number``, ``string``, ``mark`` or ``end``) and its line, from 1."""
+    """A word, its kind (``word``, ``number``, ``string``, ``mark`` or ``end``) and its line, from 1.
+
+    A line that is one statement is a token of kind ``statement`` or ``location``, with its match.
+    """
 
     kind: str
     text: str
     line: int
+    match: re.Match[str] | None = None
 
 
-def tokens(text: str) -> Iterator[Token]:
-    """Words of ``text``, then one of kind ``end``. Raises :class:`PTXSyntaxError` for a stray character."""
-    line, position, end = 1, 0, len(text)
+def tokens(text: str, line: int = 1, *, words_only: bool = False) -> Iterator[Token]:
+    """Words and statements of ``text``, then one of kind ``end``. Raises :class:`PTXSyntaxError` for a stray character.
+
+    ``line`` is the number of the first line; with ``words_only`` statements come as words.
+    """
+    position, end = 0, len(text)
     match = _PATTERN.match
+    at_start = not words_only
     while position < end:
+        if at_start:
+            whole = STATEMENT.match(text, position)
+            if whole is not None:
+                yield Token("statement", ";", line, whole)
+                position = whole.end()
+            else:
+                location = LOCATION.match(text, position)
+                if location is not None:
+                    yield Token("location", ";", line, location)
+                    position = location.end()
+                else:
+                    section = _SECTION.match(text, position)
+                    if section is not None:
+                        line += section.group().count("\n")
+                        position = section.end()
+            at_start = False
         matched = match(text, position)
         if matched is None:
             raise PTXSyntaxError(line, f"unexpected character {text[position]!r}")
         kind = matched.lastgroup
         if kind == "newline":
             line += 1
+            at_start = not words_only
         elif kind == "skip":
             line += matched.group().count("\n")
         elif kind == "word" and matched.group().startswith("."):

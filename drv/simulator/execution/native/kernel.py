@@ -6,7 +6,7 @@ import functools
 import hashlib
 from typing import TYPE_CHECKING
 
-from drv.disk_cache import DiskCache
+from drv.environment import cache_directory
 from drv.simulator.execution.translation import kept
 
 from . import machine_code
@@ -14,9 +14,12 @@ from .machine import Machine
 from .program import NativeProgram, build, load_scheduler, scheduler_image
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from drv.simulator.execution.batch import Batch
     from drv.simulator.execution.launch_state import LaunchState
     from drv.simulator.execution.translation.plan import KernelPlan
+    from drv.simulator.ptx.program import Instruction
 
     from .machine_code import LoadedCode
 
@@ -72,6 +75,10 @@ class NativeKernel:
                 self.refused = True
         return finished
 
+    def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
+        """The instruction that line ``line`` of a piece which Python runs does."""
+        return None if self.program is None else self.program.instruction_at(python, line)
+
     def leave(self) -> None:
         """Forget what it ran on, which nobody else may need any more."""
         self.machine = None
@@ -98,7 +105,7 @@ def _scheduler() -> LoadedCode:
     version = kept.version()
     if not version:
         return load_scheduler(scheduler_image())
-    disk = DiskCache(kept.directory(), kept.LIMIT)
+    disk = kept.disk_cache(cache_directory() / "simulator")
     key = hashlib.sha256(version + machine_code.identity().encode() + b" scheduling").hexdigest()
     image = disk.load(key)
     if image is None:

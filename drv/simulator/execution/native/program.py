@@ -24,9 +24,11 @@ from .subset import compile_functions
 from .writer import METADATA, LaneWriter, stored_type
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from numpy.typing import NDArray
 
-    from drv.simulator.execution.translation.code import Code
+    from drv.simulator.execution.translation.code import Code, Translation
     from drv.simulator.execution.translation.plan import FunctionPlan
     from drv.simulator.ptx.program import Instruction
 
@@ -72,7 +74,7 @@ class NativeProgram:
     computes_shared
         Whether the object file has a function that computes the values which all threads share.
     translated
-        Pieces as Python, by number: those that have no native code, and others when they were needed.
+        Pieces as Python, by number, with their places: those that have no native code, and others when they were needed.
     zeroed
         Registers that may be read before they are written: they are 0 at first.
     """
@@ -86,7 +88,7 @@ class NativeProgram:
     generic: frozenset[int]
     writing: frozenset[int]
     computes_shared: bool
-    translated: dict[int, Code]
+    translated: dict[int, tuple[Translation, int]]
     zeroed: tuple[str, ...]
     _loaded: LoadedCode | None = field(default=None, repr=False)
 
@@ -116,10 +118,16 @@ class NativeProgram:
 
     def python(self, plan: FunctionPlan, number: int) -> Code:
         """A piece as Python."""
-        code = self.translated.get(number)
-        if code is None:
-            code = self.translated[number] = _translated(plan, self.pieces[number])
-        return code
+        translation, index = self.translated.get(number, (None, 0))
+        if translation is None:
+            translation = translate(plan, [_block(self.pieces[number])])
+            self.translated[number] = translation, 0
+        return translation.code(index)
+
+    def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
+        """The instruction that line ``line`` of a piece which Python runs does."""
+        known = (translation.instruction_at(python, line) for translation, _ in self.translated.values())
+        return next(filter(None, known), None)
 
 
 def scheduler_image() -> bytes:
@@ -184,13 +192,18 @@ def build(plan: FunctionPlan) -> NativeProgram | None:
         frozenset(generic),
         frozenset(writing),
         invariants is not None,
-        {piece.number: _translated(plan, piece) for piece in pieces if piece.sort is Sort.PYTHON},
+        _translated(plan, [piece for piece in pieces if piece.sort is Sort.PYTHON]),
         tuple(name for name in plan.blocks[0].live_in if name in layout.rows),
     )
 
 
-def _translated(plan: FunctionPlan, piece: Piece) -> Code:
-    return translate(plan, Block(-1, piece.instructions, live_out=piece.outputs))
+def _block(piece: Piece) -> Block:
+    return Block(-1, piece.instructions, live_out=piece.outputs)
+
+
+def _translated(plan: FunctionPlan, pieces: list[Piece]) -> dict[int, tuple[Translation, int]]:
+    translation = translate(plan, list(map(_block, pieces)))
+    return {piece.number: (translation, index) for index, piece in enumerate(pieces)}
 
 
 def _tables(plan: FunctionPlan, layout: Layout, blocks: list[CutBlock]) -> dict[str, NDArray[Any]]:

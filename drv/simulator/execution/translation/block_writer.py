@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from drv.simulator.arithmetic import DTYPES, UnknownInstruction
 from drv.simulator.ptx.control_flow import operand_registers
 from drv.simulator.ptx.program import Address, Immediate, Negated, Register, Symbol, Vector
 
-from .code import Site
+from .code import Names, Site
 from .special_registers import SPECIAL_REGISTERS
 
 if TYPE_CHECKING:
@@ -23,22 +24,25 @@ if TYPE_CHECKING:
 WIDE = np.dtype(np.complex128)
 
 
+@functools.cache
+def name_of(dtype: np.dtype[Any]) -> str:
+    """Its name, which a NumPy type makes anew each time."""
+    return dtype.name
+
+
 class BlockWriter:
     """Writes the statements of one block. Values are names of Python variables, or expressions."""
 
-    def __init__(self, plan: FunctionPlan, block: Block) -> None:
+    def __init__(self, plan: FunctionPlan, block: Block, names: Names) -> None:
         self.plan = plan
         self.block = block
+        self.names = names
         self.lines: list[str] = []
-        #: See :attr:`.code.Code.lines`.
+        #: How many lines stand before each instruction's.
         self.first_lines: list[tuple[int, Instruction]] = []
-        self.names: dict[str, Any] = {"np": np}
-        #: See :attr:`.code.Code.operations`.
-        self.operations: dict[str, tuple[str, int, int]] = {}
         self.inputs: dict[str, str] = {}
         #: Values of registers by NumPy type: register -> {dtype name: Python name}.
         self.values: dict[str, dict[str, str]] = {}
-        self.constants: dict[tuple[str, bytes], str] = {}
         self.count = 0
 
     # Values
@@ -49,11 +53,6 @@ class BlockWriter:
         self.lines.append(f"{name} = {expression}")
         return name
 
-    def bind(self, value: Any, lead: str) -> str:
-        name = f"{lead}{len(self.names)}"
-        self.names[name] = value
-        return name
-
     def constant(self, ptx_type: str, value: int) -> str:
         """Name of a ``(1,)`` array that holds the low bits of ``value`` as PTX type ``ptx_type``."""
         dtype = DTYPES[ptx_type]
@@ -61,12 +60,7 @@ class BlockWriter:
             data = bytes([bool(value)])
         else:
             data = (value & ((1 << 8 * dtype.itemsize) - 1)).to_bytes(dtype.itemsize, "little")
-        key = dtype.name, data
-        if key not in self.constants:
-            array = np.frombuffer(data, dtype).copy()
-            array.flags.writeable = False
-            self.constants[key] = self.bind(array, "K")
-        return self.constants[key]
+        return self.names.constant(np.frombuffer(data, dtype))
 
     def immediate(self, operand: Immediate, ptx_type: str) -> str:
         value, dtype = operand.value, DTYPES[ptx_type]
@@ -116,25 +110,24 @@ class BlockWriter:
         if forms is None:
             value = f"r{self.plan.numbers[name]}"
             self.inputs[name] = value
-            forms = self.values[name] = {self.plan.dtypes[name].name: value}
+            forms = self.values[name] = {name_of(self.plan.dtypes[name]): value}
         return forms
 
     def as_dtype(self, known: dict[str, str], target: np.dtype[Any]) -> str:
-        if target.name in known:
-            return known[target.name]
-        dtype, value = next((np.dtype(name), value) for name, value in known.items())
+        name = name_of(target)
+        if name in known:
+            return known[name]
+        dtype, value = next((np.dtype(form), value) for form, value in known.items())
         if dtype.itemsize == target.itemsize:
-            known[target.name] = self.emit(f"{value}.view(np.{target.name})")
+            known[name] = self.emit(f"{value}.view(np.{name})")
         else:
             unsigned = f"uint{8 * target.itemsize}"
             bits = f"uint{8 * dtype.itemsize}"
             if bits not in known:
                 known[bits] = self.emit(f"{value}.view(np.{bits})")
             narrow = self.emit(f"{known[bits]}.astype(np.{unsigned})")
-            known[target.name] = (
-                narrow if unsigned == target.name else self.emit(f"{narrow}.view(np.{target.name})")
-            )
-        return known[target.name]
+            known[name] = narrow if unsigned == name else self.emit(f"{narrow}.view(np.{name})")
+        return known[name]
 
     def canonical(self, name: str) -> str:
         return self.as_dtype(self.values[name], self.plan.dtypes[name])
@@ -174,8 +167,8 @@ class BlockWriter:
             if dtype.kind == "f":
                 value = self.emit(f"{value}.view(np.uint{8 * dtype.itemsize})")
             dtype = np.dtype(f"{sign}int{8 * declared.itemsize}")
-            value = self.emit(f"{value}.astype(np.{dtype.name})")
-        self.values[operand.name] = {dtype.name: value}
+            value = self.emit(f"{value}.astype(np.{name_of(dtype)})")
+        self.values[operand.name] = {name_of(dtype): value}
 
     def packed(self, operand: Vector, ptx_type: str) -> str:
         if not ptx_type.startswith("b") or len(operand.items) not in (2, 4, 8):
@@ -199,12 +192,12 @@ class BlockWriter:
     def undefined(self, instruction: Instruction) -> None:
         for name in list(operand_registers(instruction.operands[0])) if instruction.operands else []:
             if name in self.plan.numbers and name not in self.values:
-                self.values[name] = {self.plan.dtypes[name].name: self.zero(name)}
+                self.values[name] = {name_of(self.plan.dtypes[name]): self.zero(name)}
 
     def zero(self, name: str) -> str:
-        return self.bind(np.zeros(1, self.plan.dtypes[name]), "K")
+        return self.names.constant(np.zeros(1, self.plan.dtypes[name]))
 
     def site(self, instruction: Instruction) -> str:
         site = Site(instruction, self.plan.function.name)
         self.plan.kernel.sites.append(site)
-        return self.bind(site, "S")
+        return self.names.other(site)

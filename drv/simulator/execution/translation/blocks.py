@@ -1,6 +1,6 @@
 """Basic blocks to Python source over NumPy arrays.
 
-A block becomes two functions. ``body(X, *inputs)`` takes the lanes that run it and the values of its input
+A block becomes two functions, their names followed by its number. ``body(X, *inputs)`` takes the lanes that run it and the values of its input
 registers, and returns what decides where the lanes go next, followed by the values of the registers
 that are live after it. ``whole(R, X)`` does the same on a register file, for lanes that all run
 together. Values are arrays of shape ``(lanes,)``, or ``(1,)`` where all lanes have the same.
@@ -28,13 +28,13 @@ from drv.simulator.ptx.program import (
 
 from .asynchronous_instructions import AsynchronousInstructions
 from .cluster_instructions import ClusterInstructions
-from .code import Call, Code, Site
+from .code import Call, Code, Names, Site, Translation
 from .matrix_instructions import MatrixInstructions
 from .memory_instructions import MemoryInstructions
 from .warp_instructions import WarpInstructions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from drv.simulator.ptx.control_flow import Block
     from drv.simulator.ptx.program import Operand
@@ -57,14 +57,26 @@ NOT_UNDERSTOOD = (UnknownInstruction, LookupError, TypeError, ValueError, Attrib
 _FIRST_LINE = 2
 
 
-def translate(plan: FunctionPlan, block: Block) -> Code:
-    """Translate one block of a function."""
-    translator = BlockTranslator(plan, block)
+def translate(plan: FunctionPlan, blocks: Sequence[Block]) -> Translation:
+    """Translate blocks of a function."""
+    names = Names()
+    codes: list[Code | Exception] = []
+    lines: list[str] = []
     done = () if plan.invariants is None else plan.invariants.instructions
-    for instruction in block.instructions:
-        if instruction not in done:
-            translator.instruction(instruction)
-    return translator.code()
+    for index, block in enumerate(blocks):
+        translator = BlockTranslator(plan, block, names)
+        try:
+            for instruction in block.instructions:
+                if instruction not in done:
+                    translator.instruction(instruction)
+            code, source = translator.code(index, len(lines))
+        except Exception as error:
+            # If it is ever reached, the launch raises it.
+            codes.append(error)
+        else:
+            codes.append(code)
+            lines += source
+    return Translation(plan.function.name, codes, "\n".join(lines), names)
 
 
 class BlockTranslator(
@@ -74,36 +86,36 @@ class BlockTranslator(
 
     # Results of the translation
 
-    def code(self) -> Code:
-        """What has been translated, with the end of the block."""
+    def code(self, index: int, line: int) -> tuple[Code, list[str]]:
+        """What has been translated, with the end of the block, and its functions, whose names end with ``index``.
+
+        They begin behind ``line`` lines of a module.
+        """
         lines = self.first_lines
         last = self.block.last
         if last is not None:
-            lines.append((len(self.lines) + _FIRST_LINE, last))
+            lines.append((len(self.lines), last))
         decision, call, reduction = self.ending()
         after = dict.fromkeys([*self.block.live_out, *self.handed_over()])
         outputs = [name for name in after if name in self.values and self.is_written(name)]
         returned = [decision, *(self.canonical(name) for name in outputs)]
         arguments = "".join(f", {value}" for value in self.inputs.values())
         body = [
-            f"def body(X{arguments}):",
-            *(f"    {line}" for line in self.lines),
-            f"    return {', '.join(returned)},",
+            f"def body{index}(X{arguments}):",
+            *(f" {line}" for line in self.lines),
+            f" return {', '.join(returned)},",
         ]
         numbers = self.plan.numbers
         into = "".join(f", R[{numbers[name]}]" for name in outputs)
         inputs = "".join(f", R[{numbers[name]}]" for name in self.inputs)
-        whole = ["def whole(R, X):", f"    decision{into}, = body(X{inputs})", "    return decision"]
-        source = "\n".join([*body, *whole])
+        whole = [f"def whole{index}(R, X):", f" decision{into}, = body{index}(X{inputs})", " return decision"]
         code = Code(
             self.block,
             tuple(numbers[name] for name in self.inputs),
             tuple(numbers[name] for name in outputs),
         )
-        exec(compile(source, f"<{self.plan.function.name}, block {self.block.index}>", "exec"), self.names)
-        code.body, code.whole = self.names["body"], self.names["whole"]
-        code.lines, code.call, code.reduction = tuple(lines), call, reduction
-        code.operations = self.operations
+        code.lines = tuple((at + line + _FIRST_LINE, instruction) for at, instruction in lines)
+        code.call, code.reduction = call, reduction
         if last is not None:
             code.site = Site(last, self.plan.function.name)
             if self.block.end is End.PHASE and isinstance(last.operands[0], Register):
@@ -116,7 +128,7 @@ class BlockTranslator(
             code.mask = self.mask_source(member_mask(first))
             if self.block.last is None:
                 code.site = Site(first, self.plan.function.name)
-        return code
+        return code, [*body, *whole]
 
     def ending(self) -> tuple[str, Call | None, tuple[int, str]]:
         """What the end of the block decides by, the call that it makes, and a reducing barrier's register."""
@@ -213,7 +225,7 @@ class BlockTranslator(
     def instruction(self, instruction: Instruction) -> None:
         """Translate an instruction, or let the launch stop where it reaches it."""
         mark = len(self.lines)
-        self.first_lines.append((mark + _FIRST_LINE, instruction))
+        self.first_lines.append((mark, instruction))
         try:
             self.translate(instruction)
         except NOT_UNDERSTOOD as error:
@@ -246,8 +258,7 @@ class BlockTranslator(
         if operation.expression is not None:
             expression = operation.expression.format(*arguments)
         else:
-            function = self.bind(operation.function, "F")
-            self.operations[function] = instruction.opcode, len(sources), len(targets)
+            function = self.names.operation(instruction.opcode, len(sources), len(targets))
             expression = f"{function}({', '.join(arguments)})"
         if "cc" in operation.results:
             targets.append(Register(CARRY))

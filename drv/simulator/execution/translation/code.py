@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import marshal
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +11,14 @@ from drv.simulator.arithmetic import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType, FunctionType
+
+    from numpy.typing import NDArray
 
     from drv.simulator.ptx.control_flow import Block
     from drv.simulator.ptx.program import Instruction
+
+    Array = NDArray[Any]
 
 
 class Site:
@@ -43,7 +47,6 @@ class Code:
         "lines",
         "mask",
         "of_cluster",
-        "operations",
         "outputs",
         "polls",
         "reduction",
@@ -61,7 +64,7 @@ class Code:
         #: The instruction that ends the block, or that makes its lanes meet first.
         self.site: Site
         self.call: Call | None = None
-        #: Line of ``body`` at which each instruction begins, ascending.
+        #: Line of the module at which each instruction begins, ascending.
         self.lines: tuple[tuple[int, Instruction], ...] = ()
         #: Register or constant of the member mask, where the block starts with a warp-level meeting.
         self.mask: Any = None
@@ -75,43 +78,136 @@ class Code:
         self.acquires = False
         #: Register and operation of a barrier that reduces.
         self.reduction: tuple[int, str] = (0, "")
-        #: Names in ``body`` of the functions that compute instructions, with what finds them: arguments of ``resolve``.
-        self.operations: dict[str, tuple[str, int, int]] = {}
         #: Whether the block reads memory as a loop does that waits for another thread.
         self.polls = any(map(polls, block.instructions))
 
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        names = (name for name in self.__slots__ if name not in ("body", "whole"))
+        return None, {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+
+class Names:
+    """What the source of translated blocks refers to by name: constants, instructions, functions of arithmetic."""
+
+    def __init__(self) -> None:
+        self._constants: dict[str, Array] = {}
+        self._known: dict[tuple[str, bytes], str] = {}
+        self._others: dict[str, Any] = {}
+        #: With what finds each: arguments of ``resolve``.
+        self._operations: dict[str, tuple[str, int, int]] = {}
+        self._named: dict[tuple[str, int, int], str] = {}
+
+    def _fresh(self, lead: str) -> str:
+        return f"{lead}{len(self._constants) + len(self._others) + len(self._operations)}"
+
+    def constant(self, value: Array) -> str:
+        """Name of an array that nobody changes; the same for one that is equal."""
+        key = value.dtype.str, value.tobytes()
+        name = self._known.get(key)
+        if name is None:
+            name = self._known[key] = self._fresh("K")
+            self._constants[name] = value
+        return name
+
+    def other(self, value: Any) -> str:
+        """Name of an object."""
+        name = self._fresh("S")
+        self._others[name] = value
+        return name
+
+    def operation(self, opcode: str, sources: int, targets: int) -> str:
+        """Name of the function that computes an instruction."""
+        which = opcode, sources, targets
+        name = self._named.get(which)
+        if name is None:
+            name = self._named[which] = self._fresh("F")
+            self._operations[name] = which
+        return name
+
+    def bound(self) -> dict[str, Any]:
+        """The objects by their names."""
+        functions = {name: resolve(*which).function for name, which in self._operations.items()}
+        return {"np": np, **self._constants, **self._others, **functions}
+
     def __reduce__(self) -> tuple[Any, ...]:
-        values = {**self.body.__globals__}
-        for name in ("np", "body", "whole", "__builtins__", *self.operations):
-            del values[name]
         # Read in large numbers: a constant is its bytes, which are quicker to read than arrays.
-        constants = {
-            name: (value.dtype.str, value.tobytes())
-            for name, value in values.items()
-            if isinstance(value, np.ndarray)
-        }
-        sites = {name: value for name, value in values.items() if name not in constants}
-        others = [name for name in self.__slots__ if name not in ("body", "whole") and hasattr(self, name)]
-        state = {name: getattr(self, name) for name in others}
-        functions = marshal.dumps((self.body.__code__, self.whole.__code__))
-        return _restored, (functions, constants, sites, state)
+        constants = {name: (each.dtype.str, each.tobytes()) for name, each in self._constants.items()}
+        return _restored_names, (constants, self._others, self._operations)
 
 
-def _restored(
-    functions: bytes, constants: dict[str, tuple[str, bytes]], sites: dict[str, Site], state: dict[str, Any]
-) -> Code:
-    code = Code.__new__(Code)
-    for name, value in state.items():
-        setattr(code, name, value)
-    names: dict[str, Any] = {"np": np, **sites}
-    for name, (dtype, data) in constants.items():
-        names[name] = np.frombuffer(data, dtype)
-    for name, which in code.operations.items():
-        names[name] = resolve(*which).function
-    body, whole = marshal.loads(functions)
-    names["body"] = code.body = FunctionType(body, names)
-    code.whole = FunctionType(whole, names)
-    return code
+def _restored_names(
+    constants: dict[str, tuple[str, bytes]],
+    others: dict[str, Any],
+    operations: dict[str, tuple[str, int, int]],
+) -> Names:
+    names = Names()
+    names._constants = {name: np.frombuffer(data, dtype) for name, (dtype, data) in constants.items()}
+    names._others, names._operations = others, operations
+    return names
+
+
+class Translation:
+    """Translated blocks, in one Python module, which is compiled once and loaded when one of them is first asked for.
+
+    Parameters
+    ----------
+    name : str
+        What tracebacks call the module.
+    codes : list of Code or Exception
+        The blocks; an exception where one could not be translated, which is raised when it is asked for.
+    source : str
+        For each block functions ``body`` and ``whole``, with its place in ``codes`` behind.
+    names : Names
+        What the source refers to.
+    """
+
+    def __init__(self, name: str, codes: list[Code | Exception], source: str, names: Names) -> None:
+        self._codes = codes
+        self._module: CodeType = compile(source, f"<{name}>", "exec")
+        self._names = names
+        self._loaded = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_module": marshal.dumps(self._module), "_loaded": False}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = {**state, "_module": marshal.loads(state["_module"])}
+
+    @property
+    def complete(self) -> bool:
+        """Whether all blocks were translated."""
+        return all(isinstance(code, Code) for code in self._codes)
+
+    def calls(self) -> list[Call]:
+        """Calls that the blocks make."""
+        return [code.call for code in self._codes if isinstance(code, Code) and code.call is not None]
+
+    def code(self, index: int) -> Code:
+        """A block, ready to run."""
+        if not self._loaded:
+            self._load()
+        code = self._codes[index]
+        if isinstance(code, Exception):
+            raise code
+        return code
+
+    def _load(self) -> None:
+        names = self._names.bound()
+        exec(self._module, names)
+        for index, code in enumerate(self._codes):
+            if isinstance(code, Code):
+                code.body, code.whole = names[f"body{index}"], names[f"whole{index}"]
+        self._loaded = True
+
+    def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
+        """The instruction that line ``line`` of translated code does."""
+        if not self._loaded:
+            return None
+        for code in self._codes:
+            if isinstance(code, Code) and code.body.__code__ is python:
+                begun = [instruction for first, instruction in code.lines if first <= line]
+                return begun[-1] if begun else None
+        return None
 
 
 class Call:

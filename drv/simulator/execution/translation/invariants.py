@@ -15,8 +15,11 @@ from drv.simulator.ptx.control_flow import CARRY, Block, read, written
 from drv.simulator.ptx.program import Address, Symbol
 
 from .blocks import NOT_UNDERSTOOD, BlockTranslator
+from .code import Names, Translation
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from drv.simulator.ptx.program import Instruction
 
     from .code import Code
@@ -39,8 +42,6 @@ class Invariants:
         The instructions, which no block has to run.
     names
         Registers that they write.
-    code
-        Translated: its outputs are these registers.
     uses_symbols
         Whether addresses of module variables are among what they are computed from.
     """
@@ -50,16 +51,17 @@ class Invariants:
         definitions = Counter(name for each in function.instructions for name in written(each))
         formals = {each.name for each in function.formals}
         block = Block(-1, [])
-        translator = BlockTranslator(plan, block)
+        names = Names()
+        translator = BlockTranslator(plan, block, names)
         known: set[str] = set()
         symbols: set[str] = set()
         for instruction in function.instructions:
-            names = written(instruction)
+            results = written(instruction)
             if (
                 instruction.guard is not None
-                or not names
-                or CARRY in names
-                or any(definitions[name] > 1 for name in names)
+                or not results
+                or CARRY in results
+                or any(definitions[name] > 1 for name in results)
                 or not _is_pure(instruction)
             ):
                 continue
@@ -70,18 +72,28 @@ class Invariants:
                 translator.translate(instruction)
             except NOT_UNDERSTOOD:
                 # The block in which it stands will tell, if it is reached.
-                translator = BlockTranslator(plan, block)
+                translator = BlockTranslator(plan, block, names)
                 for each in block.instructions:
                     translator.translate(each)
                 continue
             block.instructions.append(instruction)
-            known |= names
+            known |= results
             symbols |= used
         self.instructions: frozenset[Instruction] = frozenset(block.instructions)
         self.names = tuple(name for name in plan.numbers if name in known)
         block.live_out = self.names
-        self.code: Code = translator.code()
+        code, source = translator.code(0, 0)
+        self._translation = Translation(f"invariants of {function.name}", [code], "\n".join(source), names)
         self.uses_symbols = not symbols.isdisjoint(plan.kernel.module.variables)
+
+    @property
+    def code(self) -> Code:
+        """Translated: its outputs are these registers."""
+        return self._translation.code(0)
+
+    def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
+        """The instruction that line ``line`` of translated code does."""
+        return self._translation.instruction_at(python, line)
 
 
 def _is_pure(instruction: Instruction) -> bool:

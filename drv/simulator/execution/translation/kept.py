@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Images below this size are parsed as quickly as read.
 _WORTH_KEEPING = 1024
 #: Bytes that all entries may take together.
-LIMIT = 256 << 20
+_LIMIT = 512 << 20
 
 
 class Kept:
@@ -41,7 +41,7 @@ class Kept:
     """
 
     def __init__(self, image: bytes) -> None:
-        self._disk = DiskCache(directory(), LIMIT)
+        self._disk = disk_cache(cache_directory() / "simulator")
         self._key = hashlib.sha256(version() + image).hexdigest()
         self._has_module = False
 
@@ -83,9 +83,10 @@ class Kept:
         return hashlib.sha256(f"{self._key} {name}".encode()).hexdigest()
 
 
-def directory() -> Path:
-    """Where all entries are."""
-    return cache_directory() / "simulator"
+@functools.cache
+def disk_cache(directory: Path) -> DiskCache:
+    """All entries in a directory."""
+    return DiskCache(directory, _LIMIT)
 
 
 @functools.cache
@@ -135,8 +136,10 @@ class _Pickler(pickle.Pickler):
         super().__init__(file, 5)
         self._names = {id(value): name for name, value in parts.items()}
 
-    def persistent_id(self, value: Any) -> Any:
-        return self._names.get(id(value))
+    def reducer_override(self, value: Any) -> Any:
+        # Unlike for ``persistent_id``, strings, numbers and containers are none of its business.
+        name = self._names.get(id(value))
+        return NotImplemented if name is None else (_part, name)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -144,5 +147,12 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(file)
         self._parts = parts
 
-    def persistent_load(self, name: Any) -> Any:
-        return self._parts[name]
+    def find_class(self, module: str, name: str) -> Any:
+        if name == "_part" and module == __name__:
+            return lambda *key: self._parts[key]
+        return super().find_class(module, name)
+
+
+def _part(*name: Any) -> Any:
+    """What stands in a pickle for a part of the module."""
+    raise LookupError(name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from drv.simulator.arithmetic import DTYPES, UnknownInstruction
 from drv.simulator.ptx.program import Address, Immediate, Register, Symbol, Vector
 
-from .block_writer import WIDE, BlockWriter
+from .block_writer import WIDE, BlockWriter, name_of
 
 if TYPE_CHECKING:
     from drv.simulator.ptx.program import Instruction, Operand
@@ -53,14 +53,14 @@ class MemoryInstructions(BlockWriter):
             for index, each in enumerate(targets):
                 at = address.offset + index * dtype.itemsize
                 if first is not None:
-                    field = f"X.launch.argument({first + at}, np.{dtype.name})"
+                    field = f"X.launch.argument({first + at}, np.{name_of(dtype)})"
                 else:
-                    field = f"X.field({self.parameter(address.base.name)}, {at}, np.{dtype.name})"
+                    field = f"X.field({self.parameter(address.base.name)}, {at}, np.{name_of(dtype)})"
                 self.define(each, ptx_type, field)
             return
         base, offset = self.address(address, space)
         site = self.site(instruction)
-        call = f"X.load_{space}({site}, {base}, {offset}, np.{dtype.name}, {dtype.itemsize}, {lanes})"
+        call = f"X.load_{space}({site}, {base}, {offset}, np.{name_of(dtype)}, {dtype.itemsize}, {lanes})"
         if lanes == 1:
             self.define(targets[0], ptx_type, call)
             return
@@ -98,7 +98,7 @@ class MemoryInstructions(BlockWriter):
         site = self.site(instruction)
         stored = values[0] if lanes == 1 else f"({', '.join(values)},)"
         self.lines.append(
-            f"X.store_{space}({site}, {base}, {offset}, np.{dtype.name}, {dtype.itemsize}, {lanes}, {stored})"
+            f"X.store_{space}({site}, {base}, {offset}, np.{name_of(dtype)}, {dtype.itemsize}, {lanes}, {stored})"
         )
 
     def store_async(self, instruction: Instruction) -> None:
@@ -131,7 +131,7 @@ class MemoryInstructions(BlockWriter):
                 values.reverse()
             into = targets[index] if target is not None else None
             call = (
-                f"X.atomic_{space}({site}, {base}, {offset + index * dtype.itemsize}, np.{dtype.name}, "
+                f"X.atomic_{space}({site}, {base}, {offset + index * dtype.itemsize}, np.{name_of(dtype)}, "
                 f"{dtype.itemsize}, {operation!r}, {ptx_type!r}, {into is not None}, {', '.join(values)})"
             )
             if into is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.simulator.arithmetic import DTYPES, UnknownInstruction
+from drv.simulator.arithmetic import UnknownInstruction
 from drv.simulator.ptx.control_flow import CARRY, End, blocks_of
 from drv.simulator.ptx.program import align_up
 from drv.simulator.ptx.shared_memory import shared_layout
@@ -15,6 +15,7 @@ from drv.simulator.ptx.shared_memory import shared_layout
 from .block_writer import WIDE
 from .blocks import translate
 from .invariants import Invariants
+from .register_types import register_types
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from drv.simulator.memory.address_space import AddressSpace
     from drv.simulator.ptx.program import Function, Instruction, Module
 
-    from .code import Code, Site
+    from .code import Code, Site, Translation
 
 #: Generic addresses of the entry's parameters, below those of functions.
 PARAMETER_WINDOW = 1 << 42
@@ -68,17 +69,13 @@ class KernelPlan:
         """
         pending = [self.entry.name]
         for name in pending:
-            plan = self.function(name)
-            for index in range(len(plan.blocks)):
-                try:
-                    call = plan.code(index).call
-                except Exception:
-                    # If it is ever reached, the launch raises it.
-                    return False
-                if call is not None and call.target not in pending:
-                    function = self.module.functions.get(call.target)
-                    if function is not None and function.defined:
-                        pending.append(call.target)
+            translation = self.function(name).translation
+            if not translation.complete:
+                return False
+            for call in translation.calls():
+                function = self.module.functions.get(call.target)
+                if call.target not in pending and function is not None and function.defined:
+                    pending.append(call.target)
         return True
 
     def leave(self) -> None:
@@ -135,7 +132,7 @@ class KernelPlan:
 
 
 class FunctionPlan:
-    """A function's register file, frame and translated blocks. Blocks are translated when first reached."""
+    """A function's register file, frame and translated blocks."""
 
     def __init__(self, kernel: KernelPlan, function: Function) -> None:
         self.kernel = kernel
@@ -146,8 +143,8 @@ class FunctionPlan:
         names = [*function.register_types, CARRY, *self.parameter_sizes]
         self.numbers = {name: index for index, name in enumerate(names)}
         self.dtypes = {
-            name: WIDE if ptx_type == "b128" else DTYPES.get(ptx_type, np.dtype(np.uint64))
-            for name, ptx_type in function.register_types.items()
+            name: WIDE if function.register_types[name] == "b128" else dtype
+            for name, dtype in register_types(function).items()
         }
         self.dtypes[CARRY] = np.dtype(np.bool_)
         self.dtypes |= {name: np.dtype(np.uint8) for name in self.parameter_sizes}
@@ -164,11 +161,7 @@ class FunctionPlan:
                 self.frame_offsets[variable.name] = end = align_up(end, max(variable.align, 1))
                 end += variable.size
         self.frame_bytes = align_up(end, 16)
-        registers = self.numbers
-        for block in self.blocks:
-            block.live_in = tuple(name for name in block.live_in if name in registers)
-            block.live_out = tuple(name for name in block.live_out if name in registers)
-        self._codes: list[Code | None] = [None] * len(self.blocks)
+        self._translation: Translation | None = None
         #: Where the parameters of a kernel are in the launch's.
         self.argument_offsets = (
             {each.name: each.offset for each in function.formals} if function.entry else {}
@@ -177,24 +170,25 @@ class FunctionPlan:
         if function is kernel.entry:
             self.invariants = Invariants(self)
 
+    @property
+    def translation(self) -> Translation:
+        """The blocks, translated when they are first asked for."""
+        if self._translation is None:
+            self._translation = translate(self, self.blocks)
+        return self._translation
+
     def code(self, index: int) -> Code:
         """Block ``index``, translated."""
-        code = self._codes[index]
-        if code is None:
-            code = self._codes[index] = translate(self, self.blocks[index])
-        return code
+        return self.translation.code(index)
 
     def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
         """The instruction that line ``line`` of translated code does."""
-        others = [] if self.invariants is None else [self.invariants.code]
         native = self.kernel.native
-        if native is not None and native.program is not None and self.function is self.kernel.entry:
-            others += native.program.translated.values()
-        for code in [*self._codes, *others]:
-            if code is not None and code.body.__code__ is python:
-                begun = [instruction for first, instruction in code.lines if first <= line]
-                return begun[-1] if begun else None
-        return None
+        places: list[Any] = [self._translation, self.invariants]
+        if native is not None and self.function is self.kernel.entry:
+            places.append(native)
+        known = (each.instruction_at(python, line) for each in places if each is not None)
+        return next(filter(None, known), None)
 
     @property
     def has_barriers(self) -> bool:

@@ -387,8 +387,9 @@ def _forget_parsed() -> None:
 
 
 def test_a_kernel_is_compiled_when_it_has_run_enough(
-    monkeypatch: pytest.MonkeyPatch, ran: list[bool]
+    monkeypatch: pytest.MonkeyPatch, ran: list[bool], tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("GRAPHROOT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(native_kernel, "WORTH_COMPILING", 40)
     _forget_parsed()
     from nvrtc_kernels import RawKernel
