@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class InnerOperation:
-    """A node of a body, each time that it runs. What the race finder needs to know of it is what an operation has."""
+    """A node of a body, each time that it runs. What checkers need to know of it is what an operation has."""
 
     label: str
     stack: tuple[Frame, ...]
     stream_name: str
     launch: GraphLaunch | None = None
+    work: Any = None
     clock: Any = None
+    timing: Any = None
 
 
 class BodyOperation:
@@ -108,7 +110,11 @@ class BodyOperation:
             return after
         operation, checker = self._operation, self._checker
         inner = InnerOperation(
-            step.work.label + step.note, operation.stack, operation.stream_name, operation.launch
+            step.work.label + step.note,
+            operation.stack,
+            operation.stream_name,
+            operation.launch,
+            step.work,
         )
         if checker is not None:
             checker.submit_inside(inner, plan.keys[step.chain], operation, after)

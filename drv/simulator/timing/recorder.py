@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from drv.simulator.work.copy import CopyWork
@@ -111,13 +112,13 @@ class Recorder:
 
     def submit(self, op: Operation, stream_key: Any, after: Iterable[Operation]) -> None:
         """``op`` is queued."""
-        category, name = _described(op)
+        category, name = _described(op.work, op.label, op.host)
         self.clock.charge(category)
-        context = op.stream.context
+        device = op.stream.context.device
         record = TimedOperation(
             name=name,
             category=category,
-            device=context.device.ordinal,
+            device=device.ordinal,
             stream=op.stream.identifier,
             stream_name=op.stream_name,
             submitted=self.clock.now(),
@@ -125,9 +126,27 @@ class Recorder:
             context=None if self._context is None else self._context(),
             thread=threading.get_ident(),
         )
-        op.timing = _Times(record, [each.timing for each in after if each.timing is not None])
+        op.timing = _Times(record, device, _times_of(after))
 
-    def start(self, op: Operation) -> None:
+    def submit_inside(self, op: Any, name: Any, outer: Operation, after: Iterable[Any]) -> None:
+        """``op`` is a node of a conditional graph, and runs within ``outer``."""
+        times: _Times | None = outer.timing
+        if times is None:
+            return
+        category, title = _described(op.work, op.label, False)
+        around = times.record
+        record = replace(around, name=title, category=category)
+        op.timing = _Times(record, times.device, _times_of(after))
+
+    def suspend(self) -> Any:
+        """The running operation lets others run within it; :meth:`resume` takes the result."""
+        return self._running.__dict__.pop("operation", None)
+
+    def resume(self, running: Any) -> None:
+        """End what :meth:`suspend` has begun."""
+        self._running.operation = running
+
+    def start(self, op: Any) -> None:
         """``op`` begins to run."""
         self._running.operation = op
         work = op.work
@@ -140,7 +159,7 @@ class Recorder:
         elif not self._results and isinstance(work, (CopyWork, FillWork)) and _size(work) > _LARGE:
             op.run = None
 
-    def finish(self, op: Operation) -> None:
+    def finish(self, op: Any) -> None:
         """``op`` has run."""
         self._running.operation = None
         counter = self._running.__dict__.pop("bytes", None)
@@ -150,8 +169,8 @@ class Recorder:
         if times is None:
             return
         record = times.record
-        device = self._device(op.stream.context.device)
-        share, engine, seconds = self._cost(op, record, device, counter)
+        device = self._device(times.device)
+        share, engine, seconds = self._cost(op.work, times, device, counter)
         ready = max((each.record.end for each in times.after), default=0.0)
         times.after = []
         ready = max(ready, self._ends.get(record.stream, 0.0))
@@ -174,9 +193,8 @@ class Recorder:
 
     def launch_begins(self, launch: Any) -> None:
         """The running operation is a kernel."""
-        op = self._running.operation
-        work: KernelWork = op.work
-        device = self._device(op.stream.context.device)
+        work: KernelWork = self._running.operation.work
+        device = self._device(work.context.device)
         shape = self._shape(work)
         # As many blocks as a multiprocessor has of the grid, or can hold.
         beside = max(min(shape.occupancy.blocks, -(-shape.blocks // shape.multiprocessors)), 1)
@@ -222,11 +240,10 @@ class Recorder:
         )
 
     def _cost(
-        self, op: Operation, record: TimedOperation, device: _Device, counter: _Bytes | None
+        self, work: Any, times: _Times, device: _Device, counter: _Bytes | None
     ) -> tuple[float, str, float]:
         """Share of the device that an operation takes, the engine that runs it, and its seconds."""
-        work = op.work
-        figures = device.figures
+        figures, record = device.figures, times.record
         if isinstance(work, KernelWork):
             launched = self._running.__dict__.pop("launch", None)
             if launched is None:
@@ -252,8 +269,8 @@ class Recorder:
                 work.cost,
                 moved,
                 figures,
-                op.stream.context.device.multiprocessors,
-                op.stream.context.device.capability,
+                times.device.multiprocessors,
+                times.device.capability,
             )
             record.metrics = _library_metrics(work, moved, seconds, record.bound)
             return 1.0, "compute", seconds
@@ -269,7 +286,7 @@ class Recorder:
             record.nbytes = _size(work)
             device.level2.touch_range(work.address, work.address + record.nbytes)
             return 0.5, "compute", memory_seconds(record.nbytes, figures) + figures.kernel_overhead
-        if op.host:
+        if record.category == "host":
             return 0.0, "host", 10e-6
         return 0.0, "", 0.0
 
@@ -299,11 +316,16 @@ def recording(
 class _Times:
     """Of one operation: its record, and those that it comes after, until it has run."""
 
-    __slots__ = ("after", "record")
+    __slots__ = ("after", "device", "record")
 
-    def __init__(self, record: TimedOperation, after: list[_Times]) -> None:
+    def __init__(self, record: TimedOperation, device: SimulatedDevice, after: list[_Times]) -> None:
         self.record = record
+        self.device = device
         self.after = after
+
+
+def _times_of(operations: Iterable[Any]) -> list[_Times]:
+    return [each.timing for each in operations if each.timing is not None]
 
 
 class _Device:
@@ -369,6 +391,18 @@ class _Both:
     def launch_ends(self, launch: Any) -> None:
         self._checker.launch_ends(launch)
 
+    def submit_inside(self, op: Any, name: Any, outer: Operation, after: Iterable[Any]) -> None:
+        after = list(after)
+        self._checker.submit_inside(op, name, outer, after)
+        self._recorder.submit_inside(op, name, outer, after)
+
+    def suspend(self) -> Any:
+        return self._checker.suspend(), self._recorder.suspend()
+
+    def resume(self, running: Any) -> None:
+        self._checker.resume(running[0])
+        self._recorder.resume(running[1])
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._checker, name)
 
@@ -389,20 +423,19 @@ class _Bytes:
         return getattr(self.other, name)
 
 
-def _described(op: Operation) -> tuple[str, str]:
+def _described(work: Any, label: str, on_host: bool) -> tuple[str, str]:
     """Category and name of an operation."""
-    work = op.work
     if isinstance(work, KernelWork):
         return "kernel", work.function.kernel.name
     if isinstance(work, LibraryWork):
-        return "library", op.label
+        return "library", label
     if isinstance(work, CopyWork):
-        return "copy", op.label
+        return "copy", label
     if isinstance(work, FillWork):
-        return "fill", op.label
-    if op.host or isinstance(work, HostWork):
-        return "host", op.label
-    return "event", op.label
+        return "fill", label
+    if on_host or isinstance(work, HostWork):
+        return "host", label
+    return "event", label
 
 
 def _size(work: CopyWork | FillWork) -> int:

@@ -69,6 +69,32 @@ const LAYOUT = { font: { family: "system-ui, sans-serif", size: 13, color: "#1c2
   plot_bgcolor: "#fafbfc", margin: { l: 230, r: 20, t: 10, b: 50 }, hoverlabel: { align: "left" } };
 const CONFIG = { responsive: true, displaylogo: false, scrollZoom: true, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
 
+function whole(rows) {
+  let [low, high] = [Infinity, 0];
+  for (const { bars } of rows)
+    for (const bar of bars) {
+      low = Math.min(low, bar.start);
+      high = Math.max(high, bar.start + bar.us);
+    }
+  return [low, high];
+}
+
+// Where devices are busiest: compiling and the like in a first step would leave of them a line a pixel wide.
+function busiest(rows) {
+  const [low, high] = whole(rows);
+  const bars = rows.filter(({ row }) => row.startsWith("GPU")).flatMap((row) => row.bars);
+  const kernels = bars.filter((bar) => bar.kind === "kernel").sort((a, b) => a.start - b.start);
+  if (!kernels.length) return [low, high];
+  const count = Math.min(40, kernels.length);
+  let [start, width] = [low, Infinity];
+  for (let first = 0; first + count <= kernels.length; first++) {
+    const last = kernels[first + count - 1];
+    const span = last.start + last.us - kernels[first].start;
+    if (span < width) [start, width] = [kernels[first].start, span];
+  }
+  return [start - 0.05 * width, start + 1.05 * width];
+}
+
 function timeline() {
   const place = document.getElementById("timeline");
   const rows = data.timeline.rows;
@@ -89,10 +115,20 @@ function timeline() {
     hoverinfo: "text", showlegend: false,
   }));
   const layout = { ...LAYOUT, barmode: "overlay", height: 90 + 34 * rows.length,
-    xaxis: { title: { text: "µs" }, zeroline: false, rangeslider: { visible: false }, gridcolor: "#e6eaef" },
+    xaxis: { title: { text: "µs" }, zeroline: false, rangeslider: { visible: false }, gridcolor: "#e6eaef",
+      range: busiest(rows) },
     yaxis: { autorange: "reversed", automargin: true, fixedrange: true, categoryarray: rows.map(({ row }) => row) },
     uniformtext: { mode: "hide", minsize: 9 } };
   Plotly.newPlot(place, traces, layout, CONFIG);
+  const [first, last] = [layout.xaxis.range, whole(rows)];
+  const zoom = (text, range) => {
+    const button = element("button", "", text);
+    button.addEventListener("click", () => Plotly.relayout(place, { "xaxis.range": range.slice() }));
+    return button;
+  };
+  const tools = element("div", "tools");
+  tools.append(zoom("busiest part of the devices", first), zoom("all of it", last));
+  place.before(tools);
   if (data.timeline.left_out)
     place.after(element("p", "hint", `${data.timeline.left_out} short bars are left out; the trace file has all.`));
 }

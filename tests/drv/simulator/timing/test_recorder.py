@@ -11,6 +11,7 @@ import pytest
 
 import drv
 from drv.simulator.timing.recorder import recording
+from tests.drv.simulator.api.graph.test_conditional_nodes import WHILE, Program
 
 SOURCE = r"""
 extern "C" __global__ void fill(float *x, int n)
@@ -161,3 +162,42 @@ def test_a_failing_kernel_leaves_a_record_and_the_recorder_works_on() -> None:
             with pytest.raises(drv.IllegalAddressError):
                 drv.Device(0).synchronize()
         assert [each.name for each in of(recorder, "kernel")] == ["fill"]
+
+
+def test_kernels_of_graphs_are_recorded_at_each_launch(runtime: Any) -> None:
+    fill, memory = kernel("fill"), drv.DeviceMemory(4 * N)
+    stream = drv.Stream()
+    with drv.capture(stream) as capture:
+        fill.launch(64, 256, (memory, np.int32(N)), stream=stream)
+        fill.launch(64, 256, (memory, np.int32(N)), stream=stream)
+    executable = capture.graph.instantiate()
+    with recording(runtime.driver) as recorder:
+        for _ in range(2):
+            executable.launch(stream)
+        stream.synchronize()
+    kernels = of(recorder, "kernel")
+    assert [each.name for each in kernels] == ["fill"] * 4
+    for earlier, later in itertools.pairwise(kernels):
+        assert later.start >= earlier.end
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_bodies_of_conditional_nodes_are_recorded_each_time_that_they_run(checked: bool) -> None:
+    program = Program("lazy", 0)
+    left, total = program.number(5), program.number(0)
+    handle = program.handle(default=1)
+    _, bodies = program.node(handle, WHILE, 1)
+    program.capture(bodies[0])
+    program.kernel("add", total, np.int32(3))
+    program.kernel("count_down", int(handle), left)
+    program.end()
+    driver = program.machine.driver
+    if not checked:
+        driver.scheduler.checker = driver.observer = None
+    with recording(driver) as recorder:
+        program.launch()
+    assert program.value(total) == 15
+    names = [each.name for each in of(recorder, "kernel")]
+    assert sorted(names) == ["add"] * 5 + ["count_down"] * 5
+    assert all(each.seconds > 0 for each in of(recorder, "kernel"))
+    assert program.machine.found == []
