@@ -108,7 +108,7 @@ function timeline() {
   const traces = rows.map(({ row, bars }) => ({
     type: "bar", orientation: "h", name: row, y: bars.map(() => row), base: bars.map((bar) => bar.start),
     x: bars.map((bar) => bar.us), width: 0.75, offset: -0.375,
-    marker: { color: bars.map(colour), line: { width: 0.5, color: "white" } },
+    marker: { color: bars.map(colour), line: { width: row.startsWith("GPU") ? 0 : 0.5, color: "white" } },
     text: bars.map((bar) => bar.name), textposition: "inside", insidetextanchor: "middle",
     insidetextfont: { size: 11 }, constraintext: "inside",
     hovertext: bars.map((bar) => [`<b>${bar.name}</b>`, microseconds(bar.us), ...bar.more].join("<br>")),
