@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .documentation import driver_function_link
 from .errors import CaptureError, CudaError, FindingError, error_class, finding_class, is_sticky
 from .python_stack import StackRecorder, format_stack
 
@@ -25,6 +26,7 @@ _BLOCKING = (
     "Set CUDA_LAUNCH_BLOCKING=1 to have it raised where the launch is."
 )
 _INVALIDATED = 2
+_NOT_SUPPORTED = 801
 _places = StackRecorder(True)
 _LOST = "The context is lost: every later call on this device fails with the same error."
 
@@ -42,8 +44,18 @@ def failure(runtime: Runtime, status: Any, call: str, kernel: str | None = None)
         lines += _capture(runtime, lines[0])
     if code in _ADVICE:
         lines.append(_ADVICE[code])
+    if code == _NOT_SUPPORTED:
+        lines.append(_about(runtime, call))
     exception = error_class(code)
     return exception("\n".join(lines), status=name, call=call, kernel=kernel, sticky=sticky)
+
+
+def _about(runtime: Runtime, call: str) -> str:
+    """Where to read what a call needs that is not supported."""
+    name = call.partition("(")[0]
+    if runtime.simulated and name in runtime.driver.missing:
+        return f"The simulated driver has no {name}: {runtime.driver.missing[name]}"
+    return f"What it needs: {driver_function_link(name)}"
 
 
 def status_text(driver: Any, status: Any) -> tuple[str, str]:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from .api.context import ContextCalls
+from drv.documentation import driver_function_link
+
+from .api.checkpoints import CheckpointCalls
+from .api.coredumps import CoredumpCalls
 from .api.device import DeviceCalls
+from .api.entry_points import EntryPointCalls
 from .api.graph.capture import CaptureCalls
 from .api.graph.executables import ExecutableCalls
 from .api.graph.memory import GraphMemoryCalls
 from .api.graph.structure import StructureCalls
 from .api.graph.user_objects import UserObjectCalls
+from .api.green_contexts import GreenContextCalls
+from .api.interop.external import ExternalCalls
+from .api.interop.fabric import FabricCalls
+from .api.interop.graphics import GraphicsCalls
+from .api.legacy_launch import LegacyLaunchCalls
+from .api.logs import LogCalls
+from .api.memory.copy_batches import CopyBatchCalls
 from .api.memory.managed import ManagedCalls
 from .api.memory.memory import MemoryCalls
 from .api.memory.pointer import PointerCalls
@@ -22,7 +34,7 @@ from .api.memory.shared_pools import SharedPoolCalls
 from .api.memory.sharing import SharingCalls
 from .api.memory.virtual_memory import VirtualMemoryCalls
 from .api.modules.linker import LinkerCalls
-from .api.stream import StreamCalls
+from .api.stream_attributes import StreamAttributeCalls
 from .api.tensor_maps import TensorMapCalls
 from .unexecuted import UNEXECUTED, unexecuted
 
@@ -39,14 +51,16 @@ _SIZE_NOT_RETURNED = frozenset(
 
 class SimulatedDriver(
     DeviceCalls,
-    ContextCalls,
-    StreamCalls,
+    GreenContextCalls,
+    StreamAttributeCalls,
     CaptureCalls,
     StructureCalls,
     ExecutableCalls,
     GraphMemoryCalls,
     UserObjectCalls,
+    LegacyLaunchCalls,
     LinkerCalls,
+    CopyBatchCalls,
     MemoryCalls,
     ManagedCalls,
     SharedPoolCalls,
@@ -54,6 +68,13 @@ class SimulatedDriver(
     VirtualMemoryCalls,
     PointerCalls,
     TensorMapCalls,
+    EntryPointCalls,
+    LogCalls,
+    CoredumpCalls,
+    CheckpointCalls,
+    GraphicsCalls,
+    ExternalCalls,
+    FabricCalls,
 ):
     """Stands where the module ``cuda.bindings.driver`` does.
 
@@ -71,6 +92,8 @@ class SimulatedDriver(
 
             require()
         self.inject.on_lose_device = self._lose_device
+        #: Functions that were called and are not here, and where they are documented.
+        self.missing: dict[str, str] = {}
         if not self.execute:
             self.__dict__.update({name: unexecuted(self, name) for name in UNEXECUTED})
 
@@ -81,12 +104,23 @@ class SimulatedDriver(
         answer = (CUresult.CUDA_ERROR_NOT_SUPPORTED, *[None] * _result_count(real))
 
         def unsupported(*args: Any, **keywords: Any) -> tuple[Any, ...]:
+            self._say_missing(name)
             return answer
 
         unsupported.__name__ = name
         # It may take the place of the bindings' function, and be asked what that returns.
         unsupported.__doc__ = real.__doc__
         return unsupported
+
+    def _say_missing(self, name: str) -> None:
+        """Tell, once, that the function ``name`` was called, which is not here."""
+        self.log.failed(name, CUresult.CUDA_ERROR_NOT_SUPPORTED)
+        if name not in self.missing:
+            link = self.missing[name] = driver_function_link(name)
+            warnings.warn(
+                f"the simulated driver has no {name}, and answers CUDA_ERROR_NOT_SUPPORTED; it is documented at {link}",
+                stacklevel=3,
+            )
 
 
 def _result_count(function: Any) -> int:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
+    from .call_log import CallLog
+
 #: The answer of a call that has nothing to return.
 OK = (CUresult.CUDA_SUCCESS,)
 SUCCESS = CUresult.CUDA_SUCCESS
@@ -32,6 +34,7 @@ class Callee(Protocol):
     closed: bool
     #: Captures of streams that have begun and not ended.
     captures: list[Any]
+    log: CallLog
     #: Releases that finalizers asked for in the middle of another call.
     postponed: deque[Callable[[], Any]]
 
@@ -102,6 +105,7 @@ def call(
                             scheduler.wander()
                         return method(self, *args, **keywords)
                     except CallError as error:
+                        self.log.failed(name, error.status)
                         return (error.status, *nothing)
                     except Reentered:
                         return (CUresult.CUDA_ERROR_NOT_PERMITTED, *nothing)

@@ -13,6 +13,7 @@ from cuda.bindings.driver import CUresult
 
 from drv.python_stack import Frame, StackRecorder, format_stack
 
+from .call_log import CallLog
 from .checks.findings import Findings
 from .device_properties import SimulatedDevice
 from .driver_call import OK, CallError, integer, invalid_handle
@@ -53,6 +54,8 @@ class Context:
     #: Status of an error that the next synchronising call answers with, once.
     passing: CUresult | None = None
     retained: int = 0
+    #: How often it was attached beside its making (``cuCtxAttach``).
+    attached: int = 0
     streams: dict[int, Stream] = field(default_factory=dict)
     per_thread: dict[int, Stream] = field(default_factory=dict)
     legacy: Stream | None = None
@@ -60,8 +63,10 @@ class Context:
     barrier: Operation | None = None
     #: Last operations of destroyed streams, which a synchronisation of the context still waits for.
     orphans: list[Stream] = field(default_factory=list)
-    #: Streams on which branches of graphs run.
+    #: Streams on which branches of graphs run, and others that are nobody's.
     branches: list[Stream] = field(default_factory=list)
+    #: Of these, the streams of records and of waits of the whole context.
+    marks: dict[str, Stream] = field(default_factory=dict)
     peers: set[int] = field(default_factory=set)
     limits: dict[int, int] = field(default_factory=dict)
     cache_config: int = 0
@@ -81,6 +86,8 @@ class Context:
 class _ThreadState(threading.local):
     def __init__(self) -> None:
         self.contexts: list[Context] = []
+        #: The green contexts among them, by how many there were when each became the last.
+        self.greens: dict[int, Any] = {}
         self.capture_mode = 0
 
 
@@ -110,6 +117,8 @@ class DriverState:
         self.contexts: dict[int, Context] = {}
         self.primary: dict[int, Context] = {}
         self.streams: dict[int, Stream] = {}
+        #: Streams of green contexts that are gone, which can be destroyed and nothing else.
+        self.detached: set[int] = set()
         #: By the names that reports use, where streams were created.
         self.stream_stacks: dict[str, tuple[Frame, ...]] = {}
         self.events: dict[int, Event] = {}
@@ -118,6 +127,7 @@ class DriverState:
         #: Captures that have begun and not ended, and why the last void one is void.
         self.captures: list[Capture] = []
         self.capture_report: str | None = None
+        self.log = CallLog()
         #: The launch of a graph whose nodes are being queued.
         self.graph_launch: GraphLaunch | None = None
         self.last_report: str | None = None
@@ -207,6 +217,10 @@ class DriverState:
             return self._per_thread_stream(context)
         return self.legacy_stream(context)
 
+    def current_green(self) -> Any:
+        """The green context that is current in the calling thread, if one is."""
+        return None
+
     def legacy_stream(self, context: Context) -> Stream:
         """The legacy default stream of ``context``."""
         if context.legacy is None:
@@ -261,6 +275,8 @@ class DriverState:
                 context.barrier = None
             else:
                 earlier.append(context.barrier)
+        if stream.green is not None and stream.green.barrier is not None:
+            earlier.append(stream.green.barrier)
         return Operation(
             label,
             stream,

@@ -20,7 +20,7 @@ from .faults import DeviceFault
 from .interrupts import Interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from drv.python_stack import Frame
 
@@ -53,6 +53,10 @@ class Stream:
     last: Operation | None = None
     #: The capture that takes what is queued, if there is one.
     capture: Any = None
+    #: The green context that it is of, if it is.
+    green: Any = None
+    #: Attributes that were set, the bytes of each by its number.
+    attributes: dict[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +94,7 @@ class Operation:
     #: The launch that it belongs to, for the node of a graph.
     launch: GraphLaunch | None = None
     #: For each branch of what runs inside it a name, which the race checker tells them apart by.
-    inside: tuple[int, ...] = ()
+    inside: tuple[Hashable, ...] = ()
     #: Owned by the race checker.
     clock: Any = None
     #: Owned by the recorder of modelled time.

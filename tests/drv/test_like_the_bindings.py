@@ -150,7 +150,12 @@ def test_every_call_has_as_many_results_as_in_the_bindings(libraries: Path) -> N
                 # Not initialised, it refuses every call before it looks at an argument.
                 call = getattr(simulated, name)
                 count = len(inspect.signature(call).parameters)
-                answer = call(*[0] * count)
+                try:
+                    answer = call(*[0] * count)
+                except TypeError:
+                    # One of those that may be called before.
+                    assert name.startswith(("cuCheckpoint", "cuGet", "cuLogs")), name
+                    continue
                 assert len(answer) - 1 == expected or answer[0] == 0, (name, answer, expected)
         assert compared > 450, compared
         """,
@@ -164,4 +169,5 @@ def test_a_refused_coredump_setting(name: str) -> None:
     from .simulator.machine import Machine
 
     expected = 1 if "Get" in name else 0
-    assert len(getattr(Machine().driver, name)(0, 0)) == 1 + expected
+    arguments = (0,) if "Get" in name else (0, 0)
+    assert len(getattr(Machine().driver, name)(*arguments)) == 1 + expected

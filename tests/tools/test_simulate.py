@@ -152,12 +152,15 @@ def test_processes_that_the_command_starts(tmp_path: Path) -> None:
 
 
 def test_functions_that_are_not_simulated_are_named() -> None:
-    run = program("from cuda.bindings import driver as d; d.cuInit(0); print(d.cuGLInit()[0].name)")
-    assert run.stdout in ("CUDA_ERROR_NOT_SUPPORTED\n", "")
-    run = program("from cuda.bindings import driver as d; d.cuInit(0); d.cuGraphicsUnregisterResource(0)")
+    # The form of CUDA 2, with addresses of 32 bits.
+    run = program(
+        "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuMemAlloc(ctypes.byref(ctypes.c_uint()), 64))"
+    )
     assert run.returncode == 0
+    assert run.stdout == "801\n"
     assert (
-        "answered with CUDA_ERROR_NOT_SUPPORTED, as not simulated: cuGraphicsUnregisterResource" in run.stderr
+        "answered with CUDA_ERROR_NOT_SUPPORTED, as not simulated:\n  cuMemAlloc: https://docs.nvidia.com/"
+        in run.stderr
     )
 
 

@@ -116,6 +116,7 @@ class ContextCalls(GraphBook):
         context.per_thread.clear()
         context.orphans.clear()
         context.branches.clear()
+        context.marks.clear()
         context.legacy = None
         context.barrier = None
         context.active = False
@@ -274,6 +275,44 @@ class ContextCalls(GraphBook):
     def cuCtxResetPersistingL2Cache(self) -> tuple[Any, ...]:
         self.current()
         return OK
+
+    @call(1)
+    def cuCtxGetSharedMemConfig(self) -> tuple[Any, ...]:
+        self.current()
+        return SUCCESS, cuda.CUsharedconfig.CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE
+
+    @call()
+    def cuCtxSetSharedMemConfig(self, config: Any) -> tuple[Any, ...]:
+        # Banks have had four bytes, whatever was asked for, since compute capability 5.
+        self.current()
+        if integer(config) not in tuple(int(each) for each in cuda.CUsharedconfig):
+            raise invalid_value()
+        return OK
+
+    @call(1)
+    def cuCtxGetExecAffinity(self, typename: Any) -> tuple[Any, ...]:
+        self.current()
+        if integer(typename) != cuda.CUexecAffinityType.CU_EXEC_AFFINITY_TYPE_SM_COUNT:
+            raise invalid_value()
+        raise CallError(CUresult.CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY)
+
+    @call(1)
+    def cuCtxAttach(self, flags: Any) -> tuple[Any, ...]:
+        if unsigned(flags, 32):
+            raise invalid_value()
+        context = self.current()
+        context.attached += 1
+        return SUCCESS, cuda.CUcontext(context.handle)
+
+    @call()
+    def cuCtxDetach(self, ctx: Any) -> tuple[Any, ...]:
+        context = self.context(ctx)
+        if self.thread.contexts[-1:] != [context]:
+            raise CallError(CUresult.CUDA_ERROR_INVALID_CONTEXT)
+        if context.attached:
+            context.attached -= 1
+            return OK
+        return self.cuCtxDestroy(ctx)
 
     # Peers
 

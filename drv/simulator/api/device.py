@@ -135,6 +135,41 @@ class DeviceCalls(DriverState):
         }
         return SUCCESS, int(answers.get(attribute, 0))
 
+    @call(1)
+    def cuDeviceGetProperties(self, dev: Any) -> tuple[Any, ...]:
+        attributes, result = self.device(dev).attributes, cuda.CUdevprop()
+
+        def value(name: str) -> int:
+            return attributes[int(getattr(cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"))]
+
+        result.maxThreadsPerBlock = value("MAX_THREADS_PER_BLOCK")
+        result.maxThreadsDim = [value(f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ"]
+        result.maxGridSize = [value(f"MAX_GRID_DIM_{axis}") for axis in "XYZ"]
+        result.sharedMemPerBlock = value("MAX_SHARED_MEMORY_PER_BLOCK")
+        result.totalConstantMemory = value("TOTAL_CONSTANT_MEMORY")
+        result.SIMDWidth = value("WARP_SIZE")
+        result.memPitch = value("MAX_PITCH")
+        result.regsPerBlock = value("MAX_REGISTERS_PER_BLOCK")
+        result.clockRate = value("CLOCK_RATE")
+        result.textureAlign = value("TEXTURE_ALIGNMENT")
+        return SUCCESS, result
+
+    @call(1)
+    def cuDeviceRegisterAsyncNotification(
+        self, device: Any, callbackFunc: Any, userData: Any
+    ) -> tuple[Any, ...]:
+        self.device(device)
+        if integer(callbackFunc) == 0:
+            raise invalid_value()
+        # There is only the one about too much memory, which a driver sends that has such a limit.
+        raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+
+    @call()
+    def cuDeviceUnregisterAsyncNotification(self, device: Any, callback: Any) -> tuple[Any, ...]:
+        self.device(device)
+        integer(callback)
+        raise invalid_value()
+
     @call()
     def cuProfilerStart(self) -> tuple[Any, ...]:
         self.current()

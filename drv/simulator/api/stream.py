@@ -32,6 +32,7 @@ from .context import GREATEST_PRIORITY, LEAST_PRIORITY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from drv.simulator.driver_state import Context
     from drv.simulator.graphs.capture import Capture
 
 _NON_BLOCKING = int(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING)
@@ -62,15 +63,20 @@ class StreamCalls(DriverState):
         bits = unsigned(flags, 32)
         if bits & ~_NON_BLOCKING:
             raise invalid_value()
+        return self.new_stream(context, bits, priority, self.current_green())
+
+    def new_stream(self, context: Context, flags: int, priority: int, green: Any) -> tuple[Any, ...]:
+        """The answer of a call that makes a stream: in the green context ``green``, if it is one."""
         handle, identifier = self.new_handle(), self.new_identifier()
         stream = Stream(
             handle,
             context,
             self.stream_name(context, f"stream {identifier}"),
             identifier,
-            blocking=not bits,
+            blocking=not flags,
             priority=max(GREATEST_PRIORITY, min(LEAST_PRIORITY, priority)),
-            flags=bits,
+            flags=flags,
+            green=green,
         )
         self.streams[handle] = context.streams[handle] = stream
         self.stream_stacks[stream.name] = self.recorder.take()
@@ -80,9 +86,18 @@ class StreamCalls(DriverState):
     @call()
     def cuStreamDestroy(self, hStream: Any) -> tuple[Any, ...]:
         handle = integer(hStream)
+        if handle in self.detached:
+            self.detached.discard(handle)
+            return OK
         stream = self.streams.get(handle)
         if stream is None:
             raise invalid_handle()
+        self.destroy_stream(stream)
+        return OK
+
+    def destroy_stream(self, stream: Stream) -> None:
+        """End a stream; what is queued on it still runs."""
+        handle = stream.handle
         capture: Capture | None = stream.capture
         if capture is not None:
             status = CUresult.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
@@ -101,7 +116,6 @@ class StreamCalls(DriverState):
             for orphan in (*context.orphans, stream)
             if orphan.last is not None and (orphan.pending or (observed and not orphan.last.waited))
         ]
-        return OK
 
     @call(unsafe=True)
     def cuStreamQuery(self, hStream: Any) -> tuple[Any, ...]:
@@ -150,22 +164,8 @@ class StreamCalls(DriverState):
         return SUCCESS, self.stream(hStream).identifier
 
     @call(1)
-    def cuStreamGetCtx(self, hStream: Any) -> tuple[Any, ...]:
-        return SUCCESS, cuda.CUcontext(self.stream(hStream).context.handle)
-
-    @call(2)
-    def cuStreamGetCtx_v2(self, hStream: Any) -> tuple[Any, ...]:
-        return SUCCESS, cuda.CUcontext(self.stream(hStream).context.handle), cuda.CUgreenCtx(0)
-
-    @call(1)
     def cuStreamGetDevice(self, hStream: Any) -> tuple[Any, ...]:
         return SUCCESS, cuda.CUdevice(self.stream(hStream).context.device.ordinal)
-
-    @call()
-    def cuStreamCopyAttributes(self, dst: Any, src: Any) -> tuple[Any, ...]:
-        self.stream(dst)
-        self.stream(src)
-        return OK
 
     @call()
     def cuStreamWaitEvent(self, hStream: Any, hEvent: Any, Flags: Any) -> tuple[Any, ...]:
@@ -335,6 +335,13 @@ class StreamCalls(DriverState):
             raise invalid_value()
         self.submit(stream, HostWork(stream.context, address, data))
         return OK
+
+    @call()
+    def cuLaunchHostFunc_v2(self, hStream: Any, fn: Any, userData: Any, syncMode: Any) -> tuple[Any, ...]:
+        # How a thread waits for its turn is nothing that a program could notice.
+        if unsigned(syncMode, 32) not in (0, 1):
+            raise invalid_value()
+        return self.cuLaunchHostFunc(hStream, fn, userData)
 
     @call()
     def cuStreamAddCallback(self, hStream: Any, callback: Any, userData: Any, flags: Any) -> tuple[Any, ...]:

@@ -6,35 +6,21 @@ in any order that the graph allows. To the race finder each is work of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drv.simulator.faults import DeviceFault
+from drv.simulator.work.inner_operation import InnerOperation
 
 from .nested import WHILE, ConditionalWork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drv.python_stack import Frame
     from drv.simulator.driver_state import DriverState
-    from drv.simulator.scheduler import GraphLaunch, Operation, Stream
+    from drv.simulator.scheduler import Operation, Stream
 
     from .executable import Plan, Step
-
-
-@dataclass(slots=True, eq=False)
-class InnerOperation:
-    """A node of a body, each time that it runs. What checkers need to know of it is what an operation has."""
-
-    label: str
-    stack: tuple[Frame, ...]
-    stream_name: str
-    launch: GraphLaunch | None = None
-    work: Any = None
-    clock: Any = None
-    timing: Any = None
 
 
 class BodyOperation:

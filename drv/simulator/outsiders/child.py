@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drv import selection
+from drv.documentation import driver_function_link
 
 from .c_functions import CFunctions
 from .libcuda import NAME, LibCuda
@@ -61,9 +62,11 @@ def _functions() -> CFunctions:
 def _report(functions: CFunctions) -> None:
     """Say what was found and raised by nothing, since no program that calls the driver from C raises it."""
     if functions.refused:
-        names = ", ".join(sorted(functions.refused))
         print(
-            f"graphroot: answered with CUDA_ERROR_NOT_SUPPORTED, as not simulated: {names}", file=sys.stderr
+            "graphroot: answered with CUDA_ERROR_NOT_SUPPORTED, as not simulated:",
+            *(f"  {name}: {driver_function_link(name)}" for name in sorted(functions.refused)),
+            sep="\n",
+            file=sys.stderr,
         )
     if not selection.is_initialized() or not selection.runtime().simulated:
         return

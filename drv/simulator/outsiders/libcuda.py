@@ -8,6 +8,7 @@ import traceback
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from . import prototypes
 from .c_functions import INVALID_VALUE, NOT_INITIALIZED, SUCCESS
 from .elf import shared_library
 from .prototypes import exported, forms
@@ -110,8 +111,7 @@ class LibCuda:
             if name in _LOOKUPS:
                 chosen, state = _LOOKUPS[version >= 12000], _FOUND
             else:
-                form, state = self._chosen(name, version, per_thread=flags == _PER_THREAD)
-                chosen = "" if form is None else form.symbol
+                chosen, state = self._chosen(name, version, flags)
             # The library's own function, which is safe to call when Python has ended.
             ctypes.c_size_t.from_address(place).value = _address(self.library[chosen]) if chosen else 0
             if found:
@@ -122,15 +122,13 @@ class LibCuda:
             traceback.print_exc(file=sys.stderr)
             return _NOT_FOUND
 
-    def _chosen(self, name: str, version: int, *, per_thread: bool) -> tuple[Form | None, int]:
-        several = forms().get(name)
-        if several is None:
-            return None, _UNKNOWN_SYMBOL
-        fitting = [form for form in several if form.version <= version]
-        if not fitting:
-            return None, _TOO_OLD
-        wanted = [form for form in fitting if form.per_thread] if per_thread else []
-        return (wanted or [form for form in fitting if not form.per_thread])[-1], _FOUND
+    def _chosen(self, name: str, version: int, flags: int) -> tuple[str, int]:
+        """The symbol of the form that a lookup gets, if there is one, and how the lookup ends."""
+        try:
+            form = prototypes.chosen(name, version, per_thread=flags == _PER_THREAD)
+        except KeyError:
+            return "", _UNKNOWN_SYMBOL
+        return ("", _TOO_OLD) if form is None else (form.symbol, _FOUND)
 
 
 def _address(function: Any) -> int:

@@ -63,6 +63,20 @@ def forms() -> dict[str, tuple[Form, ...]]:
     return {name: _forms(name, versions, newest.get(name, 1)) for name, versions in found.items()}
 
 
+def chosen(name: str, version: int, *, per_thread: bool) -> Form | None:
+    """The latest form of a function that ``version`` of CUDA had; None where there was none yet.
+
+    Raises
+    ------
+    KeyError
+        If no version has a function ``name``.
+    """
+    fitting = [form for form in forms()[name] if form.version <= version]
+    wanted = [form for form in fitting if form.per_thread] if per_thread else []
+    wanted = wanted or [form for form in fitting if not form.per_thread]
+    return wanted[-1] if wanted else None
+
+
 def exported() -> list[str]:
     """Names of all symbols that the library has, in a fixed order."""
     return sorted({form.symbol for several in forms().values() for form in several})

@@ -224,7 +224,7 @@ class _Parser:
 
     def _variables(self, space: str) -> list[Variable]:
         """Declarations up to the semicolon: ``.align 4 .b8 name[16] = {...}, ...``."""
-        align, ptx_type, lanes = 0, "", 1
+        align, ptx_type, lanes, managed = 0, "", 1, False
         while self._peek().text.startswith(".") and self._peek().kind == "word":
             word = self._next().text[1:]
             if word == "align":
@@ -234,7 +234,7 @@ class _Parser:
             elif word in TYPE_BYTES:
                 ptx_type = word
             elif word.startswith("attribute"):
-                self._skip_parentheses()
+                managed = self._skip_parentheses(".managed")
         if not ptx_type:
             self._fail("a variable without a type")
         variables = []
@@ -255,6 +255,7 @@ class _Parser:
                     self._fail(f"{name!r} has {size} bytes, and its initial value has {len(initial)}")
             variable = Variable(name, space, max(size, 0), align or item * lanes, initial, tuple(relocations))
             variable.external = shape == (0,) and not initial
+            variable.managed = managed
             variables.append(variable)
             if not self._accept(","):
                 break
@@ -268,12 +269,16 @@ class _Parser:
             self._expect("]")
         return tuple(shape)
 
-    def _skip_parentheses(self) -> None:
+    def _skip_parentheses(self, wanted: str) -> bool:
+        """Go behind what is in parentheses; whether ``wanted`` is in there."""
+        found = False
         if self._accept("("):
             depth = 1
             while depth:
                 text = self._next().text
+                found |= text == wanted
                 depth += (text == "(") - (text == ")")
+        return found
 
     def _initializer(
         self, ptx_type: str, values: list[bytes], relocations: list[tuple[int, str, int]]

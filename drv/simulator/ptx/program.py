@@ -156,6 +156,8 @@ class Variable:
     relocations: tuple[tuple[int, str, int], ...] = ()
     visible: bool = False
     external: bool = False
+    #: Whether the host has it, too (``__managed__``).
+    managed: bool = False
 
 
 @dataclass(slots=True)

@@ -109,7 +109,7 @@ class CaptureCalls(GraphBook):
             return SUCCESS, cuda.CUgraph(capture.graph.handle)
         if capture.owns_graph:
             self.destroy_graph(capture.graph)
-        return status, cuda.CUgraph(0)
+        return status, None
 
     # Asking
 

@@ -142,15 +142,25 @@ class CopyCalls(MemoryBook):
     def cuMemcpyPeer(
         self, dstDevice: Any, dstContext: Any, srcDevice: Any, srcContext: Any, ByteCount: Any
     ) -> tuple[Any, ...]:
-        here, to = self.current(), self.usable(self.context(dstContext))
-        # It comes after all work of the three contexts, and all their later work comes after it.
-        contexts = list(dict.fromkeys((here, to, self.usable(self.context(srcContext)))))
-        streams = [stream for context in contexts for stream in context.all_streams()]
-        after = [stream.last for stream in streams if stream.last is not None]
+        contexts = [self.usable(self.context(each)) for each in (dstContext, srcContext)]
         target, source, size = integer(dstDevice), integer(srcDevice), unsigned(ByteCount)
+        return self.between_contexts(
+            contexts,
+            lambda after: self._linear(
+                target, source, size, None, source="device", target="device", after=after
+            ),
+        )
+
+    def between_contexts(
+        self, contexts: list[Context], copy: Callable[[list[Operation]], tuple[Any, ...]]
+    ) -> tuple[Any, ...]:
+        """Queue a copy after all work of the current context and of ``contexts``, and before all their later work."""
+        here = self.current()
+        contexts = list(dict.fromkeys((here, *contexts)))
+        streams = [stream for context in contexts for stream in context.all_streams()]
         queue = self.legacy_stream(here)
         before = queue.last
-        answer = self._linear(target, source, size, None, source="device", target="device", after=after)
+        answer = copy([stream.last for stream in streams if stream.last is not None])
         if queue.last is not before:
             for context in contexts:
                 context.barrier = queue.last

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -268,6 +270,41 @@ class ManagedCalls(MemoryBook):
         if name.endswith("_ID"):
             return 0 if where is None else where[1]
         return _INVALID if where is None else _number(where)
+
+    @call()
+    def cuMemGetLocationInfo(
+        self, ptr: Any, size: Any, summaryGranularity: Any, samplingGranularity: Any, location_out: Any
+    ) -> tuple[Any, ...]:
+        step, sampling = unsigned(summaryGranularity), unsigned(samplingGranularity)
+        target = structure(location_out, cuda.CUmemLocation)
+        for device in self.devices:
+            if not device.attributes[_CONCURRENT]:
+                raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+        record, start, stop = self._range(ptr, size)
+        pages = record.pages
+        assert pages is not None
+        if not 0 < step <= unsigned(size) or sampling > step:
+            raise invalid_value()
+        places = [
+            pages.common_prefetched(first, min(first + step, stop)) or (NONE, 0)
+            for first in range(start, stop, step)
+        ]
+        # The structure is the first of an array that is the caller's.
+        ctypes.memmove(
+            target.getPtr(), b"".join(struct.pack("<ii", *each) for each in places), 8 * len(places)
+        )
+        return OK
+
+    @call(1)
+    def cuMemBatchDecompressAsync(
+        self, paramsArray: Any, count: Any, flags: Any, stream: Any
+    ) -> tuple[Any, ...]:
+        structure(paramsArray, cuda.CUmemDecompressParams)
+        self.stream(stream)
+        if unsigned(count) == 0 or unsigned(flags, 32):
+            raise invalid_value()
+        # No algorithm is among those that devices say they have.
+        raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
 
     # Streams
 

@@ -44,12 +44,18 @@ _WRONG_FORM = (
 )
 
 
+class PackedParameters(bytes):
+    """A parameter buffer as the kernel has it."""
+
+
 def gather(function: LoadedFunction, kernel_parameters: Any, extra: Any) -> bytes:
     """The parameter buffer of a launch.
 
     ``kernel_parameters`` is the address of an array of pointers, an object with the buffer protocol that
-    is one, or ``(values, types)``; ``extra`` is the address of an array that names a packed buffer.
+    is one, ``(values, types)``, or the buffer itself; ``extra`` is the address of an array that names a packed buffer.
     """
+    if type(kernel_parameters) is PackedParameters:
+        return kernel_parameters
     if extra is not None and extra != 0:
         if kernel_parameters is not None and kernel_parameters != 0:
             raise invalid_value()

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drv.simulator.driver_state import Context
+    from drv.simulator.memory.records import MemoryRecord
     from drv.simulator.options import Options
     from drv.simulator.ptx import Module
 
@@ -51,6 +52,8 @@ class LoadedLibrary:
     parsed: Module
     modules: dict[int, LoadedModule] = field(default_factory=dict)
     kernels: dict[str, LibraryKernel] = field(default_factory=dict)
+    #: Managed variables, which all contexts share.
+    managed: dict[str, MemoryRecord] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -118,6 +121,8 @@ class LibraryCalls(LaunchCalls):
         for module in loaded.modules.values():
             if self.modules.get(module.handle) is module:
                 self._unload(module)
+        for record in loaded.managed.values():
+            self.release(record)
         for kernel in loaded.kernels.values():
             del self.kernels[kernel.handle]
         del self.libraries[loaded.handle]
@@ -134,7 +139,7 @@ class LibraryCalls(LaunchCalls):
         module = library.modules.get(context.handle)
         if module is None or self.modules.get(module.handle) is not module:
             try:
-                module = self.load_module(context, library.image)
+                module = self.load_module(context, library.image, library.managed)
             except ImageError as error:
                 raise CallError(error.status) from None
             library.modules[context.handle] = module
@@ -172,7 +177,32 @@ class LibraryCalls(LaunchCalls):
         module = self._module_in(self._library(library), self.current())
         return (SUCCESS, *module_variable(module, symbol_name(name)))
 
+    @call(2)
+    def cuLibraryGetManaged(self, library: Any, name: Any) -> tuple[Any, ...]:
+        loaded, variable = self._library(library), symbol_name(name)
+        known = loaded.parsed.variables.get(variable)
+        if known is None or not known.managed:
+            raise CallError(CUresult.CUDA_ERROR_NOT_FOUND)
+        if variable not in loaded.managed:
+            self._module_in(loaded, self.current())
+        return SUCCESS, cuda.CUdeviceptr(loaded.managed[variable].allocation.base), known.size
+
+    @call(1)
+    def cuLibraryGetUnifiedFunction(self, library: Any, symbol: Any) -> tuple[Any, ...]:
+        # Devices that have none of these pointers, as their attribute says, have none of these functions.
+        self._library(library)
+        symbol_name(symbol)
+        raise CallError(CUresult.CUDA_ERROR_NOT_FOUND)
+
     # Kernels
+
+    @call()
+    def cuKernelSetCacheConfig(self, kernel: Any, config: Any, dev: Any) -> tuple[Any, ...]:
+        self.kernel(kernel)
+        self.device(dev)
+        if integer(config) not in range(4):
+            raise invalid_value()
+        return OK
 
     def kernel(self, kernel: Any) -> LibraryKernel:
         known = self.kernels.get(integer(kernel))

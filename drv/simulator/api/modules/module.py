@@ -39,9 +39,11 @@ if TYPE_CHECKING:
     from drv.simulator.driver_state import Context
     from drv.simulator.options import Options
     from drv.simulator.ptx import Function, Module
+    from drv.simulator.ptx.program import Variable
 
 #: Registers per thread that are assumed at most: PTX does not say how many the hardware's code needs.
 _MAX_REGISTERS = 255
+_ATTACH_GLOBAL = int(cuda.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL)
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +81,8 @@ class LoadedModule:
     symbols: dict[str, int] = field(default_factory=dict)
     variables: list[MemoryRecord] = field(default_factory=list)
     functions: dict[str, LoadedFunction] = field(default_factory=dict)
+    #: Managed variables, where these are a library's.
+    managed: dict[str, MemoryRecord] | None = None
 
 
 class ModuleCalls(MemoryBook):
@@ -92,10 +96,15 @@ class ModuleCalls(MemoryBook):
 
     # Loading
 
-    def load_module(self, context: Context, image: bytes) -> LoadedModule:
-        """Load ``image`` into ``context``. Raises :class:`ImageError`."""
+    def load_module(
+        self, context: Context, image: bytes, managed: dict[str, MemoryRecord] | None = None
+    ) -> LoadedModule:
+        """Load ``image`` into ``context``. Raises :class:`ImageError`.
+
+        Managed variables are put into ``managed``, where they are another's to give back, or are there already.
+        """
         parsed = self.images.acquire(image)
-        module = LoadedModule(self.new_handle(), context, image, parsed)
+        module = LoadedModule(self.new_handle(), context, image, parsed, managed=managed)
         try:
             check_target(parsed.target, context.device.capability)
             self._make_variables(module)
@@ -107,20 +116,17 @@ class ModuleCalls(MemoryBook):
         return module
 
     def _make_variables(self, module: LoadedModule) -> None:
+        new = []
         for variable in module.parsed.variables.values():
-            record = self.allocate(
-                module.context,
-                max(variable.size, 1),
-                "module",
-                MemoryKind.VARIABLE,
-                variable.name,
-            )
-            module.variables.append(record)
+            record = (module.managed or {}).get(variable.name) if variable.managed else None
+            if record is None:
+                record = self._new_variable(module, variable)
+                new.append((variable, record))
             module.symbols[variable.name] = record.allocation.base
         if not self.execute:
             return
         addresses = module.parsed.code_addresses | module.symbols
-        for variable, record in zip(module.parsed.variables.values(), module.variables, strict=True):
+        for variable, record in new:
             data = record.allocation.data
             initial = np.frombuffer(variable.initial, np.uint8)
             data[: initial.size] = initial
@@ -134,6 +140,22 @@ class ModuleCalls(MemoryBook):
                 data[offset : offset + 8] = np.frombuffer(
                     ((target + addend) % 2**64).to_bytes(8, "little"), np.uint8
                 )
+
+    def _new_variable(self, module: LoadedModule, variable: Variable) -> MemoryRecord:
+        size = max(variable.size, 1)
+        if not variable.managed:
+            record = self.allocate(module.context, size, "module", MemoryKind.VARIABLE, variable.name)
+            module.variables.append(record)
+            return record
+        shared = module.managed is not None
+        context, stack = None if shared else module.context, self.recorder.take()
+        record = self.book_host_memory(size, MemoryKind.MANAGED, context, "module", stack, _ATTACH_GLOBAL)
+        record.attached, record.allocation.name = _ATTACH_GLOBAL, variable.name
+        if module.managed is None:
+            module.variables.append(record)
+        else:
+            module.managed[variable.name] = record
+        return record
 
     def _drop_variables(self, module: LoadedModule) -> None:
         for record in module.variables:

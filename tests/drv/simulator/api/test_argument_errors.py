@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
-from cuda.bindings import driver as cuda
 
-from drv.simulator.driver import SimulatedDriver
 from tests.drv.simulator.machine import Machine
 
 BAD = 0xBAD0
@@ -142,47 +139,3 @@ def test_without_a_context(machine: Machine) -> None:
         ("cuProfilerStart", ()),
     ):
         assert machine.status(name, *arguments) == "INVALID_CONTEXT", name
-
-
-SIMULATED = sorted(
-    name
-    for name, _ in inspect.getmembers(SimulatedDriver, callable)
-    if name.startswith("cu") and name[2].isupper()
-)
-
-
-@pytest.mark.parametrize("name", SIMULATED)
-def test_calls_have_the_parameters_of_the_bindings(name: str) -> None:
-    real = list(inspect.signature(getattr(cuda, name)).parameters)
-    simulated = list(inspect.signature(getattr(SimulatedDriver, name)).parameters)[1:]
-    assert simulated == real
-
-
-def result_count(name: str) -> int:
-    """How many results the bindings document for a function, beside its status."""
-    count = -1
-    lines = (getattr(cuda, name).__doc__ or "").splitlines()
-    for line in lines[lines.index("Returns") + 2 :]:
-        if line in ("See Also", "Notes"):
-            break
-        count += bool(line) and not line.startswith(" ")
-    return count
-
-
-DOCUMENTED = [name for name in SIMULATED if "\nReturns\n" in (getattr(cuda, name).__doc__ or "")]
-
-
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_an_error_has_as_many_results_as_the_bindings(name: str) -> None:
-    from drv.simulator.options import parse_options
-
-    driver = SimulatedDriver(parse_options(devices=0))
-    count = len(inspect.signature(getattr(driver, name)).parameters)
-    if name in ("cuGetErrorName", "cuGetErrorString"):
-        answer = getattr(driver, name)(BAD)
-    elif name == "cuDriverGetVersion":
-        answer = (*driver.cuDriverGetVersion()[:1], None)
-    else:
-        answer = getattr(driver, name)(*[0] * count)
-        assert int(answer[0]) != 0
-    assert len(answer) == 1 + result_count(name)

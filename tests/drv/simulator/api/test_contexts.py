@@ -109,3 +109,20 @@ def test_priority_range(machine: Machine) -> None:
     assert (least, greatest) == (0, -5)
     stream = machine.cuStreamCreateWithPriority(1, -99)
     assert machine.cuStreamGetPriority(stream) == greatest
+
+
+def test_uses_of_a_context_are_counted(machine: Machine) -> None:
+    context = machine.cuCtxCreate(None, 0, 0)
+    assert int(machine.cuCtxAttach(0)) == int(context)
+    machine.cuCtxDetach(context)
+    assert int(machine.cuCtxGetCurrent()) == int(context)
+    machine.cuCtxDetach(context)
+    assert machine.status("cuCtxDetach", context) == "INVALID_CONTEXT"
+    assert machine.status("cuCtxAttach", 1) == "INVALID_VALUE"
+
+
+def test_banks_of_shared_memory_have_four_bytes(machine: Machine) -> None:
+    sizes = cuda.CUsharedconfig
+    machine.cuCtxSetSharedMemConfig(sizes.CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
+    assert machine.cuCtxGetSharedMemConfig() == sizes.CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE
+    assert machine.status("cuCtxSetSharedMemConfig", 9) == "INVALID_VALUE"

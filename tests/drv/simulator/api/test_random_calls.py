@@ -18,7 +18,9 @@ _ON_HOST_ADDRESSES = {
     "cuLaunchCooperativeKernel", "cuLaunchHostFunc", "cuLaunchKernel", "cuLaunchKernelEx", "cuLibraryLoadData",
     "cuMemHostRegister", "cuMemPoolSetAttribute", "cuMemcpy", "cuMemcpyAsync", "cuMemcpyDtoH", "cuMemcpyDtoHAsync",
     "cuMemcpyHtoD", "cuMemcpyHtoDAsync", "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary",
-    "cuOccupancyMaxPotentialBlockSize", "cuOccupancyMaxPotentialBlockSizeWithFlags", "cuStreamAddCallback",
+    "cuLaunchHostFunc_v2", "cuLogsDumpToFile", "cuLogsDumpToMemory", "cuLogsRegisterCallback", "cuMemGetLocationInfo",
+    "cuMemcpy3DBatchAsync", "cuMemcpy3DWithAttributesAsync", "cuMemcpyBatchAsync", "cuMemcpyWithAttributesAsync",
+    "cuOccupancyMaxPotentialBlockSize", "cuOccupancyMaxPotentialBlockSizeWithFlags", "cuParamSetv", "cuStreamAddCallback",
 }  # fmt: skip
 _NAMES = [
     name
@@ -50,6 +52,7 @@ def call_at_random(seed: int, calls: int) -> set[str]:
         *(machine.cuModuleGetFunction(module, name) for name in (b"nothing", b"axpy")),
         *(next(iter(getattr(cuda, name))) for name in _ENUMS),
         *(cuda.CUDA_MEMCPY2D(), cuda.CUmemAllocationProp(), cuda.CUmemPoolProps(), cuda.CUmemAccessDesc()),
+        *(cuda.CUmemLocation(), cuda.CUdevResource(), cuda.CUstreamAttrValue(), cuda.CUmulticastObjectProp()),
         *machine.contexts,
     ]  # fmt: skip
     statuses = set()

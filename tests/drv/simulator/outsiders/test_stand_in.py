@@ -77,14 +77,38 @@ def test_the_bindings_are_given_back() -> None:
         assert driver.cuInit is RELEASED
 
 
-def test_functions_that_are_not_simulated_answer() -> None:
+def cuNewerThanThis(first: int) -> tuple[driver.CUresult, int, int]:
+    """What a later version of the bindings may have.
+
+    Returns
+    -------
+    CUresult
+        The status.
+    first : int
+        One result.
+    second : int
+        Another.
+
+    See Also
+    --------
+    cuInit
+    """
+    raise NotImplementedError
+
+
+def test_functions_that_are_not_simulated_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "cuNewerThanThis", cuNewerThanThis, raising=False)
     with stand_in():
         checked(driver.cuInit(0))
-        status, *results = driver.cuGraphicsResourceGetMappedPointer(0)
-        assert status == driver.CUresult.CUDA_ERROR_NOT_SUPPORTED
-        assert results == [None, None]
+        with pytest.warns(UserWarning, match=r"no cuNewerThanThis.*https://docs.nvidia.com/cuda/") as warned:
+            answer = driver.cuNewerThanThis(0)
+        assert answer == (driver.CUresult.CUDA_ERROR_NOT_SUPPORTED, None, None)
+        assert warned[0].filename == __file__
         runtime = drv.runtime()
-        assert runtime.driver.cuGraphicsResourceGetMappedPointer(0) == (status, None, None)
+        # It is said once.
+        assert runtime.driver.cuNewerThanThis(0) == answer
+        with pytest.raises(drv.NotSupportedError, match="The simulated driver has no cuNewerThanThis: https"):
+            runtime.check(answer, "cuNewerThanThis")
 
 
 def test_a_finding_is_raised_at_the_end() -> None:

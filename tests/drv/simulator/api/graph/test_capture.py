@@ -108,7 +108,7 @@ def test_an_unjoined_stream_is_an_error_that_names_it(machine: Machine) -> None:
     machine.mark(other, 0)
     status, graph = machine.driver.cuStreamEndCapture(stream)
     assert status.name == "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"
-    assert int(graph) == 0
+    assert graph is None
     assert captured(machine, stream) == captured(machine, other) == NONE
     report = machine.driver.capture_report
     assert f"stream {machine.cuStreamGetId(other)}" in report
@@ -214,7 +214,7 @@ def test_a_call_that_waits_or_allocates_makes_the_capture_void(
     assert machine.status("cuMemsetD8Async", places["memory"], 0, 1, stream) == "STREAM_CAPTURE_INVALIDATED"
     status, graph = machine.driver.cuStreamEndCapture(stream)
     assert status.name == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
-    assert int(graph) == 0
+    assert graph is None
     assert captured(machine, stream) == NONE
     machine.mark(stream, "works")
     machine.cuStreamSynchronize(stream)
