@@ -302,6 +302,7 @@ _FINDINGS: Mapping[str, type[FindingError]] = {
     "race": DataRaceError,
     "shared race": DataRaceError,
     "kernel race": DataRaceError,
+    "register race": DataRaceError,
     "same value": DataRaceError,
     "freed while in use": FreedInUseError,
     "uninitialized": UninitializedReadError,

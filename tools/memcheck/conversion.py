@@ -29,6 +29,7 @@ _KINDS = {
     Kind.UNINITIALIZED: "uninitialized read",
     Kind.SHARED_RACE: "race within a kernel",
     Kind.KERNEL_RACE: "race within a kernel",
+    Kind.REGISTER_RACE: "race within a kernel",
     Kind.SAME_VALUE: "same value",
 }
 

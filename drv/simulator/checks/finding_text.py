@@ -35,6 +35,14 @@ UNFENCED_MAP = (
     "fence.proxy.tensormap::generic.release, and let the thread that issues the copy pass "
     "fence.proxy.tensormap::generic.acquire."
 )
+REGISTERS_EARLY = (
+    "Wait for the product before its registers are touched: wgmma.wait_group. (The assembler may serialise such code, "
+    "which is right but slow, and says so.)"
+)
+REGISTERS_UNFENCED = (
+    "Put wgmma.fence between what touches the registers of a product, or of its first factor, and the product; and before "
+    "the first product."
+)
 
 
 def byte_ranges(offsets: NDArray[np.int64], width: int) -> list[tuple[int, int]]:
@@ -176,6 +184,18 @@ def unfinished_message(report: AccessReport, owner: str) -> str:
             "Wait for the operation's group before the block ends; of copies it is enough that they have read.",
         )
     )
+
+
+def register_race_message(first: AccessReport | None, second: AccessReport, advice: str) -> str:
+    """Registers of an asynchronous product that a thread touches too early, or without a fence."""
+    lines = [
+        f"race within {second.operation}: registers of an asynchronous matrix product are touched out of order"
+    ]
+    if first is None:
+        lines.append(f"No fence comes before:\n  {second.describe()}")
+    else:
+        lines += [f"First:\n  {first.describe()}", f"Then:\n  {second.describe()}"]
+    return "\n".join([*lines, advice])
 
 
 def undefined_message(

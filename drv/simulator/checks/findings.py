@@ -45,6 +45,8 @@ class Kind(StrEnum):
     SHARED_RACE = "shared race"
     #: Two threads of one kernel touch the same global memory and nothing orders them.
     KERNEL_RACE = "kernel race"
+    #: A thread touches registers that an asynchronous matrix product has not written, or read, yet.
+    REGISTER_RACE = "register race"
     #: Two threads of one kernel store the same value to the same memory and nothing orders them.
     SAME_VALUE = "same value"
 

@@ -11,6 +11,7 @@ finding of its own kind, for those who ask for it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,13 @@ from .asynchronous import Flights
 from .distributed import DistributedMemory
 from .finding_text import (
     IN_FLIGHT,
+    REGISTERS_EARLY,
+    REGISTERS_UNFENCED,
     byte_ranges,
     describe_block,
     describe_thread,
     kernel_race_message,
+    register_race_message,
     undefined_message,
 )
 from .findings import ACTIONS, RANGES_KEPT, AccessReport, Finding, Kind
@@ -210,6 +214,32 @@ class KernelRaces:
     def fence_tensor_maps(self, lanes: Lanes) -> None:
         """See :class:`~.observation.AccessObserver`."""
         self.flights.fence_tensor_maps(lanes.block * self.threads + lanes.thread, self.order.advance())
+
+    def registers_touched(
+        self, issuers: Lanes, site: Site, lanes: Lanes, touch: Site, *, writes: bool
+    ) -> None:
+        """See :class:`~.observation.AccessObserver`."""
+        first = self._register_side(issuers, site, "multiplies asynchronously")
+        second = self._register_side(
+            lanes, touch, "writes its registers" if writes else "reads its registers"
+        )
+        self._register_race(first, second, REGISTERS_EARLY)
+
+    def registers_unfenced(self, lanes: Lanes, writer: Site | None, site: Site) -> None:
+        """See :class:`~.observation.AccessObserver`."""
+        first = None if writer is None else self._register_side(lanes, writer, "writes registers")
+        second = self._register_side(lanes, site, "multiplies asynchronously")
+        self._register_race(first, second, REGISTERS_UNFENCED)
+
+    def _register_side(self, lanes: Lanes, site: Site, action: str) -> AccessReport:
+        return replace(
+            self.side(Access.WRITE, site, int(lanes.block[0]) * self.threads + int(lanes.thread[0])),
+            action=action,
+        )
+
+    def _register_race(self, first: AccessReport | None, second: AccessReport, advice: str) -> None:
+        message = register_race_message(first, second, advice)
+        self._findings.add(Finding(Kind.REGISTER_RACE, message, first, second))
 
     def blocks_end(self, blocks: NDArray[np.int64]) -> None:
         """See :class:`~.observation.AccessObserver`."""

@@ -170,6 +170,14 @@ class AccessObserver(Protocol):
     def tensor_map_used(self, allocation: Allocation, offset: int, lanes: Lanes, site: Site) -> None:
         """A copy that the one lane issues uses the tensor map at byte ``offset`` of ``allocation``."""
 
+    def registers_touched(
+        self, issuers: Lanes, site: Site, lanes: Lanes, touch: Site, *, writes: bool
+    ) -> None:
+        """``lanes`` touch registers that a product, which ``issuers`` have issued, has not written or read yet."""
+
+    def registers_unfenced(self, lanes: Lanes, writer: Site | None, site: Site) -> None:
+        """``lanes`` issue a product whose registers ``writer`` has written since the last fence; or there was none."""
+
     def blocks_end(self, blocks: NDArray[np.int64]) -> None:
         """All threads of ``blocks`` have ended, and of other blocks of their clusters."""
 

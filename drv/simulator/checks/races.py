@@ -449,6 +449,20 @@ class RaceChecker:
         if kernel is not None:
             kernel.flights.tensor_map_used(allocation, offset, lanes, site)
 
+    def registers_touched(
+        self, issuers: Lanes, site: Site, lanes: Lanes, touch: Site, *, writes: bool
+    ) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        kernel = self._thread.running.kernel
+        if kernel is not None:
+            kernel.registers_touched(issuers, site, lanes, touch, writes=writes)
+
+    def registers_unfenced(self, lanes: Lanes, writer: Site | None, site: Site) -> None:
+        """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
+        kernel = self._thread.running.kernel
+        if kernel is not None:
+            kernel.registers_unfenced(lanes, writer, site)
+
     def blocks_end(self, blocks: NDArray[np.int64]) -> None:
         """See :class:`~drv.simulator.checks.observation.AccessObserver`."""
         kernel = self._thread.running.kernel

@@ -297,7 +297,7 @@ class Activation:
         rows = batch.constant("warp_slot", None)[slots] >> 5
         missing = self._mask(code, index) & (batch.live_masks() & ~present)[rows]
         ready: Array = missing == 0
-        return ready
+        return batch.whole_warpgroups(slots, ready) if code.of_warpgroup else ready
 
     def meet_again(self, pc: int) -> bool:
         """Whether lanes that wait at a block for others of their warps can go on after all."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .activation import Activation
-from .asynchronous import Mbarriers, Operations
+from .asynchronous import WARPGROUP_THREADS, Mbarriers, Operations, Products
 from .clusters import ClusterBarrier
 from .lanes import Lanes
 from .launch_state import STACK_LIMIT
@@ -164,6 +164,11 @@ class Batch:
     def operations(self) -> Operations:
         """Asynchronous operations."""
         return Operations(self)
+
+    @functools.cached_property
+    def products(self) -> Products:
+        """Matrix products of warpgroups."""
+        return Products(self)
 
     @functools.cached_property
     def mbarriers(self) -> Mbarriers:
@@ -435,6 +440,16 @@ class Batch:
         flags[self.constant("warp_slot", None)[slots]] = True
         masks: Array = np.packbits(flags, bitorder="little").view(np.uint32)
         return masks
+
+    def whole_warpgroups(self, slots: Array, ready: Array) -> Array:
+        """Which of the lanes ``slots`` that are ``ready`` have all lanes of their warpgroups with them."""
+        groups = -(-self.launch.threads // WARPGROUP_THREADS)
+        block, thread = np.divmod(np.arange(self.n), self.launch.threads)
+        number = block * groups + thread // WARPGROUP_THREADS
+        alive = np.bincount(number if self.live is None else number[self.live], minlength=self.count * groups)
+        present = np.bincount(number[slots[ready]], minlength=self.count * groups)
+        whole: Array = ready & (present >= alive)[number[slots]]
+        return whole
 
     def live_masks(self) -> Array:
         """Mask ``(warps,)`` of the lanes in each warp that have not ended."""

@@ -9,7 +9,14 @@ import numpy as np
 from drv.simulator.memory.address_space import DEVICE_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 
 from . import warps
-from .asynchronous import BulkAccess, CopyAccess, MbarrierAccess, TensorAccess, TensorMapAccess
+from .asynchronous import (
+    BulkAccess,
+    CopyAccess,
+    MbarrierAccess,
+    ProductAccess,
+    TensorAccess,
+    TensorMapAccess,
+)
 from .clusters import ClusterAccess
 from .matrices import MatrixAccess
 from .memory import MemoryAccess
@@ -33,6 +40,7 @@ class Lanes(
     BulkAccess,
     TensorAccess,
     TensorMapAccess,
+    ProductAccess,
     MbarrierAccess,
 ):
     """``n`` threads of a batch. ``slots`` are their indices among all threads of the batch.

@@ -196,6 +196,15 @@ class Reports:
             CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION, what, site, f"by {self.thread(lanes, lane)}"
         )
 
+    def part_of_warpgroup(self, lanes: Any, site: Site, lane: int) -> DeviceFault:
+        """An instruction of whole warpgroups that only some of their warps run."""
+        return self._fault(
+            CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION,
+            "ran an instruction of whole warpgroups (four warps, the first a multiple of four) with fewer",
+            site,
+            f"by the warpgroup of {self.thread(lanes, lane)}",
+        )
+
     def not_understood(self, error: Exception) -> DeviceFault:
         """Translated code failed: an instruction whose operands cannot be what they are."""
         name = self.launch.plan.entry.name

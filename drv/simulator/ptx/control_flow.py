@@ -7,6 +7,7 @@ from enum import Enum
 from itertools import compress
 from typing import TYPE_CHECKING
 
+from .products import MULTIPLY, WAIT, ProductState
 from .program import (
     Address,
     Group,
@@ -36,6 +37,8 @@ _WHOLE_WARP = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"}
 _ALL_LANES = Immediate(0xFFFFFFFF)
 #: Digits as truth values.
 _FLAGS = bytes.maketrans(b"01", b"\0\1")
+#: The same of all four warps of a warpgroup.
+WARPGROUP = Immediate(0xFFFFFFFF, "warpgroup")
 #: Pseudo-register of the carry flag.
 CARRY = "%cc"
 
@@ -71,6 +74,8 @@ class Block:
     converges: bool = False
     live_in: tuple[str, ...] = ()
     live_out: tuple[str, ...] = ()
+    #: What asynchronous products may be about at the beginning, in a function that has such.
+    products: ProductState | None = None
     labels: list[str] = field(default_factory=list)
 
 
@@ -83,6 +88,8 @@ def is_block_barrier(instruction: Instruction) -> bool:
 def is_warp_synchronous(instruction: Instruction) -> bool:
     """Whether the threads of a member mask meet here."""
     parts = instruction.parts
+    if instruction.opcode.startswith(MULTIPLY):
+        return True
     meets = (
         parts[0] in ("shfl", "vote", "match", "redux", "elect") or parts[0] in _WHOLE_WARP
     ) and "sync" in parts
@@ -90,7 +97,9 @@ def is_warp_synchronous(instruction: Instruction) -> bool:
 
 
 def member_mask(instruction: Instruction) -> Operand:
-    """Operand that holds the member mask of a warp-level synchronisation."""
+    """Operand that holds the member mask of a warp-level synchronisation, or ``WARPGROUP``."""
+    if instruction.opcode.startswith(MULTIPLY):
+        return WARPGROUP
     return _ALL_LANES if instruction.base in _WHOLE_WARP else instruction.operands[-1]
 
 
@@ -101,6 +110,7 @@ def blocks_of(function: Function) -> list[Block]:
     parameters = [*function.formals, *function.results, *function.call_parameters.values()]
     registers = [*function.register_types, CARRY, *(each.name for each in parameters)]
     _liveness(blocks, {each.name for each in function.results}, registers)
+    _products(blocks)
     return blocks
 
 
@@ -283,6 +293,9 @@ def read(instruction: Instruction) -> set[str]:
         registers.update(operand_registers(operand))
     if parts[0] in ("addc", "subc", "madc"):
         registers.add(CARRY)
+    if instruction.opcode.startswith((MULTIPLY, WAIT)):
+        # What is written is what was there, changed now or later.
+        registers.update(operand_registers(instruction.operands[0]))
     if instruction.guard is not None:
         registers.add(instruction.guard[0].name)
     if is_parameter_store(instruction):
@@ -339,3 +352,36 @@ def _liveness(blocks: list[Block], results: set[str], registers: list[str]) -> N
     for block in blocks:
         block.live_in = named(entering[block.index])
         block.live_out = named(leaving[block.index])
+
+
+def product_results(blocks: list[Block]) -> set[str]:
+    """Registers that asynchronous products write."""
+    return {
+        name
+        for block in blocks
+        for each in block.instructions
+        if each.opcode.startswith(MULTIPLY)
+        for name in operand_registers(each.operands[0])
+    }
+
+
+def _products(blocks: list[Block]) -> None:
+    """What asynchronous products may be about at the beginning of each block."""
+    results = product_results(blocks)
+    if not results:
+        return
+    blocks[0].products = ProductState()
+    pending = [blocks[0]]
+    while pending:
+        block = pending.pop()
+        assert block.products is not None
+        state = block.products.copy()
+        for each in [*block.instructions, *([block.last] if block.last else [])]:
+            state.step(each, read(each), written(each), results)
+        for target in block.targets:
+            following = blocks[target]
+            if following.products is None:
+                following.products = state.copy()
+                pending.append(following)
+            elif following.products.merge(state):
+                pending.append(following)

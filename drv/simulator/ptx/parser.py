@@ -7,6 +7,7 @@ from math import prod
 from typing import Any, NoReturn
 
 from .names import check_names
+from .products import with_results
 from .program import (
     TYPE_BYTES,
     Address,
@@ -345,6 +346,7 @@ class _Parser:
         self._reader = Reader(function.register_types)
         self._body(function, [{}], "")
         check_names(function)
+        with_results(function)
 
     def _attributes(self, function: Function) -> None:
         while self._peek().kind == "word" and self._peek().text.startswith("."):

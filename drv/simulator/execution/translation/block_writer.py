@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drv.simulator.arithmetic import DTYPES, UnknownInstruction
-from drv.simulator.ptx.control_flow import operand_registers
+from drv.simulator.ptx.control_flow import operand_registers, product_results
 from drv.simulator.ptx.program import Address, Immediate, Negated, Register, Symbol, Vector
 
 from .code import Names, Site
@@ -38,6 +38,9 @@ class BlockWriter:
         self.block = block
         self.names = names
         self.lines: list[str] = []
+        #: What asynchronous products are about where the next instruction stands, and the registers that they write.
+        self.products = None if block.products is None else block.products.copy()
+        self.product_results = product_results(plan.blocks) if self.products is not None else set()
         #: How many lines stand before each instruction's.
         self.first_lines: list[tuple[int, Instruction]] = []
         self.inputs: dict[str, str] = {}

@@ -14,7 +14,7 @@ import numpy as np
 
 from drv.simulator.arithmetic import UnknownInstruction, resolve
 from drv.simulator.memory.address_space import LOCAL_WINDOW, SHARED_WINDOW
-from drv.simulator.ptx.control_flow import CARRY, End, member_mask, operand_registers
+from drv.simulator.ptx.control_flow import CARRY, WARPGROUP, End, member_mask, operand_registers
 from drv.simulator.ptx.program import (
     TYPE_BYTES,
     Group,
@@ -32,6 +32,7 @@ from .code import Call, Code, Names, Site, Translation
 from .matrix_instructions import MatrixInstructions
 from .memory_instructions import MemoryInstructions
 from .warp_instructions import WarpInstructions
+from .warpgroup_instructions import WarpgroupInstructions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -80,7 +81,12 @@ def translate(plan: FunctionPlan, blocks: Sequence[Block]) -> Translation:
 
 
 class BlockTranslator(
-    MatrixInstructions, AsynchronousInstructions, MemoryInstructions, WarpInstructions, ClusterInstructions
+    MatrixInstructions,
+    WarpgroupInstructions,
+    AsynchronousInstructions,
+    MemoryInstructions,
+    WarpInstructions,
+    ClusterInstructions,
 ):
     """Translates the instructions of a block one after the other, and makes its code of them."""
 
@@ -125,7 +131,8 @@ class BlockTranslator(
             code.of_cluster = self.block.end is End.BARRIER and last.parts[:2] == ["barrier", "cluster"]
         if self.block.converges:
             first = self.block.instructions[0]
-            code.mask = self.mask_source(member_mask(first))
+            members = member_mask(first)
+            code.mask, code.of_warpgroup = self.mask_source(members), members == WARPGROUP
             if self.block.last is None:
                 code.site = Site(first, self.plan.function.name)
         return code, [*body, *whole]
@@ -227,6 +234,8 @@ class BlockTranslator(
         mark = len(self.lines)
         self.first_lines.append((mark, instruction))
         try:
+            if self.products is not None:
+                self.touches(instruction)
             self.translate(instruction)
         except NOT_UNDERSTOOD as error:
             self.refuse(instruction, mark, getattr(error, "known", ""))

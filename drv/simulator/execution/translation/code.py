@@ -47,6 +47,7 @@ class Code:
         "lines",
         "mask",
         "of_cluster",
+        "of_warpgroup",
         "outputs",
         "polls",
         "reduction",
@@ -70,6 +71,8 @@ class Code:
         self.mask: Any = None
         #: Whether the block ends by arriving at a barrier without waiting.
         self.arrives = False
+        #: Whether all warps of a warpgroup meet there.
+        self.of_warpgroup = False
         #: Whether the barrier at the end is that of a cluster.
         self.of_cluster = False
         #: Register that tells whether the phase is complete that the block waits for at its end.

@@ -163,6 +163,29 @@ def tensor_type(ptx_type: str) -> cuda.CUtensorMapDataType:
     return getattr(cuda.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TYPE_NAMES[ptx_type]}")
 
 
+def swizzled(data: np.ndarray, swizzle: int) -> np.ndarray:
+    """Bytes as the tables of the PTX ISA rearrange the 16-byte cells of each 128-byte line."""
+    lines = np.zeros((-(-data.size // 128), 8, 16), np.uint8)
+    lines.reshape(-1)[: data.size] = data
+    result = np.zeros_like(lines)
+    for number, line in enumerate(lines):
+        for cell in range(8):
+            mask = {
+                0: 0,
+                1: number % 2,
+                2: number % 4,
+                3: number % 8,
+                4: number % 4 * 2,
+                5: number % 4 * 2,
+                6: number % 2 * 4,
+            }
+            piece = line[cell]
+            if swizzle == 5 and number % 2:
+                piece = np.roll(piece, 8)
+            result[number, cell ^ mask[swizzle]] = piece
+    return result.reshape(-1)
+
+
 #: ``mbarrier`` instructions and waits as functions of C++, for programs that are about something else.
 MBARRIERS = r"""
 typedef unsigned long long u64;

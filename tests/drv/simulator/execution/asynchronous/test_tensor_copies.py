@@ -12,7 +12,7 @@ from cuda.bindings import driver as cuda
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .programs import MBARRIERS, SCHEDULES, Device, counted, line_of, raced_lines, tensor_type
+from .programs import MBARRIERS, SCHEDULES, Device, counted, line_of, raced_lines, swizzled, tensor_type
 
 pytestmark = pytest.mark.simulator_only
 
@@ -103,29 +103,6 @@ def box_of(
         if all(0 <= each < size for each, size in zip(index, array.shape[::-1], strict=True)):
             result[place[::-1]] = array[index[::-1]]
     return result
-
-
-def swizzled(data: np.ndarray, swizzle: int) -> np.ndarray:
-    """Bytes as the tables of the PTX ISA rearrange the 16-byte cells of each 128-byte line."""
-    lines = np.zeros((-(-data.size // 128), 8, 16), np.uint8)
-    lines.reshape(-1)[: data.size] = data
-    result = np.zeros_like(lines)
-    for number, line in enumerate(lines):
-        for cell in range(8):
-            mask = {
-                0: 0,
-                1: number % 2,
-                2: number % 4,
-                3: number % 8,
-                4: number % 4 * 2,
-                5: number % 4 * 2,
-                6: number % 2 * 4,
-            }
-            piece = line[cell]
-            if swizzle == 5 and number % 2:
-                piece = np.roll(piece, 8)
-            result[number, cell ^ mask[swizzle]] = piece
-    return result.reshape(-1)
 
 
 def load(
