@@ -293,7 +293,7 @@ def read(instruction: Instruction) -> set[str]:
         registers.update(operand_registers(operand))
     if parts[0] in ("addc", "subc", "madc"):
         registers.add(CARRY)
-    if instruction.opcode.startswith((MULTIPLY, WAIT)):
+    if instruction.operands and instruction.opcode.startswith((MULTIPLY, WAIT)):
         # What is written is what was there, changed now or later.
         registers.update(operand_registers(instruction.operands[0]))
     if instruction.guard is not None:
@@ -360,7 +360,7 @@ def product_results(blocks: list[Block]) -> set[str]:
         name
         for block in blocks
         for each in block.instructions
-        if each.opcode.startswith(MULTIPLY)
+        if each.operands and each.opcode.startswith(MULTIPLY)
         for name in operand_registers(each.operands[0])
     }
 

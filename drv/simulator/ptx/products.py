@@ -22,14 +22,14 @@ MULTIPLY, WAIT = "wgmma.mma_async.", "wgmma.wait_group."
 
 def with_results(function: Function) -> None:
     """Give instructions that wait for products the registers that they may bring, as their first operand."""
-    if not any(each.opcode.startswith(MULTIPLY) for each in function.instructions):
-        return
     names = dict.fromkeys(
         name
         for each in function.instructions
-        if each.opcode.startswith(MULTIPLY)
+        if each.operands and each.opcode.startswith(MULTIPLY)
         for name in _names(each.operands[0])
     )
+    if not names:
+        return
     moves = [
         (each.operands[0].name, each.operands[1].name)
         for each in function.instructions
@@ -44,7 +44,7 @@ def with_results(function: Function) -> None:
         names |= dict.fromkeys(target for target, source in moves if source in names)
     results = Vector(tuple(Register(name) for name in names))
     for each in function.instructions:
-        if each.opcode.startswith(WAIT) and not isinstance(each.operands[0], Vector):
+        if each.operands and each.opcode.startswith(WAIT) and not isinstance(each.operands[0], Vector):
             each.operands = (results, *each.operands)
 
 
@@ -117,7 +117,7 @@ class ProductState:
         if opcode.startswith("wgmma.fence"):
             self.unfenced.clear()
             self.fenced = True
-        elif opcode.startswith(MULTIPLY):
+        elif opcode.startswith(MULTIPLY) and len(instruction.operands) > 1:
             d, a = instruction.operands[:2]
             outputs = _names(d)
             inputs = _names(a) if isinstance(a, Vector) else []
@@ -130,7 +130,7 @@ class ProductState:
             self.reading.update(inputs)
             for name in outputs:
                 self.unfenced.pop(name, None)
-        elif opcode.startswith(WAIT) and instruction.operands[-1] == Immediate(0):
+        elif opcode.startswith(WAIT) and instruction.operands[-1:] == (Immediate(0),):
             self.written.clear()
             self.reading.clear()
 

@@ -38,6 +38,8 @@ class BlockWriter:
         self.block = block
         self.names = names
         self.lines: list[str] = []
+        #: Whether what was done before the phase is complete that the block waits for at its end is seen after it.
+        self.acquires = False
         #: What asynchronous products are about where the next instruction stands, and the registers that they write.
         self.products = None if block.products is None else block.products.copy()
         self.product_results = product_results(plan.blocks) if self.products is not None else set()
