@@ -20,6 +20,7 @@ from . import chrome
 from .devices import source_of_devices
 from .events import EventList, events_of
 from .memory import MemoryWatch
+from .memory_picture import write_memory_page
 from .schedules import ProfilerAction, always
 from .watching import Options, Watching
 
@@ -428,6 +429,8 @@ class profile:  # noqa: N801 - PyTorch's name
         ------
         ValueError
             If the file's name has another ending, or memory was not profiled.
+        LibraryNotInstalledError
+            If a picture is asked for and plotly is not installed.
         OSError
             If it cannot be written.
         """
@@ -445,11 +448,11 @@ class profile:  # noqa: N801 - PyTorch's name
             ]
         elif path.endswith(".json"):
             content = _timeline(events)
+        elif path.endswith(".html"):
+            write_memory_page(Path(path), events, f"Memory of cuda:{ordinal} over time")
+            return
         else:
-            raise ValueError(
-                f"export_memory_timeline(): {path!r} must end in .json or .raw.json; the picture of memory over time is "
-                "part of the report of `python -m tools.profile --html`"
-            )
+            raise ValueError(f"export_memory_timeline(): {path!r} must end in .json, .raw.json or .html")
         Path(path).write_text(json.dumps(content), encoding="utf-8")
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:

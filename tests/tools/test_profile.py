@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import pickle
 import re
-import shutil
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import drv
 from drv.simulator.timing.advice import METRICS
+from tests.browser import drawn, needs_browser
 from tools.profile.command_line import main
 from tools.profile.kernels import TOTALS
 from tools.profile.limits import Limit
@@ -166,10 +165,39 @@ def test_a_sample_is_enough_for_times(bench: Bench, tmp_path: Path, capsys: Any)
     assert all(each["moved_over_distinct"] == pytest.approx(1, rel=0.1) for each in kernels)
 
 
-def browser() -> str | None:
-    return next(
-        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_processes_that_it_starts_have_rows(bench: Bench, tmp_path: Path, capfd: Any, method: str) -> None:
+    target = tmp_path / "out.json"
+    script = bench.write(
+        f"""\
+        import multiprocessing as mp
+
+        def work(rank):
+            import tensor
+            x = tensor.ones(1 << 12, device="cuda")
+            assert (x + rank).sum().item() == (1 << 12) * (1 + rank)
+
+        if __name__ == "__main__":
+            context = mp.get_context("{method}")
+            processes = [context.Process(target=work, args=(rank,), name=f"worker {{rank}}") for rank in range(2)]
+            for each in processes:
+                each.start()
+            for each in processes:
+                each.join()
+                assert each.exitcode == 0
+        """
     )
+    assert main(["--model", "h200", "--json", str(target), str(script)]) == 0
+    processes = {each["process"]: each for each in json.loads(target.read_text())["processes"]}
+    assert sorted(processes) == ["worker 0", "worker 1"]
+    assert {kernel["name"] for kernel in processes["worker 1"]["kernels"]} >= {"fill_narrow", "add_narrow"}
+    for each in processes.values():
+        assert each["launches"] >= 3
+        assert each["device_us"] > 0
+        assert "NVIDIA H200" in each["device_times"]
+    err = capfd.readouterr().err
+    assert "profile:   worker 0: " in err
+    assert "the script used no GPU" not in err
 
 
 @pytest.fixture
@@ -193,33 +221,13 @@ def test_the_report_needs_no_network(report: Path) -> None:
     assert len(text) < 4 << 20
 
 
-@pytest.mark.skipif(browser() is None, reason="no browser is installed")
+@needs_browser
 def test_a_browser_draws_the_report_without_errors(report: Path, tmp_path: Path) -> None:
-    """Errors of the page's code would be written to its title, which the browser gives back."""
-    text = report.read_text()
-    watch = (
-        "<script>const broken = [];"
-        "addEventListener('error', (event) => broken.push(event.message));"
-        "addEventListener('unhandledrejection', (event) => broken.push(String(event.reason)));"
-        "setInterval(() => { document.body.dataset.broken = JSON.stringify(broken); }, 100);</script>"
-    )
-    report.write_text(text.replace("<style>", watch + "<style>", 1))
-    profile = tmp_path / "browser"
-    profile.mkdir()
-    command = [
-        str(browser()), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync", f"--user-data-dir={profile}",
-        "--virtual-time-budget=30000", "--dump-dom", report.as_uri(),
-    ]  # fmt: skip
-    drawn = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True).stdout
-    body = re.search(r"<body[^>]*>", drawn)
-    assert body is not None
-    assert 'data-drawn="yes"' in body[0], body[0]
-    assert 'data-broken="[]"' in body[0], body[0]
+    document = drawn(report, tmp_path)
     for picture in ("timeline", "roofline", "memory"):
-        part = drawn[drawn.index(f'id="{picture}"') :]
+        part = document[document.index(f'id="{picture}"') :]
         assert "main-svg" in part[: part.index("</section>")], picture
-    assert drawn.count("<tr>") > 10
+    assert document.count("<tr>") > 10
 
 
 def test_the_guide_has_every_metric_with_its_unit() -> None:

@@ -13,6 +13,7 @@ from tools.run.script import CannotRun, Script, become_torch
 
 from . import report, sanitizer
 from .options import parse
+from .processes import together
 from .watching import Watch
 
 if TYPE_CHECKING:
@@ -87,10 +88,12 @@ def checked(
         watch.settle()
         if options.leak_check:
             watch.look_for_leaks()
-    findings = children.together(watch)
+    findings = together(watch, children.reports)
     status = options.error_exitcode if findings else own_status
     report.write(sys.stderr, findings, watch.sources, options.max_reports)
-    summary = _summary(options, watch, f"{name} ended with status {own_status}", children.processes, findings)
+    summary = _summary(
+        options, watch, f"{name} ended with status {own_status}", len(children.reports), findings
+    )
     print(f"memcheck: {summary}", file=sys.stderr)
     if options.json is not None:
         report.write_json(

@@ -17,6 +17,7 @@ from tools.run.arguments import simulate
 from . import conversion
 from .conversion import KERNEL, SOMETHING
 from .findings import Finding, Memory, merged
+from .processes import report_of
 from .sources import Sources
 
 if TYPE_CHECKING:
@@ -138,6 +139,10 @@ class Watch:
         """See :class:`drv.selection.Supervisor`."""
         settle(runtime)
         self.sources.learn(runtime)
+
+    def report(self, process: str) -> Any:
+        """See :class:`tools.run.following.Observer`."""
+        return report_of(self, process)
 
     # What was found
 

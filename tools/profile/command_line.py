@@ -13,11 +13,13 @@ from drv.simulator.timing.advice import METRICS
 from tensor.cuda.memory_history import _record_memory_history, _snapshot
 from tensor.profiler import ProfilerActivity, profile
 from tools.run import arguments as arguments_
+from tools.run.following import Followed
 from tools.run.script import CannotRun, Script, become_torch
 
 from . import options as options_
 from .kernels import TOTALS, kernels_of, totals_of
 from .limits import Limit
+from .processes import lines_of
 from .report import write_report
 
 if TYPE_CHECKING:
@@ -75,8 +77,9 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.pr
     script = Script(target, options.module is not None)
     watch = _Watch(run, snapshots=options.memory_snapshot is not None)
     selection.supervise(watch)
+    children = Followed("tools.profile.processes:ProcessProfile", not options.sample)
     try:
-        with run:
+        with run, children.following():
             script.run()
             watch.finish()
     except CannotRun as error:
@@ -84,7 +87,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.pr
         return 2
     finally:
         selection.supervise(None)
-    return _report(options, run, script, watch, limits)
+    return _report(options, run, script, watch, children.reports, limits)
 
 
 class _Watch:
@@ -120,7 +123,12 @@ class _Watch:
 
 
 def _report(
-    options: argparse.Namespace, run: profile, script: Script, watch: _Watch, limits: list[Limit]
+    options: argparse.Namespace,
+    run: profile,
+    script: Script,
+    watch: _Watch,
+    processes: list[dict[str, Any]],
+    limits: list[Limit],
 ) -> int:
     kernels, totals = kernels_of(run), totals_of(run)
     table = run.key_averages().table(sort_by=options.sort_by, row_limit=options.row_limit)
@@ -135,7 +143,9 @@ def _report(
                 print(f"  {sentence}", file=sys.stderr)
     broken = [sentence for limit in limits for sentence in limit.broken_by(kernels, totals)]
     status = OVER if broken else script.status
-    if not watch.runtimes:
+    for line in lines_of(processes):
+        print(f"profile: {line}", file=sys.stderr)
+    if not watch.runtimes and not processes:
         print("profile: the script used no GPU (--simulate gives it one)", file=sys.stderr)
     for sentence in broken:
         print(f"profile: {sentence}", file=sys.stderr)
@@ -149,6 +159,7 @@ def _report(
         "totals": totals,
         "kernels": [kernel.record() for kernel in kernels],
         "over": broken,
+        "processes": processes,
     }
     if options.json is not None:
         options.json.write_text(json.dumps(content, indent=1), encoding="utf-8")

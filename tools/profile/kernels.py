@@ -10,6 +10,8 @@ from drv.simulator.timing.advice import METRICS
 from tensor.profiler.events import module_of, node_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tensor.profiler import profile
     from tensor.profiler.devices import DeviceEvent
 
@@ -108,8 +110,13 @@ class Kernel:
 
 def kernels_of(run: profile) -> list[Kernel]:
     """Kernels and library functions of a profile, those that take longest in all first."""
+    return kernels_of_events(run.device_events())
+
+
+def kernels_of_events(events: Iterable[DeviceEvent]) -> list[Kernel]:
+    """The same of what devices did."""
     kernels: dict[str, Kernel] = {}
-    for event in run.device_events():
+    for event in events:
         if event.category == "kernel":
             kernels.setdefault(event.name, Kernel(event.name, event.category)).launches.append(event)
     return sorted(kernels.values(), key=lambda each: -each.total_us)

@@ -1,4 +1,4 @@
-"""Watching over the processes that a program starts, too: each tells what it found, and the first one reports all."""
+"""Watching over the processes that a program starts, too: each leaves a report, and the first one gathers them."""
 
 from __future__ import annotations
 
@@ -9,32 +9,26 @@ import multiprocessing.util
 import os
 import pickle
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from graphroot.coexistence import own
-from tools.memcheck.findings import merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from drv.selection import Supervisor
-    from tools.memcheck.findings import Finding
-    from tools.memcheck.sources import Sources
 
-#: The folder in which processes leave what they found, and how they are to watch.
+#: The folder in which processes leave their reports, and how they are to watch.
 _FOLDER = "GRAPHROOT_FOLLOWED"
 _SUPERVISOR = "GRAPHROOT_SUPERVISOR"
 _HOW = "observer"
-#: A process's findings are told after all that its program does at its end.
+#: A process's report is made after all that its program does at its end.
 _LAST = -(10**6)
 
 
 class Observer(Protocol):
-    """A supervisor that gathers findings; ``sources`` has the lines that they are about."""
-
-    sources: Sources
+    """A supervisor that has something to report at the end."""
 
     def simulator_options(self, options: dict[str, Any]) -> dict[str, Any]:
         """See :class:`drv.selection.Supervisor`."""
@@ -45,22 +39,17 @@ class Observer(Protocol):
     def ending(self, runtime: Any) -> None:
         """See :class:`drv.selection.Supervisor`."""
 
-    def settle(self) -> None:
-        """Let everything that is queued run."""
-
-    def findings(self) -> list[Finding]:
-        """Everything found so far."""
+    def report(self, process: str) -> Any:
+        """What is told of this process, which is called ``process``: something that can be pickled."""
 
 
 class Followed:
-    """What processes that a program has started have found.
+    """What the processes that a program has started report.
 
     Attributes
     ----------
-    findings : list of Finding
-        Theirs, each with the process's name.
-    processes : int
-        How many of them used a GPU and came to their end.
+    reports : list
+        Those of the processes that used a GPU and came to their end.
 
     Parameters
     ----------
@@ -72,14 +61,12 @@ class Followed:
 
     def __init__(self, observer: str, *arguments: Any) -> None:
         self._how = observer, arguments
-        self.findings: list[Finding] = []
-        self.processes = 0
-        self._kernels: list[dict[str, str | None]] = []
+        self.reports: list[Any] = []
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
-        """Follow into the processes that are started in a block; then ``findings`` has what they found."""
-        with tempfile.TemporaryDirectory(prefix="graphroot-findings-") as name:
+        """Follow into the processes that are started in a block; then ``reports`` has what they left."""
+        with tempfile.TemporaryDirectory(prefix="graphroot-reports-") as name:
             folder = Path(name)
             (folder / _HOW).write_bytes(pickle.dumps(self._how))
             before = {variable: os.environ.get(variable) for variable in (_FOLDER, _SUPERVISOR)}
@@ -95,17 +82,7 @@ class Followed:
 
     def _gather(self, folder: Path) -> None:
         # The folder is this user's alone, and what is in it was written by this code.
-        for path in sorted(folder.glob("*.findings")):
-            findings, kernels = pickle.loads(path.read_bytes())
-            self.findings += findings
-            self.processes += 1
-            self._kernels.append(kernels)
-
-    def together(self, observer: Observer) -> list[Finding]:
-        """What ``observer`` of this process and those of the others have found; the same lines once, with a count."""
-        for kernels in self._kernels:
-            observer.sources.add(kernels)
-        return merged(observer.findings() + self.findings)
+        self.reports += [pickle.loads(path.read_bytes()) for path in sorted(folder.glob("*.report"))]
 
 
 def supervisor() -> Supervisor | None:
@@ -128,7 +105,7 @@ def supervisor() -> Supervisor | None:
 
 
 class _Report:
-    """Leaves what was found in this process to the one that reports it."""
+    """Leaves this process's report to the one that gathers them."""
 
     def __init__(self, observer: Observer, folder: Path) -> None:
         self.observer = observer
@@ -139,12 +116,10 @@ class _Report:
         # A forked child has its own; one that was killed in the middle leaves nothing.
         if os.getpid() != self.process or not self.folder.is_dir():
             return
-        self.observer.settle()
-        name = process_name()
-        findings = [replace(each, processes=(name,)) for each in self.observer.findings()]
+        report = self.observer.report(process_name())
         unfinished = self.folder / f"{self.process}.unfinished"
-        unfinished.write_bytes(pickle.dumps((findings, dict(self.observer.sources.kernels))))
-        unfinished.replace(self.folder / f"{self.process}.findings")
+        unfinished.write_bytes(pickle.dumps(report))
+        unfinished.replace(self.folder / f"{self.process}.report")
 
 
 def process_name() -> str:

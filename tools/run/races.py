@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drv import selection
 from tools.memcheck import conversion
 from tools.memcheck.findings import merged
+from tools.memcheck.processes import report_of
 from tools.memcheck.sources import Sources
 from tools.memcheck.watching import settle
 
@@ -61,6 +62,10 @@ class Races:
         """See :class:`drv.selection.Supervisor`."""
         settle(runtime)
         self.sources.learn(runtime)
+
+    def report(self, process: str) -> Any:
+        """See :class:`tools.run.following.Observer`."""
+        return report_of(self, process)
 
     def settle(self) -> None:
         """Let everything run that is queued."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from drv import environment
 from drv.simulator.options import parse_options
 from tools.memcheck import report
+from tools.memcheck.processes import together
 
 from .arguments import simulate
 from .following import Followed
@@ -42,9 +43,9 @@ def watched(name: str, options: str, run: Callable[[], int]) -> int:
     with children.following(), races.watching():
         status = run()
         races.settle()
-    findings = children.together(races)
+    findings = together(races, children.reports)
     report.write(sys.stderr, findings, races.sources, _LIMIT, tool="graphroot")
-    print(f"graphroot: {_summary(name, races, children.processes, findings)}", file=sys.stderr)
+    print(f"graphroot: {_summary(name, races, len(children.reports), findings)}", file=sys.stderr)
     return FOUND if findings else status
 
 

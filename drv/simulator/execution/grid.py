@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from drv.simulator.checks.observation import AccessObserver
     from drv.simulator.memory.address_space import AddressSpace
     from drv.simulator.ptx.program import Function, Module
-    from drv.simulator.timing.meter import Meter
+    from drv.simulator.timing.metering.meter import Meter
 
 #: Blocks of instructions that a batch runs before others have a turn, and that a launch may run.
 TURN = 20_000

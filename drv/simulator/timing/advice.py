@@ -12,7 +12,7 @@ from .figures import SECTOR, WARP
 
 if TYPE_CHECKING:
     from .kernel_time import KernelTime
-    from .meter import SiteCounts
+    from .metering.counts import SiteCounts
 
 #: The project's own kernels are named from here on.
 _ROOT = str(Path(__file__).resolve().parents[3]) + os.sep

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from drv.simulator.device_models import MODELS
 
-from .instructions import MMA_SYNC_REACH
+from .machine_code.instructions import MMA_SYNC_REACH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

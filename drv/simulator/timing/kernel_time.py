@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from drv.simulator.checks.observation import Access
 
-from .block_costs import block_cost
 from .figures import BANKS, LINE, SCHEDULERS, SECTOR, WARP
-from .instructions import PIPES
+from .machine_code.block_costs import block_cost
+from .machine_code.instructions import PIPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drv.simulator.ptx.program import Instruction
 
-    from .cubin import CompiledKernel
     from .figures import Figures, PipeRates
-    from .meter import Counts, SiteCounts
+    from .machine_code.cubin import CompiledKernel
+    from .metering.counts import Counts, SiteCounts
     from .occupancy import Occupancy
 
 #: Bytes per clock of level 1 and shared memory of a multiprocessor (guide: 32 banks of 4 bytes).

@@ -21,12 +21,12 @@ from drv.simulator.work.kernel import KernelWork
 from drv.simulator.work.library import LibraryWork
 
 from . import advice
-from .assembling import assemble
-from .caches import Level2
-from .figures import figures_of, pipe_rates
+from .device_schedule import DeviceSchedule
 from .host_clock import HostClock, TimedLock
 from .kernel_time import Shape, kernel_time
-from .meter import Meter
+from .machine_code.assembling import assemble
+from .metering.meter import Meter
+from .observers import ByteCounter, CheckerAndRecorder
 from .occupancy import occupancy
 from .records import TimedOperation
 from .work_time import copy_seconds, library_seconds, memory_seconds
@@ -34,14 +34,13 @@ from .work_time import copy_seconds, library_seconds, memory_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from drv.simulator.checks.observation import Access
     from drv.simulator.device_properties import SimulatedDevice
     from drv.simulator.driver_state import DriverState
-    from drv.simulator.memory.address_space import Allocation
     from drv.simulator.scheduler import Operation
 
-    from .cubin import CompiledKernel
     from .figures import Figures
+    from .machine_code.cubin import CompiledKernel
+    from .metering.caches import Level2
 
 #: Bytes of copies and fills that are left out where results are not needed.
 _LARGE = 1 << 20
@@ -81,7 +80,7 @@ class Recorder:
         self._driver = driver
         self._results = results
         self._context = context
-        self._devices: dict[int, _Device] = {}
+        self._devices: dict[int, DeviceSchedule] = {}
         self._running = threading.local()
         #: End of the latest operation of each stream that has one.
         self._ends: dict[int, float] = {}
@@ -94,10 +93,10 @@ class Recorder:
         driver = self._driver
         with driver.lock:
             checker = driver.scheduler.checker
-            if isinstance(checker, (Recorder, _Both)):
+            if isinstance(checker, (Recorder, CheckerAndRecorder)):
                 raise RuntimeError("the simulated driver's modelled time is being recorded already")
             self._others = checker
-            driver.scheduler.checker = self if checker is None else _Both(checker, self)
+            driver.scheduler.checker = self if checker is None else CheckerAndRecorder(checker, self)
             driver.lock = TimedLock(driver.lock, self.clock)  # type: ignore[assignment]
 
     def detach(self) -> None:
@@ -154,7 +153,7 @@ class Recorder:
             if work.cost is not None and not self._results:
                 op.run = None
             elif work.cost is None:
-                self._running.bytes = counter = _Bytes(self._driver.observer)
+                self._running.bytes = counter = ByteCounter(self._driver.observer)
                 self._driver.observer = counter  # type: ignore[assignment]
         elif not self._results and isinstance(work, (CopyWork, FillWork)) and _size(work) > _LARGE:
             op.run = None
@@ -213,10 +212,10 @@ class Recorder:
 
     # What an operation costs
 
-    def _device(self, device: SimulatedDevice) -> _Device:
+    def _device(self, device: SimulatedDevice) -> DeviceSchedule:
         result = self._devices.get(device.ordinal)
         if result is None:
-            result = self._devices[device.ordinal] = _Device(device)
+            result = self._devices[device.ordinal] = DeviceSchedule(device)
         return result
 
     def _compiled(self, work: KernelWork) -> dict[str, CompiledKernel]:
@@ -240,7 +239,7 @@ class Recorder:
         )
 
     def _cost(
-        self, work: Any, times: _Times, device: _Device, counter: _Bytes | None
+        self, work: Any, times: _Times, device: DeviceSchedule, counter: ByteCounter | None
     ) -> tuple[float, str, float]:
         """Share of the device that an operation takes, the engine that runs it, and its seconds."""
         figures, record = device.figures, times.record
@@ -326,101 +325,6 @@ class _Times:
 
 def _times_of(operations: Iterable[Any]) -> list[_Times]:
     return [each.timing for each in operations if each.timing is not None]
-
-
-class _Device:
-    """What of a device is in use when."""
-
-    def __init__(self, device: SimulatedDevice) -> None:
-        self.figures = figures_of(device.model)
-        self.rates = pipe_rates(device.capability)
-        self.level2 = Level2(self.figures.l2_bytes)
-        self._engines: dict[str, float] = {}
-        #: Kernels that may still run: end and share of the device, by end.
-        self._kernels: list[tuple[float, float]] = []
-
-    def begin(self, engine: str, ready: float, share: float) -> float:
-        """When an operation that is ready can start on an engine."""
-        if engine != "compute":
-            return max(ready, self._engines.get(engine, 0.0)) if engine else ready
-        running = sorted(each for each in self._kernels if each[0] > ready)
-        used = sum(each[1] for each in running)
-        start = ready
-        for end, other in running:
-            if used + share <= 1.0 + 1e-9:
-                break
-            start, used = end, used - other
-        return start
-
-    def takes(self, engine: str, start: float, end: float, share: float) -> None:
-        """It has the engine until ``end``."""
-        if engine == "compute":
-            self._kernels = [each for each in self._kernels if each[0] > start]
-            self._kernels.append((end, share))
-        elif engine:
-            self._engines[engine] = max(self._engines.get(engine, 0.0), end)
-
-
-class _Both:
-    """The race checker and the recorder, in the place of one."""
-
-    def __init__(self, checker: Any, recorder: Recorder) -> None:
-        self._checker, self._recorder = checker, recorder
-
-    def submit(self, op: Operation, stream_key: Any, after: Iterable[Operation]) -> None:
-        after = list(after)
-        self._checker.submit(op, stream_key, after)
-        self._recorder.submit(op, stream_key, after)
-
-    def start(self, op: Operation) -> None:
-        self._checker.start(op)
-        self._recorder.start(op)
-
-    def finish(self, op: Operation) -> None:
-        self._recorder.finish(op)
-        self._checker.finish(op)
-
-    def host_waits(self, op: Operation) -> None:
-        self._checker.host_waits(op)
-        self._recorder.host_waits(op)
-
-    def launch_begins(self, launch: Any) -> None:
-        self._checker.launch_begins(launch)
-        self._recorder.launch_begins(launch)
-
-    def launch_ends(self, launch: Any) -> None:
-        self._checker.launch_ends(launch)
-
-    def submit_inside(self, op: Any, name: Any, outer: Operation, after: Iterable[Any]) -> None:
-        after = list(after)
-        self._checker.submit_inside(op, name, outer, after)
-        self._recorder.submit_inside(op, name, outer, after)
-
-    def suspend(self) -> Any:
-        return self._checker.suspend(), self._recorder.suspend()
-
-    def resume(self, running: Any) -> None:
-        self._checker.resume(running[0])
-        self._recorder.resume(running[1])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._checker, name)
-
-
-class _Bytes:
-    """Counts the bytes that a library call touches, and tells the race checker of them where there is one."""
-
-    def __init__(self, other: Any) -> None:
-        self.other = other
-        self.moved = 0
-
-    def range_access(self, allocation: Allocation, start: int, stop: int, kind: Access) -> None:
-        self.moved += stop - start
-        if self.other is not None:
-            self.other.range_access(allocation, start, stop, kind)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.other, name)
 
 
 def _described(work: Any, label: str, on_host: bool) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import gzip
 import json
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,10 +25,10 @@ from tensor.profiler import (
     supported_activities,
     tensorboard_trace_handler,
 )
+from tests.browser import drawn, needs_browser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.simulator_only
 
@@ -161,6 +162,20 @@ def test_memory_timelines(h200: Any, tmp_path: Path) -> None:
         pass
     with pytest.raises(ValueError, match="memory was not profiled"):
         other.export_memory_timeline(str(tmp_path / "m.json"))
+
+
+@needs_browser
+def test_a_browser_draws_memory_over_time(h200: Any, tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    with profile(profile_memory=True) as run:
+        kept = [tensor.ones(1 << 20, device="cuda") for _ in range(3)]
+        del kept[0]
+    page = tmp_path / "m.html"
+    run.export_memory_timeline(str(page))
+    document = drawn(page, tmp_path)
+    assert "At the most 12.00 MiB at once" in document
+    assert "main-svg" in document
+    assert f"{Path(__file__).name}:" in document
 
 
 def test_the_trace_links_kernels_to_the_calls_that_queued_them(training: Any, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import drv
-from drv.simulator.timing.assembling import available
+from drv.simulator.timing.machine_code.assembling import available
 from tools.bench.textbook import SERIES, modelled
 
 if TYPE_CHECKING:

@@ -1,18 +1,5 @@
-"use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
-const element = (name, className, text) => {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  return made;
-};
 const microseconds = (us) =>
   us >= 1e6 ? `${(us / 1e6).toFixed(2)} s` : us >= 1e3 ? `${(us / 1e3).toFixed(2)} ms` : `${us.toFixed(2)} µs`;
-const bytes = (count) => {
-  for (const [size, name] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]])
-    if (Math.abs(count) >= size) return `${(count / size).toFixed(2)} ${name}`;
-  return `${Math.round(count)} B`;
-};
 const number = (value) => {
   if (Math.abs(value) >= 1e5) return value.toExponential(2);
   return Number.isInteger(value) ? String(value) : value.toPrecision(4).replace(/\.?0+$/, "");
@@ -39,6 +26,10 @@ function head() {
     box.append(element("b", "", shown(name, value)), element("span", "", name.replaceAll("_", " ")));
     totals.append(box);
   }
+  for (const each of data.processes) {
+    const line = `${each.process}, which it started: ${each.launches} launches, ${microseconds(each.device_us)} of devices`;
+    document.querySelector("header").append(element("p", "source", line));
+  }
   for (const sentence of data.over) document.querySelector("header").append(element("p", "over", sentence));
 }
 
@@ -61,14 +52,8 @@ function advice() {
   }
 }
 
-const PALETTE = ["#2a6fdb", "#e07a1f", "#2e9e5b", "#b5479d", "#c9a227", "#1aa3a8", "#8758d1", "#d1495b", "#6b8e23",
-  "#4f6d8f", "#a8653b", "#9aa5b1"];
 const OF_KIND = { gpu_memcpy: "#c9a227", gpu_memset: "#9aa5b1", cpu_op: "#7fa8e8", autograd_node: "#d9a3cc",
   module: "#8fcfa9", user_annotation: "#e8b78a", step: "#c3cad3" };
-const LAYOUT = { font: { family: "system-ui, sans-serif", size: 13, color: "#1c2430" }, paper_bgcolor: "white",
-  plot_bgcolor: "#fafbfc", margin: { l: 230, r: 20, t: 10, b: 50 }, hoverlabel: { align: "left" } };
-const CONFIG = { responsive: true, displaylogo: false, scrollZoom: true, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
-
 function whole(rows) {
   let [low, high] = [Infinity, 0];
   for (const { bars } of rows)
@@ -163,20 +148,6 @@ function roofline() {
     legend: { x: 0.01, y: 0.99, bgcolor: "rgba(255,255,255,0.8)" } }, CONFIG);
 }
 
-function memory() {
-  const place = document.getElementById("memory");
-  const { times, series } = data.memory;
-  if (!times.length) return place.append(element("p", "empty", "No device memory was allocated while it was watched."));
-  const traces = series.map(({ line, bytes: sizes }, index) => ({
-    type: "scatter", mode: "lines", name: line, x: times, y: sizes, stackgroup: "all",
-    line: { width: 0.5, shape: "hv", color: PALETTE[index % PALETTE.length] },
-    hovertemplate: `${line}: %{customdata}<extra></extra>`, customdata: sizes.map(bytes) }));
-  Plotly.newPlot(place, traces, { ...LAYOUT, height: 420, margin: { l: 80, r: 20, t: 10, b: 50 }, hovermode: "x unified",
-    xaxis: { title: { text: "µs" }, gridcolor: "#e6eaef" },
-    yaxis: { title: { text: "bytes allocated" }, exponentformat: "SI", gridcolor: "#e6eaef" },
-    legend: { orientation: "h", y: -0.18 } }, CONFIG);
-}
-
 function sortable(place, rows, columns, first) {
   if (!rows.length) return place.append(element("p", "empty", "There are none."));
   const tools = element("div", "tools");
@@ -232,14 +203,6 @@ function sortable(place, rows, columns, first) {
   scroll.append(table);
   place.append(tools, scroll);
   fill();
-}
-
-async function library() {
-  const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent), (each) => each.charCodeAt(0));
-  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const script = element("script");
-  script.textContent = await new Response(unpacked).text();
-  document.head.append(script);
 }
 
 async function draw() {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import drv
@@ -12,6 +10,7 @@ from drv.simulator.timing.figures import DEFAULT, FIGURES, figures_of, pipe_rate
 from drv.simulator.timing.work_time import PEAK
 from tensor.core.spans import ANNOTATION, MODULE, NODE, OPERATION, STEP
 from tensor.profiler.events import DeviceType, module_of, node_of
+from tensor.profiler.memory_picture import memory_series, short
 from tools.profile.kernels import TOTALS, kernels_of
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Bars of the timeline at the most: the longest of each row.
 _MOST_BARS = 6000
-#: Points of memory over time, and lines of Python that have a colour of their own.
-_MOST_POINTS, _MOST_LINES = 1500, 11
 
 
 def pictures(run: profile) -> dict[str, Any]:
@@ -30,7 +27,7 @@ def pictures(run: profile) -> dict[str, Any]:
     return {
         "timeline": _timeline(run, begin),
         "roofline": _roofline(run),
-        "memory": _memory(run, begin),
+        "memory": memory_series(run.memory_events(), begin),
         "operations": _operations(run),
         "units": {name: f"{unit}: {meaning}" for name, (unit, meaning) in (METRICS | TOTALS).items()},
     }
@@ -135,42 +132,6 @@ def _roofline(run: profile) -> dict[str, Any]:
     }
 
 
-def _memory(run: profile, begin: int) -> dict[str, Any]:
-    events = run.memory_events()
-    peaks: dict[str, int] = defaultdict(int)
-    held: dict[str, int] = defaultdict(int)
-    for each in events:
-        held[each.line] += each.size
-        peaks[each.line] = max(peaks[each.line], held[each.line])
-    lines = sorted(peaks, key=lambda line: -peaks[line])
-    shown, others = lines[:_MOST_LINES], set(lines[_MOST_LINES:])
-    step = max(1, len(events) // _MOST_POINTS)
-    held = defaultdict(int)
-    times: list[float] = []
-    series: dict[str, list[int]] = {line: [] for line in shown}
-    if others:
-        series["others"] = []
-    peak, peak_index = -1, 0
-    total = 0
-    kept: list[tuple[float, dict[str, int]]] = []
-    for number, each in enumerate(events):
-        held["others" if each.line in others else each.line] += each.size
-        total += each.size
-        if total > peak:
-            peak, peak_index = total, number
-        if number % step == 0 or number == len(events) - 1 or number == peak_index:
-            kept.append(((each.time - begin) / 1e3, dict(held)))
-    for time, values in kept[-4 * _MOST_POINTS :]:
-        times.append(time)
-        for line, sizes in series.items():
-            sizes.append(values.get(line, 0))
-    return {
-        "times": times,
-        "series": [{"line": short(line), "bytes": sizes} for line, sizes in series.items()],
-        "peak": max(peak, 0),
-    }
-
-
 def _operations(run: profile) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {
@@ -186,12 +147,3 @@ def _operations(run: profile) -> list[dict[str, Any]]:
         if each.device_type is DeviceType.CPU
     ]
     return sorted(rows, key=lambda row: -(row["device_us"] + row["self_host_us"]))
-
-
-def short(line: str) -> str:
-    """``file:line`` from the current folder on, where it lies in that."""
-    file, colon, number = line.rpartition(":")
-    path = Path(file)
-    if colon and path.is_absolute() and path.is_relative_to(Path.cwd()):
-        return f"{path.relative_to(Path.cwd())}:{number}"
-    return line

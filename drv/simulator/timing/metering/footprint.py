@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from drv.simulator.timing.figures import SECTOR
+
 from .caches import ascending
-from .figures import SECTOR
 from .requests import KEY_MASK, KEY_SHIFT
 
 if TYPE_CHECKING:

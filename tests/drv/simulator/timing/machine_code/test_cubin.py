@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import drv
-from drv.simulator.timing.assembling import assemble, available
-from drv.simulator.timing.cubin import CubinError, read_cubin
-from drv.simulator.timing.instructions import hardware_pipe, multiply_adds, ptx_pipe
+from drv.simulator.timing.machine_code.assembling import assemble, available
+from drv.simulator.timing.machine_code.cubin import CubinError, read_cubin
+from drv.simulator.timing.machine_code.instructions import hardware_pipe, multiply_adds, ptx_pipe
 
 pytestmark = pytest.mark.skipif(not available(), reason="nvJitLink is not installed (extra profile)")
 

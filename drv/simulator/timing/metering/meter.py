@@ -7,17 +7,19 @@ and there is no observer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from drv.simulator.checks.observation import Access
+from drv.simulator.timing.figures import SECTOR, WARP
 
 from .caches import ascending, level_1_misses
-from .figures import SECTOR, WARP
+from .counts import BlockRuns, Counts, SiteCounts
 from .footprint import Footprints
+from .metered_plan import MeteredPlan
 from .requests import KEY_MASK, by_warp, global_request, same_address, shared_request
+from .touched_bytes import TouchedBytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
 
     from drv.simulator.checks.observation import AccessObserver, Lanes, Site, Span, Stored
     from drv.simulator.execution.launch_state import LaunchState
-    from drv.simulator.execution.translation.code import Code
-    from drv.simulator.execution.translation.plan import FunctionPlan, KernelPlan
+    from drv.simulator.execution.translation.plan import KernelPlan
     from drv.simulator.memory.address_space import Allocation
     from drv.simulator.ptx.control_flow import Block
 
@@ -41,103 +42,6 @@ MOST_BATCHES, SAMPLED_BATCHES = 40, 20
 ENOUGH_LANES, FEWEST_BATCHES = 40_000_000, 2
 #: Sectors that are kept before they are sorted out.
 _KEPT = 1 << 21
-#: Bytes that one bit of the map of touched memory stands for.
-_GRAIN = 4
-
-
-@dataclass(slots=True)
-class SiteCounts:
-    """What one memory instruction did, over all warps that ran it while they were metered."""
-
-    site: Site
-    kind: Access
-    space: str
-    width: int
-    requests: int = 0
-    lanes: int = 0
-    sectors: int = 0
-    lines: int = 0
-    needed: int = 0
-    #: Sectors that level 1 did not have.
-    missed: int = 0
-    wavefronts: int = 0
-    ideal_wavefronts: int = 0
-    #: Distinct words of shared memory.
-    words: int = 0
-    worst_wavefronts: int = 0
-    #: Bytes from one lane's address to the next one's, where that is the same in the first warp.
-    stride: int | None = None
-    #: Of atomics: lanes of one warp that name one address, at most.
-    worst_same: int = 0
-
-
-@dataclass(slots=True)
-class BlockRuns:
-    """How often warps ran a basic block, and lanes."""
-
-    block: Block
-    function: str
-    warps: int = 0
-    lanes: int = 0
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a launch did: what its metered blocks did, and how to take it for the whole grid.
-
-    Attributes
-    ----------
-    blocks, metered : int
-        Thread blocks of the grid, and those that were metered.
-    sites, runs
-        By memory instruction, and by basic block.
-    barriers : int
-        Warps that passed a barrier of their block.
-    read_sectors, read_misses
-        Sectors that level 2 was asked for by loads of the whole grid, and those that came from DRAM.
-    written_sectors, atomic_sectors
-        Sectors that stores, and atomics, of the whole grid sent to level 2.
-    distinct_read, distinct_written
-        Distinct bytes of global memory that the whole grid read and wrote.
-    sectors_written : float
-        Distinct sectors that it wrote something of.
-    hottest : int
-        Atomics of the whole grid on the address that has most of them.
-    error : float
-        Two standard errors of instructions per block, as a share; 0 where all blocks were metered.
-    regular : float
-        Share of the accesses whose place in memory follows from the block's index.
-    """
-
-    blocks: int
-    metered: int
-    threads: int
-    sites: list[SiteCounts]
-    runs: list[BlockRuns]
-    barriers: int
-    read_sectors: float = 0.0
-    read_misses: float = 0.0
-    written_sectors: float = 0.0
-    atomic_sectors: float = 0.0
-    distinct_read: float = 0.0
-    distinct_written: float = 0.0
-    sectors_written: float = 0.0
-    hottest: float = 0.0
-    error: float = 0.0
-    regular: float = 1.0
-
-    @property
-    def scale(self) -> float:
-        """What turns counts of metered blocks into those of the grid."""
-        return self.blocks / self.metered if self.metered else 0.0
-
-
-@dataclass(slots=True)
-class _Touched:
-    """Which bytes of an allocation were read and written, a byte of the map for each four."""
-
-    reads: Array
-    writes: Array
 
 
 class Meter:
@@ -176,7 +80,7 @@ class Meter:
         self._keys: list[Array] = []
         self._key_sites: list[tuple[SiteCounts, int, int]] = []
         self._kept = 0
-        self._touched: dict[Allocation, _Touched] = {}
+        self._touched = TouchedBytes()
         self._hot: list[tuple[Array, Array]] = []
         self._per_block: list[float] = []
         self._start = 0
@@ -273,7 +177,7 @@ class Meter:
         lanes: Lanes,
         site: Site,
     ) -> None:
-        self._touch(allocation, offsets, width, kind)
+        self._touched.add(allocation, offsets, width, kind)
         counts = self._counts(site, kind, "global", width)
         warps = by_warp(lanes)  # type: ignore[arg-type]
         addresses = offsets + allocation.base if offsets.strides[0] else _uniform(offsets, allocation.base)
@@ -370,24 +274,6 @@ class Meter:
         if len(self._hot) > 256:
             self._hot = [_merged(self._hot)]
 
-    def _touch(self, allocation: Allocation, offsets: Array, width: int, kind: Access) -> None:
-        touched = self._touched.get(allocation)
-        if touched is None:
-            size = -(-allocation.size // SECTOR) * SECTOR // _GRAIN
-            touched = self._touched[allocation] = _Touched(np.zeros(size, np.uint8), np.zeros(size, np.uint8))
-        where = touched.reads if kind is Access.READ else touched.writes
-        if not offsets.strides[0]:
-            offsets = offsets[:1]
-        if width <= _GRAIN:
-            where[offsets >> 2] = 1
-        elif width == 8 and not (allocation.base & 7):
-            where.view(np.uint16)[offsets >> 3] = 0x0101
-        elif width == 16 and not (allocation.base & 15):
-            where.view(np.uint32)[offsets >> 4] = 0x01010101
-        else:
-            for part in range(0, width, _GRAIN):
-                where[(offsets + part) >> 2] = 1
-
     # Caches
 
     def _sort_out(self) -> None:
@@ -438,15 +324,12 @@ class Meter:
                 counts.written_sectors += each.missed * scale
             else:
                 counts.atomic_sectors += each.missed * scale
-        reads = sum(int(np.count_nonzero(each.reads)) for each in self._touched.values()) * _GRAIN
-        writes = sum(int(np.count_nonzero(each.writes)) for each in self._touched.values()) * _GRAIN
+        reads, writes = self._touched.read, self._touched.written
         if self._hot:
             counts.hottest = float(_merged(self._hot)[1].max())
         if self._all:
             counts.distinct_read, counts.distinct_written = float(reads), float(writes)
-            counts.sectors_written = float(
-                sum(int(np.count_nonzero(_by_sector(each.writes))) for each in self._touched.values())
-            )
+            counts.sectors_written = float(self._touched.sectors_written)
         else:
             self._extrapolate(reads, writes)
         self._level2.trim()
@@ -472,10 +355,6 @@ class Meter:
     def sampled(self) -> bool:
         """Whether only a part of the grid was metered."""
         return not self._all
-
-
-def _by_sector(grains: Array) -> Array:
-    return grains.view(np.uint64)
 
 
 def _stride(addresses: Array) -> int | None:
@@ -528,67 +407,3 @@ def _communicates(plan: KernelPlan) -> bool:
         plan.function(plan.entry.name).code(index).polls
         for index in range(len(plan.function(plan.entry.name).blocks))
     )
-
-
-class MeteredPlan:
-    """A kernel's plan whose blocks tell the meter of every run; all else is the plan's own."""
-
-    def __init__(self, plan: KernelPlan, meter: Meter) -> None:
-        self._plain = plan
-        self._meter = meter
-        self._functions: dict[str, MeteredFunction] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plain, name)
-
-    def function(self, name: str) -> MeteredFunction:
-        """Translated function ``name``."""
-        result = self._functions.get(name)
-        if result is None:
-            result = self._functions[name] = MeteredFunction(self._plain.function(name), self, self._meter)
-        return result
-
-
-class MeteredFunction:
-    """A function's plan whose blocks tell the meter of every run."""
-
-    def __init__(self, plan: FunctionPlan, kernel: MeteredPlan, meter: Meter) -> None:
-        self._plain = plan
-        self._meter = meter
-        self.kernel = kernel
-        self._codes: dict[int, Code] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plain, name)
-
-    def code(self, index: int) -> Code:
-        """Block ``index``, translated, behind the meter."""
-        code = self._codes.get(index)
-        if code is None:
-            code = self._codes[index] = self._metered(self._plain.code(index))
-        return code
-
-    def _metered(self, code: Code) -> Code:
-        metered = copy_of(code)
-        meter, number, name = self._meter, id(code), self._plain.function.name
-        body, whole, block = code.body, code.whole, code.block
-
-        def counted_body(lanes: Any, *values: Any) -> Any:
-            meter.ran(number, block, name, lanes)
-            return body(lanes, *values)
-
-        def counted_whole(registers: Any, lanes: Any) -> Any:
-            meter.ran(number, block, name, lanes)
-            return whole(registers, lanes)
-
-        metered.body, metered.whole = counted_body, counted_whole  # type: ignore[assignment]
-        return metered
-
-
-def copy_of(code: Code) -> Code:
-    """A translated block with all that the other has."""
-    result = object.__new__(type(code))
-    for name in type(code).__slots__:
-        if hasattr(code, name):
-            setattr(result, name, getattr(code, name))
-    return result

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .figures import BANKS, LINE, SECTOR, WARP
+from drv.simulator.timing.figures import BANKS, LINE, SECTOR, WARP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .figures import LINE, SECTOR
+from drv.simulator.timing.figures import LINE, SECTOR
+
 from .requests import KEY_SHIFT
 
 if TYPE_CHECKING:

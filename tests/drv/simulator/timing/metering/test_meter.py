@@ -102,7 +102,7 @@ def test_a_launch_that_is_not_metered_runs_what_it_ran_before_there_was_a_meter(
     assert len(recorder.operations) == 1
     assert before == after
     assert not [file for file, _ in before if "drv/simulator/timing/" in file and "tests" not in file]
-    assert any("drv/simulator/timing/meter.py" in file for file, _ in metered)
+    assert any("drv/simulator/timing/metering/meter.py" in file for file, _ in metered)
 
 
 def counts(runtime: Any, source: str, name: str, grid: Any, block: Any, arguments: Any) -> Any:
@@ -170,7 +170,7 @@ def test_a_sample_of_a_large_grid_tells_what_all_of_it_does() -> None:
         for name, most in (("all", 1 << 30), ("sample", None)):
             with pytest.MonkeyPatch.context() as patch, recording(runtime.driver) as recorder:
                 if most:
-                    patch.setattr("drv.simulator.timing.meter.MOST_BATCHES", most)
+                    patch.setattr("drv.simulator.timing.metering.meter.MOST_BATCHES", most)
                 module.function("mixed").launch(n // 256, 256, (x, y, count, np.int32(n)))
                 drv.Device(0).synchronize()
             results[name] = recorder.operations[0]

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drv.simulator.timing.caches import Level2, ascending, level_1_misses
 from drv.simulator.timing.figures import SECTOR
-from drv.simulator.timing.requests import KEY_SHIFT
+from drv.simulator.timing.metering.caches import Level2, ascending, level_1_misses
+from drv.simulator.timing.metering.requests import KEY_SHIFT
 
 
 def test_a_sector_that_a_block_loads_again_is_there() -> None:

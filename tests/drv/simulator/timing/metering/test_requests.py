@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drv.simulator.timing.requests import by_warp, global_request, same_address, shared_request
+from drv.simulator.timing.metering.requests import by_warp, global_request, same_address, shared_request
 
 
 def lanes(active: Any = None, warps: int = 1, per_block: int = 1) -> Any:
