@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Independent(Distribution):
     """A distribution of which trailing batch dimensions count as dimensions of the event.
 
-    >>> Independent(Normal(tensor.zeros(3), tensor.ones(3)), 1).event_shape
+    >>> normal = tensor.distributions.Normal(tensor.zeros(3), tensor.ones(3))
+    >>> Independent(normal, 1).event_shape
     tensor.Size([3])
 
     Parameters

@@ -176,6 +176,7 @@ def test_findings_become_errors_of_their_kind() -> None:
         "race": drv.DataRaceError,
         "shared race": drv.DataRaceError,
         "kernel race": drv.DataRaceError,
+        "register race": drv.DataRaceError,
         "same value": drv.DataRaceError,
         "uninitialized": drv.UninitializedReadError,
         "freed while in use": drv.FreedInUseError,
