@@ -339,9 +339,15 @@ class Batch:
         return True
 
     def end(self) -> None:
-        """All threads have ended: what they have not waited for is carried out."""
+        """All threads have ended: what they have not waited for is carried out.
+
+        What refers to the batch is let go of, so that it and its launch are freed without a collection of garbage.
+        """
         if "operations" in self.__dict__:
             self.operations.finish()
+        for name in ("cluster_barrier", "operations", "products", "mbarriers"):
+            self.__dict__.pop(name, None)
+        self._all_lanes = None
 
     def _advance(self) -> bool:
         """Let asynchronous operations go on, and the threads that wait for them; whether any did."""
