@@ -7,9 +7,12 @@ used.
 import ctypes
 import os
 import sys
-from importlib.machinery import PathFinder
+import warnings
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
+from types import ModuleType
 
 
 def _connect(path: Path, prefix: str, resolver: str) -> None:
@@ -37,6 +40,36 @@ def _connect_all(folder: Path) -> None:
     if real:
         # First, so that the real one is not found.
         _connect(folder / Path(real).name, "graphroot_nvrtc", "resolve_nvrtc")
+    sys.meta_path.insert(0, _LinkerFinder)
+
+
+class _LinkerFinder:
+    """Lets ``cuda.core`` link by the driver.
+
+    nvJitLink makes cubins only, and the simulated driver links and runs PTX. ``cuda.core`` takes the driver where the
+    library has no function for its version, as before CUDA 12.3; to others, the library is as it is.
+    """
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != "cuda.bindings._internal.nvjitlink":
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                inspect = module._inspect_function_pointer
+                module._inspect_function_pointer = (  # type: ignore[attr-defined]
+                    lambda function: 0 if function == "__nvJitLinkVersion" else inspect(function)
+                )
+                warnings.filterwarnings("ignore", r"libnvJitLink.* is too old", RuntimeWarning)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def _run_the_hidden_one() -> None:
