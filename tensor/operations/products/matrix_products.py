@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class _Product:
     """``C = alpha * A @ B + beta * C``; ``device_state.plans[PRODUCT, c, a, b]`` carries it out.
 
-    All three have three dimensions, ``(batch, rows, columns)``, or all have the last two.
+    Of bools, sums are ors and products are ands. All three have three dimensions, ``(batch, rows, columns)``, or all have the last two.
 
     Parameters
     ----------
@@ -91,7 +91,8 @@ def _on_host(c: Layout, a: Layout) -> Callable[..., None]:
         into = out._writable
         with np.errstate(all="ignore"):
             if dtype.category is Category.BOOL:
-                into[...] = matmul(left.astype(np.uint64), right.astype(np.uint64)) != 0
+                result = (matmul(left.astype(np.uint64), right.astype(np.uint64)) != 0) & bool(alpha)
+                into[...] = result | into if beta else result
                 return
             if beta == 0 and alpha == 1 and compute_dtype is dtype:
                 matmul(left, right, out=into)
@@ -109,7 +110,7 @@ def _on_host(c: Layout, a: Layout) -> Callable[..., None]:
 def _with_kernel(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
     device_state: Any = c.device_state
     launch = kernels.plan(device_state.native, c.dtype, _sizes(c, a), *(_as_batch(x)[1] for x in (a, b, c)))
-    local = device_state.local
+    local, logical = device_state.local, c.dtype.category is Category.BOOL
 
     def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
         if alpha == 1 and beta == 0:
@@ -117,7 +118,12 @@ def _with_kernel(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
             return
         result = empty(out._layout)
         launch(local.stream.handle, a._address, b._address, result._address)
-        out.copy_(result * alpha + out * beta if beta else result * alpha)
+        if logical:
+            # As numbers, True and -1 times True would cancel each other.
+            alpha, beta = bool(alpha), bool(beta)
+            out.copy_(result & alpha | out if beta else result & alpha)
+        else:
+            out.copy_(result * alpha + out * beta if beta else result * alpha)
 
     return run
 

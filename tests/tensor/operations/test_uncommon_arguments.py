@@ -75,6 +75,28 @@ def test_sums_of_bools_are_ors(device_name: str) -> None:
     assert x.addr_(v, w).tolist() == either
 
 
+@pytest.mark.parametrize("form", ["addmm", "addmv", "addbmm", "baddbmm"])
+def test_products_of_bools_are_added_by_or(form: str, device_name: str) -> None:
+    on = {"device": device_name}
+    x = tensor.tensor([[False, False], [True, False]], **on)
+    a = tensor.tensor([[True, False], [False, False]], **on)
+    b = tensor.tensor([[True, True], [True, False]], **on)
+    product, either = [[True, True], [False, False]], [[True, True], [True, False]]
+    if form == "addmv":
+        x, b, product, either = x[:, 0], b[:, 0], [True, False], [True, True]
+    elif form == "addbmm":
+        a, b = a[None], b[None]
+    elif form == "baddbmm":
+        x, a, b, product, either = x[None], a[None], b[None], [product], [either]
+    add = getattr(tensor, form)
+    assert add(x, a, b).tolist() == either
+    assert add(x, a, b, beta=0).tolist() == product
+    assert add(x, a, b, alpha=0).tolist() == x.tolist()
+    # No factor makes an or an exclusive one.
+    assert add(x | True, a, b, beta=-1).tolist() == (x | True).tolist()
+    assert getattr(x, f"{form}_")(a, b).tolist() == either
+
+
 def test_gathering_nothing(device_name: str) -> None:
     x = tensor.arange(5.0, device=device_name)
     for dtype in (tensor.uint8, tensor.float32, tensor.int64):
