@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,7 +76,10 @@ def set_printoptions(
     Raises
     ------
     ValueError
-        For an unknown profile; nothing is changed.
+        For an unknown profile, or a negative number; nothing is changed.
+    TypeError
+        If ``precision``, ``edgeitems`` or ``linewidth`` is no integer, or ``threshold`` is no number; nothing is
+        changed.
     """
     global _options
     if profile is not None and profile not in PROFILES:
@@ -87,6 +91,15 @@ def set_printoptions(
         "linewidth": linewidth,
     }
     changes: dict[str, Any] = {name: value for name, value in argument.items() if value is not None}
+    # A wrong one would fail much later, where some tensor is printed.
+    for name, value in changes.items():
+        allowed, expected = (Real, "a number") if name == "threshold" else (Integral, "int")
+        if not isinstance(value, allowed):
+            raise TypeError(
+                f"set_printoptions(): argument '{name}' must be {expected}, not {type(value).__name__}"
+            )
+        if value < 0:
+            raise ValueError(f"set_printoptions(): argument '{name}' must not be negative, got {value}")
     _options = replace(PROFILES[profile] if profile else _options, sci_mode=sci_mode, **changes)
 
 

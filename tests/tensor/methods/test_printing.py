@@ -73,6 +73,17 @@ def test_an_unknown_profile_changes_nothing() -> None:
     assert printing.get_printoptions() == before
 
 
+@pytest.mark.parametrize("name", ["precision", "threshold", "edgeitems", "linewidth"])
+def test_wrong_options_change_nothing(name: str) -> None:
+    before = printing.get_printoptions()
+    for wrong, error in (("3", TypeError), (object(), TypeError), (-1, ValueError)):
+        with pytest.raises(error, match=f"argument '{name}' must"):
+            printing.set_printoptions(**{name: wrong})
+    assert printing.get_printoptions() == before
+    printing.set_printoptions(**{name: np.int64(7)})
+    assert getattr(printing.get_printoptions(), name) == 7
+
+
 DTYPES = st.sampled_from(["float32", "float64", "int64", "bool", "complex64"])
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=4, min_side=1, max_side=7)
 VALUES = st.one_of(
