@@ -17,6 +17,7 @@ from .copies import (
     memset,
     memset_2d,
 )
+from .current import current_device, runtime
 from .device import Device, DeviceProperties, MemoryInfo
 from .errors import (
     CaptureError,
@@ -57,7 +58,7 @@ from .launch import Launcher, bind, launch, prepare
 from .memory import DeviceMemory, PinnedMemory, RegisteredMemory
 from .module import Function, Module, Parameter
 from .runtime import Runtime
-from .selection import current_device, device_count, is_available, is_initialized, reset, runtime
+from .selection import device_count, is_available, is_initialized, reset
 from .stream import Stream
 
 __all__ = [

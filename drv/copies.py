@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .current import current_device, runtime
 from .errors import InvalidValueError
 from .memory import DeviceMemory, PinnedMemory, RegisteredMemory
 
@@ -350,8 +351,6 @@ def host_access(memory: Any, nbytes: int | None = None, *, writes: bool) -> None
     InvalidValueError
         If ``memory`` has fewer bytes.
     """
-    from .selection import runtime
-
     active = runtime()
     if active.simulated:
         endpoint = _host_endpoint(memory, writes=writes)
@@ -365,8 +364,6 @@ def _enter(stream: Stream | None, endpoint: _Endpoint) -> Device:
     elif endpoint.device is not None:
         device = endpoint.device
     else:
-        from .selection import current_device
-
         device = current_device()
     device.use()
     return device

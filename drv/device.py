@@ -6,16 +6,16 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
+from .current import runtime
 from .errors import NotFoundError, PeerAccessError
+from .stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from uuid import UUID
 
     from .runtime import Runtime
-    from .stream import Stream
-
 _ATTRIBUTE_PREFIX = "CU_DEVICE_ATTRIBUTE_"
 
 
@@ -145,8 +145,6 @@ class Device:
     _default_stream: Stream | None
 
     def __new__(cls, ordinal: int = 0) -> Device:  # noqa: PYI034 - the runtime's own object
-        from .selection import runtime
-
         return runtime().device(ordinal)
 
     @classmethod
@@ -211,8 +209,6 @@ class Device:
     @property
     def uuid(self) -> UUID:
         """Identifier that no other device has, also on other machines."""
-        from uuid import UUID
-
         uuid = self.runtime.check(self.runtime.driver.cuDeviceGetUuid(self._handle), "cuDeviceGetUuid")
         return UUID(bytes=bytes(uuid.bytes))
 
@@ -240,8 +236,6 @@ class Device:
     def default_stream(self) -> Stream:
         """The legacy default stream: it waits for work on all blocking streams of the device, and they wait for it."""
         if self._default_stream is None:
-            from .stream import Stream
-
             self._default_stream = Stream.from_handle(self, Stream.LEGACY)
         return self._default_stream
 

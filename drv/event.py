@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+from .current import current_device
 from .errors import CudaError, InvalidHandleError, InvalidValueError
 
 if TYPE_CHECKING:
@@ -74,8 +75,6 @@ class Event:
         if interprocess and timing:
             raise InvalidValueError("an interprocess event cannot keep time: pass timing=False")
         if device is None:
-            from .selection import current_device
-
             device = current_device()
         self.device = device
         self.runtime = runtime = device.runtime

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from .current import current_device
 from .errors import InvalidHandleError, InvalidValueError
 
 if TYPE_CHECKING:
@@ -67,8 +68,6 @@ class DeviceMemory:
         if nbytes <= 0:
             raise InvalidValueError(f"an allocation has at least 1 byte, {nbytes} were asked for")
         if device is None:
-            from .selection import current_device
-
             device = current_device()
         self.device = device
         self.runtime = runtime = device.runtime
@@ -160,8 +159,6 @@ class PinnedMemory:
         if nbytes <= 0:
             raise InvalidValueError(f"an allocation has at least 1 byte, {nbytes} were asked for")
         if device is None:
-            from .selection import current_device
-
             device = current_device()
         flags = _PORTABLE | _DEVICE_MAP | (_WRITE_COMBINED if write_combined else 0)
         self._allocation: _HostAllocation | None = _HostAllocation(device, nbytes, flags)
@@ -256,8 +253,6 @@ class RegisteredMemory:
                 f"strides {array.strides} were given"
             )
         if device is None:
-            from .selection import current_device
-
             device = current_device()
         self.device = device
         self.array = array

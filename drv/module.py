@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .current import current_device
 from .errors import InvalidHandleError, ModuleLoadError, NotFoundError
 from .failures import failure
+from .launch import launch
 
 if TYPE_CHECKING:
     from .device import Device
@@ -55,8 +57,6 @@ class Module:
     def __init__(self, image: bytes | str, device: Device | None = None) -> None:
         self._handle: Any = None
         if device is None:
-            from .selection import current_device
-
             device = current_device()
         self.device = device
         self.runtime = device.runtime
@@ -277,8 +277,6 @@ class Function:
         InvalidValueError, LaunchResourcesError, CudaError
             As :func:`drv.launch`.
         """
-        from .launch import launch
-
         launch(self, grid, block, arguments, shared=shared, stream=stream)
 
 

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from . import environment
+from .bindings import libraries
 from .device import Device
 from .errors import CudaError, DroppedRuntimeError, HostCallbackError, InvalidValueError, NoDeviceError
 from .failures import failure, findings_error
@@ -231,8 +232,6 @@ class Runtime:
         LibraryNotInstalledError
             If the library is missing; the message names the extra to install.
         """
-        from .bindings import libraries
-
         return self.cache(("library", name), lambda: libraries.load(self, name))
 
     def raise_pending(self) -> None:

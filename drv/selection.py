@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from graphroot.coexistence import own
 
 from . import environment
+from .current import in_use, runtime
 from .errors import CudaError, ForkError, NoDeviceError, NoDriverError, error_class
 from .failures import status_text
 from .runtime import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from .device import Device
 
 _FORKED = (
     "this process was forked from one that had used CUDA, and no CUDA context survives a fork. Start workers "
@@ -41,11 +40,10 @@ class Supervisor(Protocol):
 
 
 class _Selection:
-    """The runtime in use, and how to make it."""
+    """How to make the runtime in use."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.runtime: Runtime | None = None
         #: Makes the simulated driver that was installed from Python, if one was.
         self.simulator: Callable[[], Any] | None = None
         #: What the parent of this forked process had used: ``"context"``, ``"driver"`` or nothing.
@@ -58,22 +56,6 @@ class _Selection:
 
 
 _selection = _Selection()
-
-
-def runtime() -> Runtime:
-    """The runtime in use. The first call chooses the driver, as ``GRAPHROOT_DRIVER`` says.
-
-    Raises
-    ------
-    NoDriverError
-        If no driver can be had. The simulated driver is never chosen silently.
-    NoDeviceError
-        If NVIDIA's driver has no visible device.
-    ForkError
-        If the parent of this forked process had used CUDA.
-    """
-    current = _selection.runtime
-    return current if current is not None else _choose()
 
 
 def is_available() -> bool:
@@ -92,12 +74,12 @@ def is_available() -> bool:
 
 def is_initialized() -> bool:
     """Whether a driver was chosen in this process. Chooses none."""
-    return _selection.runtime is not None
+    return in_use.runtime is not None
 
 
 def is_current(candidate: Runtime) -> bool:
     """Whether ``candidate`` is the runtime in use."""
-    return _selection.runtime is candidate
+    return in_use.runtime is candidate
 
 
 def device_count() -> int:
@@ -113,18 +95,6 @@ def device_count() -> int:
         return _selection.inherited_devices
 
 
-def current_device() -> Device:
-    """The device that this thread selected with :meth:`Device.set_current`, device 0 at first.
-
-    Raises
-    ------
-    NoDriverError, NoDeviceError, ForkError
-        As :func:`runtime`, which the first call chooses.
-    """
-    active = runtime()
-    return active.current.selected or active.devices[0]
-
-
 def reset() -> None:
     """Drop the runtime with everything it holds; the next use chooses a driver afresh.
 
@@ -134,9 +104,9 @@ def reset() -> None:
     with _selection.lock:
         _selection.simulator = None
         watching = _selection.supervisor
-        if watching is not None and _selection.runtime is not None:
-            watching.ending(_selection.runtime)
-        dropped, _selection.runtime = _selection.runtime, None
+        if watching is not None and in_use.runtime is not None:
+            watching.ending(in_use.runtime)
+        dropped, in_use.runtime = in_use.runtime, None
         if dropped is not None:
             dropped.close()
 
@@ -148,14 +118,14 @@ def set_aside() -> Iterator[None]:
     Objects of the one set aside work on, also within the block.
     """
     with _selection.lock:
-        kept = _selection.runtime, _selection.simulator
-        _selection.runtime = _selection.simulator = None
+        kept = in_use.runtime, _selection.simulator
+        in_use.runtime = _selection.simulator = None
     try:
         yield
     finally:
         reset()
         with _selection.lock:
-            _selection.runtime, _selection.simulator = kept
+            in_use.runtime, _selection.simulator = kept
 
 
 def supervise(supervisor: Supervisor | None) -> None:
@@ -191,9 +161,9 @@ def install(simulator: Callable[[], Any]) -> Runtime:
         If a driver is already in use.
     """
     with _selection.lock:
-        if _selection.runtime is not None:
+        if in_use.runtime is not None:
             raise CudaError(
-                f"the {_selection.runtime.name} driver is already in use: install the simulator before the "
+                f"the {in_use.runtime.name} driver is already in use: install the simulator before the "
                 "first CUDA call, or call drv.reset() first"
             )
         started = _start(simulator(), simulated=True)
@@ -203,14 +173,15 @@ def install(simulator: Callable[[], Any]) -> Runtime:
 
 def _choose() -> Runtime:
     with _selection.lock:
-        if _selection.runtime is not None:
-            return _selection.runtime
+        if in_use.runtime is not None:
+            return in_use.runtime
         if _selection.inherited == "context":
             raise ForkError(_FORKED)
         if _selection.simulator is not None:
             return _start(_selection.simulator(), simulated=True)
         choice = environment.driver_choice()
         if choice == "simulator":
+            # The chosen driver is loaded, and no other.
             from .simulator import from_environment
 
             return _start(from_environment(), simulated=True)
@@ -219,7 +190,7 @@ def _choose() -> Runtime:
 
 def _start(driver: Any, *, simulated: bool) -> Runtime:
     _hook()
-    started = _selection.runtime = Runtime(driver, simulated=simulated)
+    started = in_use.runtime = Runtime(driver, simulated=simulated)
     watching = _supervisor()
     if watching is not None:
         watching.started(started)
@@ -268,7 +239,7 @@ def _after_fork() -> None:
     _selection.lock = threading.RLock()
     # The parent's, which will not hear of this process.
     _selection.supervisor = None
-    left, _selection.runtime = _selection.runtime, None
+    left, in_use.runtime = in_use.runtime, None
     if left is None:
         return
     if any(device.context is not None for device in left.devices):
@@ -281,6 +252,9 @@ def _after_fork() -> None:
 
 def _at_exit() -> None:
     """At interpreter exit: let host callbacks end, then leave every handle to the operating system."""
-    left = _selection.runtime
+    left = in_use.runtime
     if left is not None:
         left.exit()
+
+
+in_use.choose = _choose

@@ -6,13 +6,14 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from .callbacks import HostCallbacks, RecordedCallbacks
+from .current import current_device
 from .errors import CudaError, InvalidHandleError, InvalidValueError
+from .event import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .device import Device
-    from .event import Event
     from .graphs.recording import Recording
 
 _NON_BLOCKING = 1
@@ -70,8 +71,6 @@ class Stream:
     def __init__(self, device: Device | None = None, *, priority: int = 0, non_blocking: bool = True) -> None:
         self._owned = False
         if device is None:
-            from .selection import current_device
-
             device = current_device()
         self.device = device
         self.runtime = runtime = device.runtime
@@ -133,8 +132,6 @@ class Stream:
             raise InvalidValueError(
                 f"version {version} of the __cuda_stream__ protocol is unknown, expected 0"
             )
-        from .selection import current_device
-
         here = current_device()
         if device is None:
             device = here
@@ -276,8 +273,6 @@ class Stream:
             If ``event`` is another device's.
         """
         if event is None:
-            from .event import Event
-
             event = Event(self.device)
         event.record(self)
         return event

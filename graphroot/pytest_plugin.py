@@ -103,6 +103,7 @@ def simulated_cuda(request: pytest.FixtureRequest) -> StandIn:
 def _active(item: pytest.Item) -> StandIn | None:
     """The stand-in that a test runs on."""
     if _own in item.stash:
+        # pytest loads this plugin also for projects whose tests use no CUDA; they should not wait for drv.
         from drv.simulator.outsiders.stand_in import active
 
         return active()
@@ -111,6 +112,7 @@ def _active(item: pytest.Item) -> StandIn | None:
 
 def _own_driver(config: pytest.Config, options: dict[str, Any]) -> Generator[StandIn, None, None]:
     """A driver with ``options``, over those of the whole run, until the iterator is closed."""
+    # As above: loaded by tests that use CUDA.
     from drv.selection import set_aside
 
     common = config.getoption("--simulate-cuda") or ""
@@ -130,6 +132,7 @@ def _own_driver(config: pytest.Config, options: dict[str, Any]) -> Generator[Sta
 
 
 def _stand_in(options: dict[str, Any]) -> StandIn:
+    # As above: loaded by tests that use CUDA.
     from drv.errors import CudaError
     from drv.simulator import stand_in
 

@@ -48,6 +48,7 @@ def load(runtime: Runtime, name: str) -> Any:
 def bind(name: str) -> Any:
     """Bind NVIDIA's library ``name``, as :func:`load` names them. Needs no GPU; most of its functions do."""
     _require_known(name)
+    # Most programs use one of the four, or none.
     if name == "cublas":
         from . import cublas
 
@@ -87,6 +88,7 @@ def open_library(name: str) -> ctypes.CDLL:
 
 
 def _simulated(driver: Any, name: str) -> Any:
+    # A program on NVIDIA's driver loads nothing of the simulated one.
     if name == "cublas":
         from drv.simulator.libraries.cublas import SimulatedCublas
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drv.copies import copy_on_device, memset
+from drv.current import current_device
 from drv.errors import InvalidHandleError, InvalidValueError
 from drv.launch import launch
 from drv.stream import Stream
@@ -72,8 +73,6 @@ class Graph:
     def __init__(self, device: Device | None = None) -> None:
         self._owned = False
         if device is None:
-            from drv.selection import current_device
-
             device = current_device()
         runtime = device.runtime
         device.use()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from drv import environment, selection
+from drv import current, environment, selection
 from drv.errors import InvalidValueError, NotSupportedError
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ def timed(*, results: bool = True) -> Iterator[Recorder]:
     >>> operation.name, operation.metrics["sectors_over_needed"]
     ('twice', 8.0)
     """
+    # The model of time is loaded by who asks for times.
     from .timing.recorder import recording
 
     with recording(_simulated("times are measured, not modelled").driver, results=results) as recorder:
@@ -178,7 +179,7 @@ def timed(*, results: bool = True) -> Iterator[Recorder]:
 
 
 def _simulated(refusal: str) -> Runtime:
-    runtime = selection.runtime()
+    runtime = current.runtime()
     if not runtime.simulated:
         raise NotSupportedError(f"on NVIDIA's driver {refusal}: use GRAPHROOT_DRIVER=simulator")
     return runtime
@@ -190,6 +191,7 @@ def from_environment() -> Any:
 
 
 def _driver(options: dict[str, Any]) -> Any:
+    # A program on NVIDIA's driver imports this package, and loads nothing of the simulated one.
     from .driver import SimulatedDriver
     from .options import OptionError, parse_options
 

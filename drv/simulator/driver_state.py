@@ -137,6 +137,7 @@ class DriverState:
         #: The race checker, which is also the observer of every access; none unless it is asked for.
         self.observer: RaceChecker | None = None
         if options.check in ("race", "full") and options.execute:
+            # What checks for races is loaded when it is asked for.
             from .checks.races import RaceChecker
 
             self.observer = self.scheduler.checker = RaceChecker(

@@ -243,6 +243,7 @@ class Connections:
             if store is None:
                 raise ValueError("the backend 'nccl' meets in a store: pass init_method= or store=")
             return NcclBackend(store, list(ranks).index(self.rank), len(ranks), device, timeout)
+        # mpi4py, which these need, is an optional package.
         from .mpi.process import subgroup
         from .mpi.transport import MpiTransport
 

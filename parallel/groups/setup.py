@@ -321,6 +321,7 @@ def _agree(store: Store, call: str, asked: str, rank: int) -> None:
 
 def _mpi_world(rank: int, world_size: int, timeout: timedelta) -> tuple[Any, int, int]:
     """MPI's communicator of all ranks, this rank and their number."""
+    # mpi4py, which it needs, is an optional package.
     from parallel.backends.mpi.process import world
 
     communicator = world(timeout)

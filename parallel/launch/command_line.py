@@ -167,6 +167,7 @@ def parser(prog: str) -> argparse.ArgumentParser:
 def process_count(parser: argparse.ArgumentParser, text: str) -> int:
     """How many ranks ``--nproc-per-node`` asks for; ends the program with status 2 and a message where it is wrong."""
     if text in ("gpu", "auto"):
+        # The launcher starts without a driver, unless it is to count devices.
         import drv
 
         count = drv.device_count()

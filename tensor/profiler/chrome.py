@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -114,8 +115,6 @@ def write(path: str, content: Mapping[str, Any]) -> None:
     """Write a trace; compressed where the file's name ends in ``.gz``. Raises OSError if that fails."""
     text = json.dumps(content, default=str)
     if path.endswith(".gz"):
-        import gzip
-
         with gzip.open(path, "wt", encoding="utf-8") as file:
             file.write(text)
         return

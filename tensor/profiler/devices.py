@@ -99,6 +99,7 @@ class Modelled:
     kind = "modelled"
 
     def __init__(self, runtime: drv.Runtime, *, results: bool = True) -> None:
+        # The model of time is loaded where devices are simulated.
         from drv.simulator.timing.recorder import Recorder
 
         self._runtime = runtime

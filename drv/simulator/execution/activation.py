@@ -9,6 +9,7 @@ time to time, or a lane that holds a lock would never release it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from . import system_calls
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .batch import Batch, Wait
+    from .batch import Batch
     from .lanes import Lanes
     from .translation.code import Code
     from .translation.plan import FunctionPlan
@@ -34,6 +35,18 @@ LONG_PATIENCE = 4096
 #: Steps that a block which polls memory counts for more, so that what it waits for gets a turn soon.
 POLLING_COST = 20
 MOST_CALLS = 512
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """Lanes of an activation that wait at a block-wide barrier; ``index`` are their indices in it."""
+
+    activation: Activation
+    index: Array
+    code: Code
+    barrier: Array
+    count: Array | None
+    predicate: Array | None
 
 
 class Activation:
@@ -387,8 +400,6 @@ class Activation:
         return True
 
     def _barrier(self, code: Code, decision: Any, index: Array) -> None:
-        from .batch import Wait
-
         if code.of_cluster:
             passes = self.batch.cluster_barrier.passed(self.lanes.subset(index))
             if passes.any():

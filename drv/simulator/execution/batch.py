@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .activation import Activation
+from .activation import Activation, Wait
 from .asynchronous import WARPGROUP_THREADS, Mbarriers, Operations, Products
 from .clusters import ClusterBarrier
 from .lanes import Lanes
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from drv.simulator.checks.observation import AccessObserver
 
     from .launch_state import LaunchState
-    from .translation.code import Code
 
     Array = NDArray[Any]
 
@@ -31,18 +29,6 @@ if TYPE_CHECKING:
 TURN = 400
 #: Turns between two looks whether the threads go round in circles.
 LAP = 64
-
-
-@dataclass(slots=True, eq=False)
-class Wait:
-    """Lanes of an activation that wait at a block-wide barrier; ``index`` are their indices in it."""
-
-    activation: Activation
-    index: Array
-    code: Code
-    barrier: Array
-    count: Array | None
-    predicate: Array | None
 
 
 class Batch:

@@ -13,7 +13,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .batch import Batch, Wait
+    from .activation import Wait
+    from .batch import Batch
     from .lanes import Lanes
     from .launch_state import LaunchState
     from .translation.code import Site

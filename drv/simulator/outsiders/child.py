@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drv import selection
+from drv import current, selection
 from drv.documentation import driver_function_link
 
 from .c_functions import CFunctions
@@ -54,7 +54,7 @@ def _libnvrtc() -> LibNvrtc:
 
 
 def _functions() -> CFunctions:
-    result = CFunctions(selection.runtime().driver)
+    result = CFunctions(current.runtime().driver)
     atexit.register(_report, result)
     return result
 
@@ -68,9 +68,9 @@ def _report(functions: CFunctions) -> None:
             sep="\n",
             file=sys.stderr,
         )
-    if not selection.is_initialized() or not selection.runtime().simulated:
+    if not selection.is_initialized() or not current.runtime().simulated:
         return
-    findings = selection.runtime().driver.findings
+    findings = current.runtime().driver.findings
     if not findings:
         return
     findings.take_unraised()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cuda.bindings import driver as bindings
 
-from drv import selection
+from drv import current, selection
 from drv.errors import CudaError
 from drv.simulator import install
 
@@ -157,8 +157,8 @@ def stand_in(**options: Any) -> StandIn:
     global _active
     with _lock:
         _refuse_second()
-        reused = not options and selection.is_initialized() and selection.runtime().simulated
-        runtime = selection.runtime() if reused else install(**options)
+        reused = not options and selection.is_initialized() and current.runtime().simulated
+        runtime = current.runtime() if reused else install(**options)
         _active = StandIn(runtime, installed=not reused)
         _active._take_over()
         return _active

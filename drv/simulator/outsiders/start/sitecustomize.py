@@ -22,6 +22,7 @@ def _connect(path: Path, prefix: str, resolver: str) -> None:
         if not sys.meta_path:
             # Python is ending, and imports nothing more.
             return 0
+        # Every Python process of the program runs this file; few of them use CUDA.
         from drv.simulator.outsiders import child
 
         address: int = getattr(child, resolver)(number)

@@ -164,6 +164,7 @@ def _described_strides(
 
 def _owner_of(address: int) -> CudaState:
     """The device whose memory is at ``address``."""
+    # NVIDIA's bindings take long to load: only what asks for an address's device waits for them.
     from cuda.bindings.driver import CUpointer_attribute
 
     device_state = cuda_state()
