@@ -73,7 +73,7 @@ class Windows:
         return count - 1 if (count - 1) * stride >= size + padding else count
 
     @property
-    def taps(self) -> int:
+    def kernel_elements(self) -> int:
         """Elements of a window in one channel."""
         return prod(self.kernel)
 
@@ -144,7 +144,7 @@ def plan_unfold(
         f"long long item_step, {word}* columns, const {word}* image) {{\n"
         "    unfold(w, rows, items, at, count, row_step, item_step, image, columns);\n}\n"
     )
-    rows = channels * windows.taps
+    rows = channels * windows.kernel_elements
     grid = grid_of(items * count), min(rows, _MAX_BLOCKS)
     argument = windows.packed(item_channels), rows, items, first, count, row_step, item_step
     return bound(device, "unfold.cu", source, name, (_SIZE, *"qqqqqqPP"), grid, THREADS, *argument)
@@ -206,7 +206,7 @@ def plan_depthwise(
     grid = {
         "forward": grid_of(items * filters * windows.positions),
         "input": grid_of(items * channels * prod(windows.size)),
-        "weight": filters * windows.taps,
+        "weight": filters * windows.kernel_elements,
     }[part]
     argument = windows.packed(channels), counted, multiplier, items
     return bound(device, "unfold.cu", source, name, (_SIZE, *"qiqPPP"), grid, THREADS, *argument)

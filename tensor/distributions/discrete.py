@@ -55,9 +55,9 @@ class _Binary(Distribution):
             If both or neither are given.
         """
         _one_of(probs, logits)
-        given, *rest = broadcast_all(logits if probs is None else probs, *others)
-        setattr(self, "logits" if probs is None else "probs", given)
-        return [given, *rest]
+        parameter, *rest = broadcast_all(logits if probs is None else probs, *others)
+        setattr(self, "logits" if probs is None else "probs", parameter)
+        return [parameter, *rest]
 
     @cached_property
     def logits(self) -> Tensor:
@@ -101,8 +101,8 @@ class Bernoulli(_Binary, ExponentialFamily):
     _mean_carrier_measure = 0
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        (given,) = self._take(probs, logits)
-        shape = batch_shape_of(logits if probs is None else probs, parameters=[given])
+        (parameter,) = self._take(probs, logits)
+        shape = batch_shape_of(logits if probs is None else probs, parameters=[parameter])
         super().__init__(shape, validate_args=validate_args)
 
     @property
@@ -162,8 +162,8 @@ class Geometric(_Binary):
     support = constraints.nonnegative_integer
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        (given,) = self._take(probs, logits)
-        shape = batch_shape_of(logits if probs is None else probs, parameters=[given])
+        (parameter,) = self._take(probs, logits)
+        shape = batch_shape_of(logits if probs is None else probs, parameters=[parameter])
         super().__init__(shape, validate_args=validate_args)
         if self._validate_args and probs is not None and not bool((self.probs > 0).all()):
             raise ValueError(f"probabilities of Geometric must be greater than 0, got:\n{self.probs}")
@@ -225,9 +225,9 @@ class Binomial(_Binary):
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        given, count = self._take(probs, logits, total_count)
-        self.total_count = count.type_as(given)
-        super().__init__(given.shape, validate_args=validate_args)
+        parameter, count = self._take(probs, logits, total_count)
+        self.total_count = count.type_as(parameter)
+        super().__init__(parameter.shape, validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -298,9 +298,9 @@ class NegativeBinomial(_Binary):
     def __init__(
         self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        given, count = self._take(probs, logits, total_count)
-        self.total_count = count.type_as(given)
-        super().__init__(given.shape, validate_args=validate_args)
+        parameter, count = self._take(probs, logits, total_count)
+        self.total_count = count.type_as(parameter)
+        super().__init__(parameter.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -400,16 +400,16 @@ class Categorical(Distribution):
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         _one_of(probs, logits)
-        given = logits if probs is None else probs
-        if given.dim() < 1:
+        parameter = logits if probs is None else probs
+        if parameter.dim() < 1:
             name = "logits" if probs is None else "probs"
             raise ValueError(f"{name} must have at least one dimension, got a tensor of shape ()")
         if probs is not None:
             self.probs = probs / probs.sum(-1, keepdim=True)
         else:
             self.logits = logits - logits.logsumexp(-1, keepdim=True)
-        self._num_events = given.shape[-1]
-        super().__init__(given.shape[:-1], validate_args=validate_args)
+        self._num_events = parameter.shape[-1]
+        super().__init__(parameter.shape[:-1], validate_args=validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = super().expand(batch_shape, _instance)

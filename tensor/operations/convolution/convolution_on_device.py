@@ -67,7 +67,7 @@ class _Chunk(NamedTuple):
 def _chunks(geometry: Geometry, itemsize: int) -> list[_Chunk]:
     """All items and windows, as many at a time as have columns that fit into the workspace."""
     total = geometry.windows.positions
-    rows = geometry.channels // geometry.groups * geometry.windows.taps
+    rows = geometry.channels // geometry.groups * geometry.windows.kernel_elements
     room = max(WORKSPACE // max(rows * itemsize, 1), 1)
     items = max(min(room // max(total, 1), geometry.items), 1)
     windows = total if room >= total else room
@@ -118,9 +118,9 @@ def _bias_added(
 ) -> Callable[..., None]:
     """``run(stream, out, given, bias)`` for arrays ``(items, filters, windows)`` of these strides."""
     out, argument = steps
-    wide = rules.computes_in(dtype)
+    compute_dtype = rules.computes_in(dtype)
     include = "complex_math.cuh" if dtype.is_complex else ""
-    add = pointwise.Expression("add", "a + b", compute=wide, include=include)
+    add = pointwise.Expression("add", "a + b", compute=compute_dtype, include=include)
     return pointwise.plan(
         device_state.native, add, shape, (out, dtype), (argument, dtype), ((0, bias, 0), dtype)
     )
@@ -139,8 +139,8 @@ class _Sizes:
         windows = geometry.windows
         self.width = geometry.channels // geometry.groups
         self.filters = geometry.filters // geometry.groups
-        self.taps, self.positions = windows.taps, windows.positions
-        self.rows = self.width * self.taps
+        self.kernel_elements, self.positions = windows.kernel_elements, windows.positions
+        self.rows = self.width * self.kernel_elements
         self.area = windows.size[0] * windows.size[1] * windows.size[2]
         #: Elements of an item of the image, and of the result.
         self.image, self.result = geometry.channels * self.area, geometry.filters * self.positions
@@ -157,7 +157,7 @@ class _Sizes:
 
     def weight_at(self, filter: int, channel: int = 0) -> int:
         """Bytes of the weight before the elements of a channel of a filter."""
-        return (filter * self.rows + channel * self.taps) * self.itemsize
+        return (filter * self.rows + channel * self.kernel_elements) * self.itemsize
 
 
 def _depthwise(
@@ -315,22 +315,22 @@ def input_gradient(device_state: Any, geometry: Geometry, dtype: dtype, bias: in
     if geometry.depthwise:
         return _depthwise(device_state, "input", geometry, dtype, bias, geometry.image)
     s, plain = _Sizes(geometry, dtype), geometry.plain
-    room = max(WORKSPACE // max(s.taps * s.positions * s.itemsize, 1), 1)
+    room = max(WORKSPACE // max(s.kernel_elements * s.positions * s.itemsize, 1), 1)
     # As many channels as fit, and as many items of all channels.
     most = min(s.width, room)
     together = max(min(room // s.width, geometry.items), 1)
 
     @cache
     def product(items: int, channels: int) -> Any:
-        sizes = items, channels * s.taps, s.positions, s.filters
-        into = (s.image, s.area, 1) if plain else (channels * s.taps * s.positions, s.positions, 1)
+        sizes = items, channels * s.kernel_elements, s.positions, s.filters
+        into = (s.image, s.area, 1) if plain else (channels * s.kernel_elements * s.positions, s.positions, 1)
         return _product(device_state, dtype, sizes, (0, 1, s.rows), (s.result, s.positions, 1), into)
 
     @cache
     def fold(items: int, channels: int) -> Any:
         return kernels.plan_fold(
             device_state.native, geometry.windows, geometry.channels, dtype,
-            channels, items, s.positions, channels * s.taps * s.positions,
+            channels, items, s.positions, channels * s.kernel_elements * s.positions,
         )  # fmt: skip
 
     steps = [
@@ -355,7 +355,7 @@ def input_gradient(device_state: Any, geometry: Geometry, dtype: dtype, bias: in
         if add is not None:
             add(stream, out, out, bias)
 
-    return Work(run, 0 if plain else together * most * s.taps * s.positions * s.itemsize)
+    return Work(run, 0 if plain else together * most * s.kernel_elements * s.positions * s.itemsize)
 
 
 def _channel_chunks(

@@ -73,7 +73,7 @@ def _blocks(windows: Windows, room: int) -> Iterator[_Block]:
 
 
 class _Blocks:
-    """The blocks of an item with their taps, worked out each time that they are gone through."""
+    """The blocks of an item with their kernel elements, worked out each time that they are gone through."""
 
     def __init__(self, windows: Windows, room: int) -> None:
         self.windows = windows
@@ -81,7 +81,7 @@ class _Blocks:
 
     def __iter__(self) -> Iterator[tuple[_Block, list[tuple[Any, ...]]]]:
         for block in self.blocks:
-            yield block, _taps(self.windows, block)
+            yield block, _kernel_elements(self.windows, block)
 
 
 class _Cut:
@@ -89,7 +89,7 @@ class _Cut:
 
     def __init__(self, geometry: Geometry, dtype: Any) -> None:
         windows = geometry.windows
-        rows = geometry.channels * windows.taps
+        rows = geometry.channels * windows.kernel_elements
         size = rows * np.dtype(dtype).itemsize
         room = min(max(_COLUMNS // size, _POSITIONS), max(_WORKSPACE // size, 1))
         self.dtype = dtype
@@ -98,7 +98,7 @@ class _Cut:
         self.pieces = -(-geometry.items // self.items)
         self.tasks = min(self.pieces, _TASKS)
         self.blocks: Any = _Blocks(windows, room)
-        if len(self.blocks.blocks) * windows.taps <= _HELD:
+        if len(self.blocks.blocks) * windows.kernel_elements <= _HELD:
             self.blocks = list(self.blocks)
         #: Elements of columns.
         self.size = rows * self.items * min(windows.positions, room)
@@ -143,9 +143,9 @@ def _phases(windows: Windows) -> list[int]:
 
 
 class _Shift:
-    """Padded items ``(kernel, items, channels, depth, ...)`` whose rows hold what all windows see with one tap of a row.
+    """Padded items ``(kernel, items, channels, depth, ...)`` whose rows hold what all windows see with one kernel element of a row.
 
-    Short rows are so copied once for each of those taps. What the other taps see of them are long runs, as rows
+    Short rows are so copied once for each of those elements. What the other elements of a kernel see of them are long runs, as rows
     that are a stride from each other are neighbours.
     """
 
@@ -153,7 +153,7 @@ class _Shift:
         depth, height, _ = windows.padded
         rows, width = -(-height // windows.stride[1]), windows.out[2]
         phases, padding = _phases(windows), windows.padding
-        self.taps = windows.kernel[2]
+        self.kernel_elements = windows.kernel[2]
         #: Of a plane: depth, remainder of the row by the stride, rows, what is seen of each.
         self.shape = depth, len(phases), rows, width
         self.padded = any(padding) or any(windows.excess)
@@ -161,18 +161,18 @@ class _Shift:
         #: Parts of the image, and where they go.
         self.steps: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
         deep, into_deep = _stepping(-padding[0], 1, windows.size[0], depth)
-        for tap in range(self.taps):
-            first = tap * windows.dilation[2] - padding[2]
+        for element in range(self.kernel_elements):
+            first = element * windows.dilation[2] - padding[2]
             row, columns = _stepping(first, windows.stride[2], windows.size[2], width)
             for at, phase in enumerate(phases):
                 high, into = _stepping(phase - padding[1], windows.stride[1], windows.size[1], rows)
-                self.steps.append(((..., deep, high, row), (tap, ..., into_deep, at, into, columns)))
+                self.steps.append(((..., deep, high, row), (element, ..., into_deep, at, into, columns)))
 
     def of(self, x: Array) -> Array:
         """Of some items of an image."""
         if self.whole:
             return x[None, :, :, :, None]
-        shape = (self.taps, *x.shape[:2], *self.shape)
+        shape = (self.kernel_elements, *x.shape[:2], *self.shape)
         result = np.zeros(shape, x.dtype) if self.padded else np.empty(shape, x.dtype)
         for seen, into in self.steps:
             result[into] = x[seen]
@@ -180,7 +180,7 @@ class _Shift:
 
     def zeros(self, items: int, channels: int, dtype: Any) -> Array:
         """What gradients of items are added up in."""
-        return np.zeros((self.taps, items, channels, *self.shape), dtype)
+        return np.zeros((self.kernel_elements, items, channels, *self.shape), dtype)
 
     def sum(self, shifted: Array, out: Array) -> None:
         """The reverse: each element of the image is the sum of where it went."""
@@ -189,8 +189,8 @@ class _Shift:
             out[seen] += shifted[into]
 
 
-def _taps(windows: Windows, block: _Block) -> list[tuple[Any, ...]]:
-    """For each tap of a window: what the windows of ``block`` see with it of shifted images."""
+def _kernel_elements(windows: Windows, block: _Block) -> list[tuple[Any, ...]]:
+    """For each kernel element: what the windows of ``block`` see with it of shifted images."""
     (z, y, x), (depth, height, width) = block.start, block.shape
     row = slice(x, x + width)
     (deep, high, wide), phases = windows.kernel, _phases(windows)
@@ -206,24 +206,24 @@ def _taps(windows: Windows, block: _Block) -> list[tuple[Any, ...]]:
     return result
 
 
-def _columns(shifted: Array, block: _Block, taps: Sequence[Any], room: Array) -> Array:
-    """Windows of a block, ``(items, channels, taps, *block.shape)``."""
+def _columns(shifted: Array, block: _Block, kernel_elements: Sequence[Any], room: Array) -> Array:
+    """Windows of a block, ``(items, channels, kernel_elements, *block.shape)``."""
     _, items, channels = shifted.shape[:3]
-    result = room[: items * channels * len(taps) * block.positions]
-    result = result.reshape(items, channels, len(taps), *block.shape)
-    for number, seen in enumerate(taps):
+    result = room[: items * channels * len(kernel_elements) * block.positions]
+    result = result.reshape(items, channels, len(kernel_elements), *block.shape)
+    for number, seen in enumerate(kernel_elements):
         result[:, :, number] = shifted[seen]
     return result
 
 
-def _joint_columns(shifted: Array, block: _Block, taps: Sequence[Any], room: Array) -> Array:
-    """The same with items next to positions: ``(channels, taps, items * positions)``."""
+def _joint_columns(shifted: Array, block: _Block, kernel_elements: Sequence[Any], room: Array) -> Array:
+    """The same with items next to positions: ``(channels, kernel_elements, items * positions)``."""
     _, items, channels = shifted.shape[:3]
-    result = room[: items * channels * len(taps) * block.positions]
-    result = result.reshape(channels, len(taps), items, *block.shape)
-    for number, seen in enumerate(taps):
+    result = room[: items * channels * len(kernel_elements) * block.positions]
+    result = result.reshape(channels, len(kernel_elements), items, *block.shape)
+    for number, seen in enumerate(kernel_elements):
         result[:, number] = shifted[seen].swapaxes(0, 1)
-    return result.reshape(channels, len(taps), -1)
+    return result.reshape(channels, len(kernel_elements), -1)
 
 
 def _forward_plain(geometry: Geometry) -> Run:
@@ -247,7 +247,7 @@ def forward(geometry: Geometry, dtype: Any) -> Run:
     if geometry.plain and positions >= _FEW:
         return _forward_plain(geometry)
     cut, shift = _Cut(geometry, dtype), _Shift(windows)
-    filters, rows = geometry.filters // groups, geometry.channels // groups * windows.taps
+    filters, rows = geometry.filters // groups, geometry.channels // groups * windows.kernel_elements
 
     def run(x: Array, weight: Array, out: Array) -> None:
         matrix = weight.reshape(groups, filters, rows)
@@ -257,13 +257,13 @@ def forward(geometry: Geometry, dtype: Any) -> Run:
             shifted, target = shift.of(x[part]), flat[part]
             items = len(target)
             if positions < _FEW:
-                (block, taps), *_ = cut.blocks
-                columns = _joint_columns(shifted, block, taps, room)
+                (block, kernel_elements), *_ = cut.blocks
+                columns = _joint_columns(shifted, block, kernel_elements, room)
                 result = np.matmul(matrix, columns.reshape(groups, rows, -1))
                 target[...] = result.reshape(groups, -1, items, positions).transpose(2, 0, 1, 3)
                 return
-            for block, taps in cut.blocks:
-                columns = _columns(shifted, block, taps, room).reshape(items, groups, rows, -1)
+            for block, kernel_elements in cut.blocks:
+                columns = _columns(shifted, block, kernel_elements, room).reshape(items, groups, rows, -1)
                 np.matmul(matrix, columns, out=target[..., block.first : block.first + block.positions])
 
         cut.share(work)
@@ -319,12 +319,12 @@ def input_gradient(geometry: Geometry, dtype: Any) -> Run:
             argument, target = flat[part], out[part]
             items = len(argument)
             shifted = shift.zeros(items, geometry.channels, dtype)
-            for block, taps in cut.blocks:
-                columns = room[: items * geometry.channels * windows.taps * block.positions]
+            for block, kernel_elements in cut.blocks:
+                columns = room[: items * geometry.channels * windows.kernel_elements * block.positions]
                 columns = columns.reshape(items, groups, -1, block.positions)
                 np.matmul(matrix, argument[..., block.first : block.first + block.positions], out=columns)
-                columns = columns.reshape(items, geometry.channels, windows.taps, *block.shape)
-                for number, seen in enumerate(taps):
+                columns = columns.reshape(items, geometry.channels, windows.kernel_elements, *block.shape)
+                for number, seen in enumerate(kernel_elements):
                     shifted[seen] += columns[:, :, number]
             shift.sum(shifted, target)
 
@@ -339,7 +339,7 @@ def weight_gradient(geometry: Geometry, dtype: Any) -> Run:
     if geometry.depthwise:
         return _depthwise_weight(geometry, dtype)
     cut, shift = _Cut(geometry, dtype), _Shift(windows)
-    filters, rows = geometry.filters // groups, geometry.channels // groups * windows.taps
+    filters, rows = geometry.filters // groups, geometry.channels // groups * windows.kernel_elements
     plain = geometry.plain
     nbytes = geometry.filters * rows * np.dtype(dtype).itemsize
     # Always as many sums, whatever there are of threads.
@@ -348,12 +348,12 @@ def weight_gradient(geometry: Geometry, dtype: Any) -> Run:
     def add(total: Array, images: Array, grads: Array, room: Array) -> None:
         items = len(images)
         shifted = None if plain and items == 1 else shift.of(images)
-        for block, taps in cut.blocks:
+        for block, kernel_elements in cut.blocks:
             seen = slice(block.first, block.first + block.positions)
             if shifted is None:
                 columns = images.reshape(geometry.channels, -1)[:, seen]
             else:
-                columns = _joint_columns(shifted, block, taps, room)
+                columns = _joint_columns(shifted, block, kernel_elements, room)
             # All items in one product, which adds them up.
             argument = grads[..., seen].swapaxes(0, 1).reshape(groups, -1, items * block.positions)
             total += np.matmul(argument, columns.reshape(groups, rows, -1).swapaxes(1, 2))
@@ -385,7 +385,7 @@ class _Planes:
 
     def __init__(self, geometry: Geometry, dtype: Any) -> None:
         windows = geometry.windows
-        each = windows.taps * windows.positions
+        each = windows.kernel_elements * windows.positions
         several = max(min(_PLANES // max(each * np.dtype(dtype).itemsize, 1), geometry.channels), 1)
         self.channels = [
             slice(at, min(at + several, geometry.channels)) for at in range(0, geometry.channels, several)
@@ -393,7 +393,7 @@ class _Planes:
         self.items, self.tasks = geometry.items, min(geometry.items, _TASKS)
         self.size, self.dtype = several * each, dtype
         (self.block,) = _blocks(windows, windows.positions)
-        self.taps = _taps(windows, self.block)
+        self.kernel_elements = _kernel_elements(windows, self.block)
 
     def share(self, work: Callable[[int, slice, Array], None]) -> None:
         """``work(item, channels, memory for columns)`` for all of them."""
@@ -412,13 +412,13 @@ def _depthwise_forward(geometry: Geometry, dtype: Any) -> Run:
     planes, shift = _Planes(geometry, dtype), _Shift(windows)
 
     def run(x: Array, weight: Array, out: Array) -> None:
-        matrix = weight.reshape(geometry.channels, -1, windows.taps)
+        matrix = weight.reshape(geometry.channels, -1, windows.kernel_elements)
         results = out.reshape(geometry.items, geometry.channels, -1, windows.positions)
 
         def work(item: int, channels: slice, room: Array) -> None:
             shifted = shift.of(x[item : item + 1, channels])
-            columns = _columns(shifted, planes.block, planes.taps, room)[0]
-            columns = columns.reshape(len(columns), windows.taps, -1)
+            columns = _columns(shifted, planes.block, planes.kernel_elements, room)[0]
+            columns = columns.reshape(len(columns), windows.kernel_elements, -1)
             np.matmul(matrix[channels], columns, out=results[item, channels])
 
         planes.share(work)
@@ -431,20 +431,20 @@ def _depthwise_input(geometry: Geometry, dtype: Any) -> Run:
     planes, shift = _Planes(geometry, dtype), _Shift(windows)
 
     def run(grad: Array, weight: Array, out: Array) -> None:
-        matrix = weight.reshape(geometry.channels, -1, windows.taps).swapaxes(1, 2)
+        matrix = weight.reshape(geometry.channels, -1, windows.kernel_elements).swapaxes(1, 2)
         grads = grad.reshape(geometry.items, geometry.channels, -1, windows.positions)
 
         def work(item: int, channels: slice, room: Array) -> None:
             argument = grads[item, channels]
             shifted = shift.zeros(1, len(argument), dtype)
-            columns = room[: len(argument) * windows.taps * windows.positions]
-            columns = columns.reshape(len(argument), windows.taps, -1)
+            columns = room[: len(argument) * windows.kernel_elements * windows.positions]
+            columns = columns.reshape(len(argument), windows.kernel_elements, -1)
             if argument.shape[1] == 1:
                 np.multiply(matrix[channels], argument, out=columns)
             else:
                 np.matmul(matrix[channels], argument, out=columns)
-            columns = columns.reshape(1, len(argument), windows.taps, *windows.out)
-            for number, seen in enumerate(planes.taps):
+            columns = columns.reshape(1, len(argument), windows.kernel_elements, *windows.out)
+            for number, seen in enumerate(planes.kernel_elements):
                 shifted[seen] += columns[:, :, number]
             shift.sum(shifted, out[item : item + 1, channels])
 
@@ -460,12 +460,12 @@ def _depthwise_weight(geometry: Geometry, dtype: Any) -> Run:
 
     def run(x: Array, grad: Array, out: Array) -> None:
         grads = grad.reshape(geometry.items, geometry.channels, multiplier, windows.positions)
-        sums = np.empty((geometry.items, geometry.channels, multiplier, windows.taps), dtype)
+        sums = np.empty((geometry.items, geometry.channels, multiplier, windows.kernel_elements), dtype)
 
         def work(item: int, channels: slice, room: Array) -> None:
             shifted = shift.of(x[item : item + 1, channels])
-            columns = _columns(shifted, planes.block, planes.taps, room)[0]
-            columns = columns.reshape(len(columns), windows.taps, -1)
+            columns = _columns(shifted, planes.block, planes.kernel_elements, room)[0]
+            columns = columns.reshape(len(columns), windows.kernel_elements, -1)
             np.matmul(grads[item, channels], columns.swapaxes(1, 2), out=sums[item, channels])
 
         planes.share(work)

@@ -152,15 +152,15 @@ class Direction:
 
     def _on_host(self, first: Layout, second: Layout, out: Layout) -> Callable[..., Tensor]:
         dtype = out.dtype
-        wide = rules.computes_in(dtype)
+        compute_dtype = rules.computes_in(dtype)
         geometry = self.geometry
         plan, left, right, full = {
             "forward": (on_host.forward, geometry.image, geometry.weight, geometry.result),
             "input": (on_host.input_gradient, geometry.result, geometry.weight, geometry.image),
             "weight": (on_host.weight_gradient, geometry.image, geometry.result, geometry.weight),
         }[self.name]
-        compute = plan(geometry, wide.numpy)
-        widen, narrow = host_conversion(dtype, wide), host_conversion(wide, dtype)
+        compute = plan(geometry, compute_dtype.numpy)
+        to_compute, to_storage = host_conversion(dtype, compute_dtype), host_conversion(compute_dtype, dtype)
         along = (-1, *[1] * (len(self.shape) - self.channels_at - 1))
 
         def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
@@ -168,15 +168,15 @@ class Direction:
             result: Any = output._array
             x, y = first._host.reshape(left), second._host.reshape(right)
             with np.errstate(all="ignore"):
-                if wide is dtype:
+                if compute_dtype is dtype:
                     compute(x, y, result.reshape(full))
                 else:
-                    arrays = np.empty(left, wide.numpy), np.empty(right, wide.numpy)
+                    arrays = np.empty(left, compute_dtype.numpy), np.empty(right, compute_dtype.numpy)
                     for into, array in zip(arrays, (x, y), strict=True):
-                        widen(into, array)
-                    value = np.empty(full, wide.numpy)
+                        to_compute(into, array)
+                    value = np.empty(full, compute_dtype.numpy)
                     compute(*arrays, value)
-                    narrow(result, value.reshape(result.shape))
+                    to_storage(result, value.reshape(result.shape))
                 if bias is not None:
                     np.add(result, bias._host.reshape(along), out=result)
             return output

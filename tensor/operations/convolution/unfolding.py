@@ -43,18 +43,18 @@ class _Columns:
         self.items, self.channels = items, channels
         outer = (items,) if batched else ()
         self.image = (*outer, channels, *windows.size[1:])
-        self.columns = (*outer, channels * windows.taps, windows.positions)
+        self.columns = (*outer, channels * windows.kernel_elements, windows.positions)
         self.unfold, self.fold = _Unfold(self), _Fold(self)
 
-    def taps(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        """Each tap of a window: where it is in ``(items, channels, *kernel)``, and what windows see of a padded image."""
+    def kernel_elements(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        """Each kernel element: where it is in ``(items, channels, *kernel)``, and what windows see of a padded image."""
         windows = self.windows
         for index in np.ndindex(*windows.kernel):
             seen = []
-            for tap, dilation, n, step in zip(
+            for element, dilation, n, step in zip(
                 index, windows.dilation, windows.out, windows.stride, strict=True
             ):
-                start = tap * dilation
+                start = element * dilation
                 seen.append(slice(start, start + (n - 1) * step + 1, step))
             yield (slice(None), slice(None), *index), (..., *seen)
 
@@ -121,7 +121,7 @@ class _Unfold(_Way):
     def launch(self, device: Any, out: Layout) -> Callable[..., None]:
         """``run(stream, columns, image)`` for addresses."""
         whole, windows = self.whole, self.whole.windows
-        rows, count = whole.channels * windows.taps, windows.positions
+        rows, count = whole.channels * windows.kernel_elements, windows.positions
         return kernels.plan_unfold(
             device, windows, whole.channels, out.itemsize,
             whole.channels, whole.items, 0, count, count, rows * count,
@@ -130,7 +130,7 @@ class _Unfold(_Way):
     def on_host(self, out: Layout) -> Callable[[Tensor], Tensor]:
         """With NumPy."""
         whole, windows = self.whole, self.whole.windows
-        taps, (shape, inner) = list(whole.taps()), whole.padded()
+        kernel_elements, (shape, inner) = list(whole.kernel_elements()), whole.padded()
         image = (whole.items, whole.channels, *windows.size)
         columns = (whole.items, whole.channels, *windows.kernel, *windows.out)
 
@@ -142,7 +142,7 @@ class _Unfold(_Way):
                 padded = np.zeros(shape, argument.dtype)
                 padded[inner] = argument
                 argument = padded
-            for index, seen in taps:
+            for index, seen in kernel_elements:
                 into[index] = argument[seen]
             return result
 
@@ -164,7 +164,7 @@ class _Fold(_Way):
     def launch(self, device: Any, out: Layout) -> Callable[..., None]:
         """``run(stream, image, columns)`` for addresses."""
         whole, windows = self.whole, self.whole.windows
-        rows, count = whole.channels * windows.taps, windows.positions
+        rows, count = whole.channels * windows.kernel_elements, windows.positions
         return kernels.plan_fold(
             device, windows, whole.channels, out.dtype, whole.channels, whole.items, count, rows * count
         )
@@ -172,16 +172,16 @@ class _Fold(_Way):
     def on_host(self, out: Layout) -> Callable[[Tensor], Tensor]:
         """With NumPy."""
         whole, windows = self.whole, self.whole.windows
-        taps, (shape, inner) = list(whole.taps()), whole.padded()
+        kernel_elements, (shape, inner) = list(whole.kernel_elements()), whole.padded()
         columns = (whole.items, whole.channels, *windows.kernel, *windows.out)
-        wide = rules.computes_in(out.dtype).numpy
+        compute_dtype = rules.computes_in(out.dtype).numpy
 
         def run(x: Tensor) -> Tensor:
             result = empty(out)
             array: Any = result._array
             argument = x._host.reshape(columns)
-            padded = np.zeros(shape, wide)
-            for index, seen in taps:
+            padded = np.zeros(shape, compute_dtype)
+            for index, seen in kernel_elements:
                 padded[seen] += argument[index]
             array[...] = padded[inner].reshape(array.shape)
             return result
@@ -267,7 +267,7 @@ def _fold_plan(
         )
     size = _two(name, "output_size", output_size, 1)
     windows = _windows(name, size, kernel_size, dilation, padding, stride)
-    if shape[-2] % windows.taps:
+    if shape[-2] % windows.kernel_elements:
         raise RuntimeError(
             f"{name}(): Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
             f"input.size(1)={shape[-2]} and kernel_size={list(windows.kernel[1:])}."
@@ -281,7 +281,9 @@ def _fold_plan(
             f"{shape[-1]}."
         )
     batched = len(shape) == 3
-    whole = _Columns(windows, shape[0] if batched else 1, shape[-2] // windows.taps, batched=batched)
+    whole = _Columns(
+        windows, shape[0] if batched else 1, shape[-2] // windows.kernel_elements, batched=batched
+    )
     return _Planned(x.device_state.plans[whole.fold, x], whole.fold)
 
 
@@ -305,8 +307,8 @@ _UNFOLD, _FOLD = planned(_unfold_plan, "unfold"), planned(_fold_plan, "fold")
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """Windows of images as columns (im2col).
 
-    Element ``(n, c * taps + t, w)`` of the result is element ``t`` of window ``w`` in channel ``c`` of image ``n``; windows,
-    and the ``taps`` elements of one, are counted row by row. The derivative is :func:`fold`, which adds up what windows share.
+    Element ``(n, c * kernel_elements + t, w)`` of the result is element ``t`` of window ``w`` in channel ``c`` of image ``n``; windows,
+    and the ``kernel_elements`` of one, are counted row by row. The derivative is :func:`fold`, which adds up what windows share.
 
     Parameters
     ----------
@@ -324,7 +326,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     Returns
     -------
     Tensor
-        ``(N, C * taps, windows)``, or ``(C * taps, windows)`` for one image. There are
+        ``(N, C * kernel_elements, windows)``, or ``(C * kernel_elements, windows)`` for one image. There are
         ``(size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`` windows along each dimension.
 
     Raises
@@ -351,7 +353,7 @@ def fold(
     Parameters
     ----------
     input
-        Columns ``(N, C * taps, windows)``, or of one image ``(C * taps, windows)``, as :func:`unfold` makes them; ``taps`` are
+        Columns ``(N, C * kernel_elements, windows)``, or of one image ``(C * kernel_elements, windows)``, as :func:`unfold` makes them; ``kernel_elements`` are
         the elements of a window.
     output_size
         Size of the images: an integer, or height and width.

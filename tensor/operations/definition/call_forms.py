@@ -183,7 +183,7 @@ def _call_text(form: Form, casts: bool, takes_aliases: bool) -> tuple[str, list[
         steps="\n".join(steps),
         passed=", ".join(passed),
         cast=cast,
-        given=_given(form, _SEQUENCES),
+        arguments=_named_arguments(form, _SEQUENCES),
     )
     return text, required
 
@@ -215,12 +215,12 @@ def _call({heads}):
     try:{cast}
         return _function({passed})
     except AttributeError as _error:
-        _found = _explanation(_error, _function, _name, ({given}))
-        if _found is None:
+        _clearer = _explanation(_error, _function, _name, ({arguments}))
+        if _clearer is None:
             raise
-        raise _found from None
+        raise _clearer from None
     except _SparseOperandError as _error:
-        return _answer(_error, _function, _name, ({given}))
+        return _answer(_error, _function, _name, ({arguments}))
 """
 
 
@@ -228,14 +228,16 @@ def _call({heads}):
 def _cast_text(form: Form) -> str:
     heads, passed = _heads(form)
     cast = indent(_CAST.format(**_cast_arguments(form)), "    ")
-    return _CALL.format(heads=heads, steps="", passed=passed, cast=cast, given=_given(form))
+    return _CALL.format(heads=heads, steps="", passed=passed, cast=cast, arguments=_named_arguments(form))
 
 
 @cache
 def _in_place_text(form: Form) -> str:
     heads, passed = _heads(form, without="out")
     passed += ", out=_in_place"
-    return _CALL.format(heads=heads, steps="", passed=passed, cast="", given=_given(form, without="out"))
+    return _CALL.format(
+        heads=heads, steps="", passed=passed, cast="", arguments=_named_arguments(form, without="out")
+    )
 
 
 def _heads(form: Form, without: str = "") -> tuple[str, str]:
@@ -254,7 +256,7 @@ def _heads(form: Form, without: str = "") -> tuple[str, str]:
     return ", ".join(heads), ", ".join(passed)
 
 
-def _given(form: Form, collected: frozenset[str] = frozenset(), without: str = "") -> str:
+def _named_arguments(form: Form, collected: frozenset[str] = frozenset(), without: str = "") -> str:
     """Names and values of the arguments, for the error about a wrong one; of ``collected`` ones, those given one by one."""
     return "".join(
         f"({each.name!r}, {'_' if each.kind == 'starred' and each.name in collected else ''}{each.name}), "

@@ -21,10 +21,10 @@ def form_0():
                         _modes.autocast = _casts
             return _function(*matrices, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('matrices', matrices), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('matrices', matrices), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('matrices', matrices), ('out', out), ))
     return _call
@@ -36,10 +36,10 @@ def form_1():
         try:
             return _function(*tensors)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('tensors', tensors), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ))
     return _call
@@ -51,10 +51,10 @@ def form_2():
         try:
             return _function(*tensors, indexing=indexing)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('tensors', tensors), ('indexing', indexing), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ('indexing', indexing), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ('indexing', indexing), ))
     return _call
@@ -73,10 +73,10 @@ def form_3():
                         _modes.autocast = _casts
             return _function(A, check_errors=check_errors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('check_errors', check_errors), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('check_errors', check_errors), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('check_errors', check_errors), ('out', out), ))
     return _call
@@ -95,10 +95,10 @@ def form_4():
                         _modes.autocast = _casts
             return _function(A, driver=driver, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('driver', driver), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('driver', driver), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('driver', driver), ('out', out), ))
     return _call
@@ -110,10 +110,10 @@ def form_5():
         try:
             return _function(A, hermitian=hermitian, check_errors=check_errors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('check_errors', check_errors), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('check_errors', check_errors), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('check_errors', check_errors), ('out', out), ))
     return _call
@@ -125,10 +125,10 @@ def form_6():
         try:
             return _function(A, hermitian=hermitian, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('out', out), ))
     return _call
@@ -140,10 +140,10 @@ def form_7():
         try:
             return _function(A, offset=offset, dim1=dim1, dim2=dim2)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
     return _call
@@ -162,10 +162,10 @@ def form_8():
                         _modes.autocast = _casts
             return _function(A, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('out', out), ))
     return _call
@@ -177,10 +177,10 @@ def form_9():
         try:
             return _function(A, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('out', out), ))
     return _call
@@ -192,10 +192,10 @@ def form_10():
         try:
             return _function(A, pivot=pivot, check_errors=check_errors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('check_errors', check_errors), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('check_errors', check_errors), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('pivot', pivot), ('check_errors', check_errors), ('out', out), ))
     return _call
@@ -207,10 +207,10 @@ def form_11():
         try:
             return _function(A, pivot=pivot, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('pivot', pivot), ('out', out), ))
     return _call
@@ -229,10 +229,10 @@ def form_12():
                         _modes.autocast = _casts
             return _function(A, upper=upper, check_errors=check_errors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('upper', upper), ('check_errors', check_errors), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('upper', upper), ('check_errors', check_errors), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('upper', upper), ('check_errors', check_errors), ('out', out), ))
     return _call
@@ -251,10 +251,10 @@ def form_13():
                         _modes.autocast = _casts
             return _function(A, upper=upper, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('upper', upper), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('upper', upper), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('upper', upper), ('out', out), ))
     return _call
@@ -266,10 +266,10 @@ def form_14():
         try:
             return _function(A, B, left=left, check_errors=check_errors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('check_errors', check_errors), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('check_errors', check_errors), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('check_errors', check_errors), ('out', out), ))
     return _call
@@ -288,10 +288,10 @@ def form_15():
                         _modes.autocast = _casts
             return _function(A, B, left=left, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('out', out), ))
     return _call
@@ -303,10 +303,10 @@ def form_16():
         try:
             return _function(A, B, upper=upper, left=left, unitriangular=unitriangular, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('B', B), ('upper', upper), ('left', left), ('unitriangular', unitriangular), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('B', B), ('upper', upper), ('left', left), ('unitriangular', unitriangular), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('B', B), ('upper', upper), ('left', left), ('unitriangular', unitriangular), ('out', out), ))
     return _call
@@ -325,10 +325,10 @@ def form_17():
                         _modes.autocast = _casts
             return _function(A, B, dims, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('B', B), ('dims', dims), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('B', B), ('dims', dims), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('B', B), ('dims', dims), ('out', out), ))
     return _call
@@ -347,10 +347,10 @@ def form_18():
                         _modes.autocast = _casts
             return _function(A, B, rcond, driver=driver)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('B', B), ('rcond', rcond), ('driver', driver), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('B', B), ('rcond', rcond), ('driver', driver), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('B', B), ('rcond', rcond), ('driver', driver), ))
     return _call
@@ -369,10 +369,10 @@ def form_19():
                         _modes.autocast = _casts
             return _function(A, UPLO, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('UPLO', UPLO), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('UPLO', UPLO), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('UPLO', UPLO), ('out', out), ))
     return _call
@@ -391,10 +391,10 @@ def form_20():
                         _modes.autocast = _casts
             return _function(A, full_matrices, driver=driver, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('full_matrices', full_matrices), ('driver', driver), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('full_matrices', full_matrices), ('driver', driver), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('full_matrices', full_matrices), ('driver', driver), ('out', out), ))
     return _call
@@ -413,10 +413,10 @@ def form_21():
                         _modes.autocast = _casts
             return _function(A, ind, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('ind', ind), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('ind', ind), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('ind', ind), ('out', out), ))
     return _call
@@ -435,10 +435,10 @@ def form_22():
                         _modes.autocast = _casts
             return _function(A, mode, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('mode', mode), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('mode', mode), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('mode', mode), ('out', out), ))
     return _call
@@ -450,10 +450,10 @@ def form_23():
         try:
             return _function(A, n, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('n', n), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('n', n), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('n', n), ('out', out), ))
     return _call
@@ -472,10 +472,10 @@ def form_24():
                         _modes.autocast = _casts
             return _function(A, ord, dim, keepdim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
@@ -503,10 +503,10 @@ def form_25():
                         _modes.autocast = _casts
             return _function(A, ord, dim, keepdim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
@@ -525,10 +525,10 @@ def form_26():
                         _modes.autocast = _casts
             return _function(A, ord, dim, keepdim, out=out, dtype=dtype)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
     return _call
@@ -556,10 +556,10 @@ def form_27():
                         _modes.autocast = _casts
             return _function(A, ord, dim, keepdim, out=out, dtype=dtype)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
     return _call
@@ -578,10 +578,10 @@ def form_28():
                         _modes.autocast = _casts
             return _function(A, p, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('p', p), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('p', p), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('p', p), ('out', out), ))
     return _call
@@ -593,10 +593,10 @@ def form_29():
         try:
             return _function(A, pivot, get_infos, out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('get_infos', get_infos), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('get_infos', get_infos), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('pivot', pivot), ('get_infos', get_infos), ('out', out), ))
     return _call
@@ -608,10 +608,10 @@ def form_30():
         try:
             return _function(A, q, center, niter)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('q', q), ('center', center), ('niter', niter), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('q', q), ('center', center), ('niter', niter), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('q', q), ('center', center), ('niter', niter), ))
     return _call
@@ -623,10 +623,10 @@ def form_31():
         try:
             return _function(A, q, niter, M)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('q', q), ('niter', niter), ('M', M), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('q', q), ('niter', niter), ('M', M), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('q', q), ('niter', niter), ('M', M), ))
     return _call
@@ -638,10 +638,10 @@ def form_32():
         try:
             return _function(A, rcond, hermitian, atol=atol, rtol=rtol, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('rcond', rcond), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('rcond', rcond), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('rcond', rcond), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
     return _call
@@ -660,10 +660,10 @@ def form_33():
                         _modes.autocast = _casts
             return _function(A, tau, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('tau', tau), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('tau', tau), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('tau', tau), ('out', out), ))
     return _call
@@ -682,10 +682,10 @@ def form_34():
                         _modes.autocast = _casts
             return _function(A, tol, hermitian, atol=atol, rtol=rtol, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('A', A), ('tol', tol), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('A', A), ('tol', tol), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('tol', tol), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
     return _call
@@ -704,10 +704,10 @@ def form_35():
                         _modes.autocast = _casts
             return _function(L, upper, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('L', L), ('upper', upper), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('L', L), ('upper', upper), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('L', L), ('upper', upper), ('out', out), ))
     return _call
@@ -719,10 +719,10 @@ def form_36():
         try:
             return _function(LD, pivots, B, hermitian=hermitian, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('LD', LD), ('pivots', pivots), ('B', B), ('hermitian', hermitian), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('LD', LD), ('pivots', pivots), ('B', B), ('hermitian', hermitian), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('LD', LD), ('pivots', pivots), ('B', B), ('hermitian', hermitian), ('out', out), ))
     return _call
@@ -741,10 +741,10 @@ def form_37():
                         _modes.autocast = _casts
             return _function(LU, pivots, B, left=left, adjoint=adjoint, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('LU', LU), ('pivots', pivots), ('B', B), ('left', left), ('adjoint', adjoint), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('LU', LU), ('pivots', pivots), ('B', B), ('left', left), ('adjoint', adjoint), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('LU', LU), ('pivots', pivots), ('B', B), ('left', left), ('adjoint', adjoint), ('out', out), ))
     return _call
@@ -756,10 +756,10 @@ def form_38():
         try:
             return _function(LU_data, LU_pivots, unpack_data, unpack_pivots, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('LU_data', LU_data), ('LU_pivots', LU_pivots), ('unpack_data', unpack_data), ('unpack_pivots', unpack_pivots), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('LU_data', LU_data), ('LU_pivots', LU_pivots), ('unpack_data', unpack_data), ('unpack_pivots', unpack_pivots), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('LU_data', LU_data), ('LU_pivots', LU_pivots), ('unpack_data', unpack_data), ('unpack_pivots', unpack_pivots), ('out', out), ))
     return _call
@@ -778,10 +778,10 @@ def form_39():
                         _modes.autocast = _casts
             return _function(a, b, dims, out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('a', a), ('b', b), ('dims', dims), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('a', a), ('b', b), ('dims', dims), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('a', a), ('b', b), ('dims', dims), ('out', out), ))
     return _call
@@ -800,10 +800,10 @@ def form_40():
                         _modes.autocast = _casts
             return _function(abs, angle, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('abs', abs), ('angle', angle), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('abs', abs), ('angle', angle), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('abs', abs), ('angle', angle), ('out', out), ))
     return _call
@@ -815,10 +815,10 @@ def form_41():
         try:
             return _function(anchor, positive, negative, distance_function=distance_function, margin=margin, swap=swap, reduction=reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('distance_function', distance_function), ('margin', margin), ('swap', swap), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('distance_function', distance_function), ('margin', margin), ('swap', swap), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('distance_function', distance_function), ('margin', margin), ('swap', swap), ('reduction', reduction), ))
     return _call
@@ -830,10 +830,10 @@ def form_42():
         try:
             return _function(anchor, positive, negative, margin, p, eps, swap, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('reduction', reduction), ))
     return _call
@@ -852,10 +852,10 @@ def form_43():
                         _modes.autocast = _casts
             return _function(anchor, positive, negative, margin, p, eps, swap, size_average, reduce, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
@@ -874,10 +874,10 @@ def form_44():
                         _modes.autocast = _casts
             return _function(b, LU_data, LU_pivots, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('b', b), ('LU_data', LU_data), ('LU_pivots', LU_pivots), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('b', b), ('LU_data', LU_data), ('LU_pivots', LU_pivots), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('b', b), ('LU_data', LU_data), ('LU_pivots', LU_pivots), ('out', out), ))
     return _call
@@ -896,10 +896,10 @@ def form_45():
                         _modes.autocast = _casts
             return _function(cell, data, states, weights, spans, batch)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('cell', cell), ('data', data), ('states', states), ('weights', weights), ('spans', spans), ('batch', batch), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('cell', cell), ('data', data), ('states', states), ('weights', weights), ('spans', spans), ('batch', batch), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('cell', cell), ('data', data), ('states', states), ('weights', weights), ('spans', spans), ('batch', batch), ))
     return _call
@@ -911,10 +911,10 @@ def form_46():
         try:
             return _function(condition, input, other, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('condition', condition), ('input', input), ('other', other), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('condition', condition), ('input', input), ('other', other), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('condition', condition), ('input', input), ('other', other), ('out', out), ))
     return _call
@@ -926,10 +926,10 @@ def form_47():
         try:
             return _function(count, prob, generator)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('count', count), ('prob', prob), ('generator', generator), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('count', count), ('prob', prob), ('generator', generator), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('count', count), ('prob', prob), ('generator', generator), ))
     return _call
@@ -948,10 +948,10 @@ def form_48():
                         _modes.autocast = _casts
             return _function(equation, *operands)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('equation', equation), ('operands', operands), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('equation', equation), ('operands', operands), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('equation', equation), ('operands', operands), ))
     return _call
@@ -963,10 +963,10 @@ def form_49():
         try:
             return _function(indices, shape)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('indices', indices), ('shape', shape), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('indices', indices), ('shape', shape), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('indices', indices), ('shape', shape), ))
     return _call
@@ -985,10 +985,10 @@ def form_50():
                         _modes.autocast = _casts
             return _function(input)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ))
     return _call
@@ -1000,10 +1000,10 @@ def form_51():
         try:
             return _function(input)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ))
     return _call
@@ -1015,10 +1015,10 @@ def form_52():
         try:
             return _function(input, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ))
     return _call
@@ -1030,10 +1030,10 @@ def form_53():
         try:
             return _function(input, correction=correction, fweights=fweights, aweights=aweights)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('correction', correction), ('fweights', fweights), ('aweights', aweights), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('correction', correction), ('fweights', fweights), ('aweights', aweights), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('correction', correction), ('fweights', fweights), ('aweights', aweights), ))
     return _call
@@ -1045,10 +1045,10 @@ def form_54():
         try:
             return _function(input, decimals=decimals)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('decimals', decimals), ))
     return _call
@@ -1060,10 +1060,10 @@ def form_55():
         try:
             return _function(input, decimals=decimals, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('decimals', decimals), ))
     return _call
@@ -1075,10 +1075,10 @@ def form_56():
         try:
             return _function(input, decimals=decimals, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('decimals', decimals), ('out', out), ))
     return _call
@@ -1099,10 +1099,10 @@ def form_57():
         try:
             return _function(input, dim=dim, keepdim=keepdim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
     return _call
@@ -1114,10 +1114,10 @@ def form_58():
         try:
             return _function(input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
     return _call
@@ -1129,10 +1129,10 @@ def form_59():
         try:
             return _function(input, generator=generator, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
     return _call
@@ -1144,10 +1144,10 @@ def form_60():
         try:
             return _function(input, memory_format=memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('memory_format', memory_format), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('memory_format', memory_format), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('memory_format', memory_format), ))
     return _call
@@ -1166,10 +1166,10 @@ def form_61():
                         _modes.autocast = _casts
             return _function(input, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('out', out), ))
     return _call
@@ -1181,10 +1181,10 @@ def form_62():
         try:
             return _function(input, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('out', out), ))
     return _call
@@ -1196,10 +1196,10 @@ def form_63():
         try:
             return _function(input, out=out, as_tuple=as_tuple)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('out', out), ('as_tuple', as_tuple), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('out', out), ('as_tuple', as_tuple), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('out', out), ('as_tuple', as_tuple), ))
     return _call
@@ -1211,10 +1211,10 @@ def form_64():
         try:
             return _function(input, size=size, fill_value=fill_value, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('fill_value', fill_value), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('fill_value', fill_value), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('fill_value', fill_value), ('out', out), ))
     return _call
@@ -1230,10 +1230,10 @@ def form_65():
         try:
             return _function(input, spacing=spacing, dim=dim, edge_order=edge_order)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('spacing', spacing), ('dim', dim), ('edge_order', edge_order), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('spacing', spacing), ('dim', dim), ('edge_order', edge_order), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('spacing', spacing), ('dim', dim), ('edge_order', edge_order), ))
     return _call
@@ -1245,10 +1245,10 @@ def form_66():
         try:
             return _function(input, *args, device=device, dtype=dtype, non_blocking=non_blocking, copy=copy, memory_format=memory_format, tensor=tensor)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('args', args), ('device', device), ('dtype', dtype), ('non_blocking', non_blocking), ('copy', copy), ('memory_format', memory_format), ('tensor', tensor), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('args', args), ('device', device), ('dtype', dtype), ('non_blocking', non_blocking), ('copy', copy), ('memory_format', memory_format), ('tensor', tensor), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('args', args), ('device', device), ('dtype', dtype), ('non_blocking', non_blocking), ('copy', copy), ('memory_format', memory_format), ('tensor', tensor), ))
     return _call
@@ -1260,10 +1260,10 @@ def form_67():
         try:
             return _function(input, *arguments, low=low, high=high, generator=generator, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('arguments', arguments), ('low', low), ('high', high), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('arguments', arguments), ('low', low), ('high', high), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('arguments', arguments), ('low', low), ('high', high), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
     return _call
@@ -1275,10 +1275,10 @@ def form_68():
         try:
             return _function(input, *axes, dims=dims)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('axes', axes), ('dims', dims), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('axes', axes), ('dims', dims), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('axes', axes), ('dims', dims), ))
     return _call
@@ -1290,10 +1290,10 @@ def form_69():
         try:
             return _function(input, *counts, dims=dims)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('counts', counts), ('dims', dims), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('counts', counts), ('dims', dims), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('counts', counts), ('dims', dims), ))
     return _call
@@ -1305,10 +1305,10 @@ def form_70():
         try:
             return _function(input, *order, dims=dims)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('order', order), ('dims', dims), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('order', order), ('dims', dims), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('order', order), ('dims', dims), ))
     return _call
@@ -1320,10 +1320,10 @@ def form_71():
         try:
             return _function(input, *sizes, shape=shape)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('sizes', sizes), ('shape', shape), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('sizes', sizes), ('shape', shape), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('sizes', sizes), ('shape', shape), ))
     return _call
@@ -1335,10 +1335,10 @@ def form_72():
         try:
             return _function(input, *sizes, size=size)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('sizes', sizes), ('size', size), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('sizes', sizes), ('size', size), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('sizes', sizes), ('size', size), ))
     return _call
@@ -1357,10 +1357,10 @@ def form_73():
                         _modes.autocast = _casts
             return _function(input, A, upper, transpose, unitriangular, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('A', A), ('upper', upper), ('transpose', transpose), ('unitriangular', unitriangular), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('A', A), ('upper', upper), ('transpose', transpose), ('unitriangular', unitriangular), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('A', A), ('upper', upper), ('transpose', transpose), ('unitriangular', unitriangular), ('out', out), ))
     return _call
@@ -1379,10 +1379,10 @@ def form_74():
                         _modes.autocast = _casts
             return _function(input, L, upper, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('L', L), ('upper', upper), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('L', L), ('upper', upper), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('L', L), ('upper', upper), ('out', out), ))
     return _call
@@ -1394,10 +1394,10 @@ def form_75():
         try:
             return _function(input, alpha)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('alpha', alpha), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('alpha', alpha), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('alpha', alpha), ))
     return _call
@@ -1409,10 +1409,10 @@ def form_76():
         try:
             return _function(input, alpha, inplace)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('alpha', alpha), ('inplace', inplace), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('alpha', alpha), ('inplace', inplace), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('alpha', alpha), ('inplace', inplace), ))
     return _call
@@ -1424,10 +1424,10 @@ def form_77():
         try:
             return _function(input, approximate, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('approximate', approximate), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('approximate', approximate), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('approximate', approximate), ('out', out), ))
     return _call
@@ -1439,10 +1439,10 @@ def form_78():
         try:
             return _function(input, axis0, axis1)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('axis0', axis0), ('axis1', axis1), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('axis0', axis0), ('axis1', axis1), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('axis0', axis0), ('axis1', axis1), ))
     return _call
@@ -1454,10 +1454,10 @@ def form_79():
         try:
             return _function(input, batch1, batch2, beta=beta, alpha=alpha, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ))
     return _call
@@ -1476,10 +1476,10 @@ def form_80():
                         _modes.autocast = _casts
             return _function(input, batch1, batch2, beta=beta, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ('out', out), ))
     return _call
@@ -1498,10 +1498,10 @@ def form_81():
                         _modes.autocast = _casts
             return _function(input, beta, threshold, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('beta', beta), ('threshold', threshold), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('beta', beta), ('threshold', threshold), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('beta', beta), ('threshold', threshold), ('out', out), ))
     return _call
@@ -1513,10 +1513,10 @@ def form_82():
         try:
             return _function(input, bins, range=range, weight=weight, density=density)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ))
     return _call
@@ -1528,10 +1528,10 @@ def form_83():
         try:
             return _function(input, bins, range=range, weight=weight, density=density, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ('out', out), ))
     return _call
@@ -1543,10 +1543,10 @@ def form_84():
         try:
             return _function(input, bins, min, max, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('min', min), ('max', max), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('min', min), ('max', max), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('bins', bins), ('min', min), ('max', max), ('out', out), ))
     return _call
@@ -1558,10 +1558,10 @@ def form_85():
         try:
             return _function(input, boundaries, out_int32=out_int32, right=right, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('boundaries', boundaries), ('out_int32', out_int32), ('right', right), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('boundaries', boundaries), ('out_int32', out_int32), ('right', right), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('boundaries', boundaries), ('out_int32', out_int32), ('right', right), ('out', out), ))
     return _call
@@ -1577,10 +1577,10 @@ def form_86():
         try:
             return _function(input, chunks, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('chunks', chunks), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('chunks', chunks), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('chunks', chunks), ('dim', dim), ))
     return _call
@@ -1592,10 +1592,10 @@ def form_87():
         try:
             return _function(input, diagonal, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('diagonal', diagonal), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('diagonal', diagonal), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('diagonal', diagonal), ('out', out), ))
     return _call
@@ -1614,10 +1614,10 @@ def form_88():
                         _modes.autocast = _casts
             return _function(input, dim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
     return _call
@@ -1636,10 +1636,10 @@ def form_89():
                         _modes.autocast = _casts
             return _function(input, dim, index, source, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
     return _call
@@ -1658,10 +1658,10 @@ def form_90():
                         _modes.autocast = _casts
             return _function(input, dim, index, src, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
     return _call
@@ -1680,10 +1680,10 @@ def form_91():
                         _modes.autocast = _casts
             return _function(input, dim, keepdim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
     return _call
@@ -1695,10 +1695,10 @@ def form_92():
         try:
             return _function(input, dim0, dim1)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim0', dim0), ('dim1', dim1), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim0', dim0), ('dim1', dim1), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim0', dim0), ('dim1', dim1), ))
     return _call
@@ -1715,10 +1715,10 @@ def form_93():
         try:
             return _function(input, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ))
     return _call
@@ -1735,10 +1735,10 @@ def form_94():
         try:
             return _function(input, dim, dtype=dtype)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ))
     return _call
@@ -1762,10 +1762,10 @@ def form_95():
                         _modes.autocast = _casts
             return _function(input, dim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
     return _call
@@ -1782,10 +1782,10 @@ def form_96():
         try:
             return _function(input, dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('out', out), ))
     return _call
@@ -1803,10 +1803,10 @@ def form_97():
         try:
             return _function(input, dim, index)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ))
     return _call
@@ -1824,10 +1824,10 @@ def form_98():
         try:
             return _function(input, dim, index, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('out', out), ))
     return _call
@@ -1845,10 +1845,10 @@ def form_99():
         try:
             return _function(input, dim, index, sparse_grad=sparse_grad, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('sparse_grad', sparse_grad), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('sparse_grad', sparse_grad), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('sparse_grad', sparse_grad), ('out', out), ))
     return _call
@@ -1867,10 +1867,10 @@ def form_100():
         try:
             return _function(input, dim, index, source, alpha=alpha)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ))
     return _call
@@ -1889,10 +1889,10 @@ def form_101():
         try:
             return _function(input, dim, index, source, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ('out', out), ))
     return _call
@@ -1911,10 +1911,10 @@ def form_102():
         try:
             return _function(input, dim, index, source)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ))
     return _call
@@ -1940,10 +1940,10 @@ def form_103():
                         _modes.autocast = _casts
             return _function(input, dim, index, source, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
     return _call
@@ -1963,10 +1963,10 @@ def form_104():
         try:
             return _function(input, dim, index, source, reduce, include_self=include_self)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ))
     return _call
@@ -1986,10 +1986,10 @@ def form_105():
         try:
             return _function(input, dim, index, source, reduce, include_self=include_self, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
     return _call
@@ -2008,10 +2008,10 @@ def form_106():
         try:
             return _function(input, dim, index, src)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ))
     return _call
@@ -2037,10 +2037,10 @@ def form_107():
                         _modes.autocast = _casts
             return _function(input, dim, index, src, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
     return _call
@@ -2060,10 +2060,10 @@ def form_108():
         try:
             return _function(input, dim, index, src, reduce, include_self=include_self)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ))
     return _call
@@ -2083,10 +2083,10 @@ def form_109():
         try:
             return _function(input, dim, index, src, reduce, include_self=include_self, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
     return _call
@@ -2104,10 +2104,10 @@ def form_110():
         try:
             return _function(input, dim, index, src, value=value, reduce=reduce)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ))
     return _call
@@ -2125,10 +2125,10 @@ def form_111():
         try:
             return _function(input, dim, index, src, value=value, reduce=reduce, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ('out', out), ))
     return _call
@@ -2147,10 +2147,10 @@ def form_112():
         try:
             return _function(input, dim, index, value)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('value', value), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('value', value), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('value', value), ))
     return _call
@@ -2179,10 +2179,10 @@ def form_113():
                         _modes.autocast = _casts
             return _function(input, dim, keepdim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
     return _call
@@ -2200,10 +2200,10 @@ def form_114():
         try:
             return _function(input, dim, sizes)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('sizes', sizes), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('sizes', sizes), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('sizes', sizes), ))
     return _call
@@ -2222,10 +2222,10 @@ def form_115():
         try:
             return _function(input, dim, start, length)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ))
     return _call
@@ -2244,10 +2244,10 @@ def form_116():
         try:
             return _function(input, dim, start, length, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ('out', out), ))
     return _call
@@ -2259,10 +2259,10 @@ def form_117():
         try:
             return _function(input, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ))
     return _call
@@ -2278,10 +2278,10 @@ def form_118():
         try:
             return _function(input, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ))
     return _call
@@ -2293,10 +2293,10 @@ def form_119():
         try:
             return _function(input, dim, _stacklevel, dtype)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('_stacklevel', _stacklevel), ('dtype', dtype), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('_stacklevel', _stacklevel), ('dtype', dtype), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('_stacklevel', _stacklevel), ('dtype', dtype), ))
     return _call
@@ -2312,10 +2312,10 @@ def form_120():
         try:
             return _function(input, dim, descending, stable)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ))
     return _call
@@ -2331,10 +2331,10 @@ def form_121():
         try:
             return _function(input, dim, descending, stable, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ('out', out), ))
     return _call
@@ -2353,10 +2353,10 @@ def form_122():
                         _modes.autocast = _casts
             return _function(input, dim, dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
     return _call
@@ -2379,10 +2379,10 @@ def form_123():
                         _modes.autocast = _casts
             return _function(input, dim, dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
     return _call
@@ -2401,10 +2401,10 @@ def form_124():
                         _modes.autocast = _casts
             return _function(input, dim, keepdim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
@@ -2432,10 +2432,10 @@ def form_125():
                         _modes.autocast = _casts
             return _function(input, dim, keepdim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
@@ -2456,10 +2456,10 @@ def form_126():
         try:
             return _function(input, dim, keepdim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
@@ -2480,10 +2480,10 @@ def form_127():
         try:
             return _function(input, dim, keepdim, other=other, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('other', other), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('other', other), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('other', other), ('out', out), ))
     return _call
@@ -2504,10 +2504,10 @@ def form_128():
         try:
             return _function(input, dim, keepdim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
     return _call
@@ -2528,10 +2528,10 @@ def form_129():
         try:
             return _function(input, dim, unbiased, keepdim, correction=correction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ))
     return _call
@@ -2552,10 +2552,10 @@ def form_130():
         try:
             return _function(input, dim, unbiased, keepdim, correction=correction, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ('out', out), ))
     return _call
@@ -2567,10 +2567,10 @@ def form_131():
         try:
             return _function(input, downscale_factor)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('downscale_factor', downscale_factor), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('downscale_factor', downscale_factor), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('downscale_factor', downscale_factor), ))
     return _call
@@ -2582,10 +2582,10 @@ def form_132():
         try:
             return _function(input, end, weight, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ))
     return _call
@@ -2597,10 +2597,10 @@ def form_133():
         try:
             return _function(input, end, weight, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ('out', out), ))
     return _call
@@ -2619,10 +2619,10 @@ def form_134():
                         _modes.autocast = _casts
             return _function(input, ends)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('ends', ends), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('ends', ends), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('ends', ends), ))
     return _call
@@ -2634,10 +2634,10 @@ def form_135():
         try:
             return _function(input, eps)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('eps', eps), ))
     return _call
@@ -2649,10 +2649,10 @@ def form_136():
         try:
             return _function(input, eps, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('eps', eps), ))
     return _call
@@ -2664,10 +2664,10 @@ def form_137():
         try:
             return _function(input, eps, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('eps', eps), ('out', out), ))
     return _call
@@ -2679,10 +2679,10 @@ def form_138():
         try:
             return _function(input, exponent, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('exponent', exponent), ))
     return _call
@@ -2701,10 +2701,10 @@ def form_139():
                         _modes.autocast = _casts
             return _function(input, exponent, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
     return _call
@@ -2716,10 +2716,10 @@ def form_140():
         try:
             return _function(input, exponent, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
     return _call
@@ -2731,10 +2731,10 @@ def form_141():
         try:
             return _function(input, fill_value, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('fill_value', fill_value), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('fill_value', fill_value), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('fill_value', fill_value), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
     return _call
@@ -2746,10 +2746,10 @@ def form_142():
         try:
             return _function(input, generator)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('generator', generator), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('generator', generator), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('generator', generator), ))
     return _call
@@ -2768,10 +2768,10 @@ def form_143():
                         _modes.autocast = _casts
             return _function(input, grid, mode, padding_mode, align_corners)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('grid', grid), ('mode', mode), ('padding_mode', padding_mode), ('align_corners', align_corners), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('grid', grid), ('mode', mode), ('padding_mode', padding_mode), ('align_corners', align_corners), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('grid', grid), ('mode', mode), ('padding_mode', padding_mode), ('align_corners', align_corners), ))
     return _call
@@ -2783,10 +2783,10 @@ def form_144():
         try:
             return _function(input, groups)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('groups', groups), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('groups', groups), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('groups', groups), ))
     return _call
@@ -2798,10 +2798,10 @@ def form_145():
         try:
             return _function(input, hx, w_ih, w_hh, b_ih, b_hh)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('hx', hx), ('w_ih', w_ih), ('w_hh', w_hh), ('b_ih', b_ih), ('b_hh', b_hh), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('hx', hx), ('w_ih', w_ih), ('w_hh', w_hh), ('b_ih', b_ih), ('b_hh', b_hh), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('hx', hx), ('w_ih', w_ih), ('w_hh', w_hh), ('b_ih', b_ih), ('b_hh', b_hh), ))
     return _call
@@ -2813,10 +2813,10 @@ def form_146():
         try:
             return _function(input, index, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('index', index), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('index', index), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('index', index), ('out', out), ))
     return _call
@@ -2828,10 +2828,10 @@ def form_147():
         try:
             return _function(input, index, source, accumulate)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('index', index), ('source', source), ('accumulate', accumulate), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('index', index), ('source', source), ('accumulate', accumulate), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('index', index), ('source', source), ('accumulate', accumulate), ))
     return _call
@@ -2847,10 +2847,10 @@ def form_148():
         try:
             return _function(input, indices, dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('dim', dim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('dim', dim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('dim', dim), ('out', out), ))
     return _call
@@ -2869,10 +2869,10 @@ def form_149():
                         _modes.autocast = _casts
             return _function(input, indices, kernel_size, stride, padding, output_size)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
     return _call
@@ -2884,10 +2884,10 @@ def form_150():
         try:
             return _function(input, indices, kernel_size, stride, padding, output_size)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
     return _call
@@ -2906,10 +2906,10 @@ def form_151():
                         _modes.autocast = _casts
             return _function(input, indices, values, accumulate)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
     return _call
@@ -2921,10 +2921,10 @@ def form_152():
         try:
             return _function(input, indices, values, accumulate)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
     return _call
@@ -2936,10 +2936,10 @@ def form_153():
         try:
             return _function(input, indices_or_sections, sections=sections, indices=indices)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('sections', sections), ('indices', indices), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('sections', sections), ('indices', indices), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('sections', sections), ('indices', indices), ))
     return _call
@@ -2955,10 +2955,10 @@ def form_154():
         try:
             return _function(input, indices_or_sections, dim, sections=sections, indices=indices)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('dim', dim), ('sections', sections), ('indices', indices), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('dim', dim), ('sections', sections), ('indices', indices), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('dim', dim), ('sections', sections), ('indices', indices), ))
     return _call
@@ -2970,10 +2970,10 @@ def form_155():
         try:
             return _function(input, inplace)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('inplace', inplace), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('inplace', inplace), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('inplace', inplace), ))
     return _call
@@ -2994,10 +2994,10 @@ def form_156():
         try:
             return _function(input, k, dim, keepdim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
     return _call
@@ -3013,10 +3013,10 @@ def form_157():
         try:
             return _function(input, k, dim, largest, sorted, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('largest', largest), ('sorted', sorted), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('largest', largest), ('sorted', sorted), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('largest', largest), ('sorted', sorted), ('out', out), ))
     return _call
@@ -3028,10 +3028,10 @@ def form_158():
         try:
             return _function(input, k, dims)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dims', dims), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dims', dims), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('k', k), ('dims', dims), ))
     return _call
@@ -3043,10 +3043,10 @@ def form_159():
         try:
             return _function(input, kernel_size, dilation, padding, stride)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
     return _call
@@ -3065,10 +3065,10 @@ def form_160():
                         _modes.autocast = _casts
             return _function(input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
     return _call
@@ -3080,10 +3080,10 @@ def form_161():
         try:
             return _function(input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
     return _call
@@ -3095,10 +3095,10 @@ def form_162():
         try:
             return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ))
     return _call
@@ -3117,10 +3117,10 @@ def form_163():
                         _modes.autocast = _casts
             return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
     return _call
@@ -3132,10 +3132,10 @@ def form_164():
         try:
             return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
     return _call
@@ -3154,10 +3154,10 @@ def form_165():
                         _modes.autocast = _casts
             return _function(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
     return _call
@@ -3169,10 +3169,10 @@ def form_166():
         try:
             return _function(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
     return _call
@@ -3184,10 +3184,10 @@ def form_167():
         try:
             return _function(input, lambd, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('lambd', lambd), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('lambd', lambd), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('lambd', lambd), ('out', out), ))
     return _call
@@ -3199,10 +3199,10 @@ def form_168():
         try:
             return _function(input, lower, upper, training)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ))
     return _call
@@ -3214,10 +3214,10 @@ def form_169():
         try:
             return _function(input, lower, upper, training, inplace)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ('inplace', inplace), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ('inplace', inplace), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ('inplace', inplace), ))
     return _call
@@ -3229,10 +3229,10 @@ def form_170():
         try:
             return _function(input, mask, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mask', mask), ('out', out), ))
     return _call
@@ -3244,10 +3244,10 @@ def form_171():
         try:
             return _function(input, mask, source)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('source', source), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('source', source), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mask', mask), ('source', source), ))
     return _call
@@ -3259,10 +3259,10 @@ def form_172():
         try:
             return _function(input, mask, value)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('value', value), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('value', value), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mask', mask), ('value', value), ))
     return _call
@@ -3274,10 +3274,10 @@ def form_173():
         try:
             return _function(input, mat, vec, beta=beta, alpha=alpha)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
     return _call
@@ -3289,10 +3289,10 @@ def form_174():
         try:
             return _function(input, mat, vec, beta=beta, alpha=alpha, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
     return _call
@@ -3311,10 +3311,10 @@ def form_175():
                         _modes.autocast = _casts
             return _function(input, mat, vec, beta=beta, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ('out', out), ))
     return _call
@@ -3326,10 +3326,10 @@ def form_176():
         try:
             return _function(input, mat1, mat2, beta=beta, alpha=alpha, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ))
     return _call
@@ -3348,10 +3348,10 @@ def form_177():
                         _modes.autocast = _casts
             return _function(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ('out', out), ))
     return _call
@@ -3363,10 +3363,10 @@ def form_178():
         try:
             return _function(input, mat2)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('mat2', mat2), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('mat2', mat2), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat2', mat2), ))
     return _call
@@ -3385,10 +3385,10 @@ def form_179():
                         _modes.autocast = _casts
             return _function(input, mat2, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('mat2', mat2), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('mat2', mat2), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat2', mat2), ('out', out), ))
     return _call
@@ -3400,10 +3400,10 @@ def form_180():
         try:
             return _function(input, max)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('max', max), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('max', max), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('max', max), ))
     return _call
@@ -3415,10 +3415,10 @@ def form_181():
         try:
             return _function(input, max, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('max', max), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('max', max), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('max', max), ))
     return _call
@@ -3430,10 +3430,10 @@ def form_182():
         try:
             return _function(input, max, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('max', max), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('max', max), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('max', max), ('out', out), ))
     return _call
@@ -3445,10 +3445,10 @@ def form_183():
         try:
             return _function(input, min)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ))
     return _call
@@ -3460,10 +3460,10 @@ def form_184():
         try:
             return _function(input, min, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ))
     return _call
@@ -3475,10 +3475,10 @@ def form_185():
         try:
             return _function(input, min, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ('out', out), ))
     return _call
@@ -3490,10 +3490,10 @@ def form_186():
         try:
             return _function(input, min, max)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
     return _call
@@ -3505,10 +3505,10 @@ def form_187():
         try:
             return _function(input, min, max, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
     return _call
@@ -3520,10 +3520,10 @@ def form_188():
         try:
             return _function(input, min, max, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ('max', max), ('out', out), ))
     return _call
@@ -3535,10 +3535,10 @@ def form_189():
         try:
             return _function(input, min_val, max_val)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ))
     return _call
@@ -3550,10 +3550,10 @@ def form_190():
         try:
             return _function(input, min_val, max_val, inplace)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ('inplace', inplace), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ('inplace', inplace), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ('inplace', inplace), ))
     return _call
@@ -3565,10 +3565,10 @@ def form_191():
         try:
             return _function(input, n, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('n', n), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('n', n), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n', n), ))
     return _call
@@ -3580,10 +3580,10 @@ def form_192():
         try:
             return _function(input, n, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('n', n), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('n', n), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n', n), ('out', out), ))
     return _call
@@ -3602,10 +3602,10 @@ def form_193():
                         _modes.autocast = _casts
             return _function(input, n, dim, norm, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
     return _call
@@ -3628,10 +3628,10 @@ def form_194():
                         _modes.autocast = _casts
             return _function(input, n, dim, norm, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
     return _call
@@ -3647,10 +3647,10 @@ def form_195():
         try:
             return _function(input, n, dim, prepend, append, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('prepend', prepend), ('append', append), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('prepend', prepend), ('append', append), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('prepend', prepend), ('append', append), ('out', out), ))
     return _call
@@ -3662,10 +3662,10 @@ def form_196():
         try:
             return _function(input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('normalized', normalized), ('onesided', onesided), ('length', length), ('return_complex', return_complex), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('normalized', normalized), ('onesided', onesided), ('length', length), ('return_complex', return_complex), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('normalized', normalized), ('onesided', onesided), ('length', length), ('return_complex', return_complex), ))
     return _call
@@ -3684,10 +3684,10 @@ def form_197():
                         _modes.autocast = _casts
             return _function(input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('pad_mode', pad_mode), ('normalized', normalized), ('onesided', onesided), ('return_complex', return_complex), ('align_to_window', align_to_window), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('pad_mode', pad_mode), ('normalized', normalized), ('onesided', onesided), ('return_complex', return_complex), ('align_to_window', align_to_window), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('pad_mode', pad_mode), ('normalized', normalized), ('onesided', onesided), ('return_complex', return_complex), ('align_to_window', align_to_window), ))
     return _call
@@ -3699,10 +3699,10 @@ def form_198():
         try:
             return _function(input, nan, posinf, neginf)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
     return _call
@@ -3714,10 +3714,10 @@ def form_199():
         try:
             return _function(input, nan, posinf, neginf, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
     return _call
@@ -3729,10 +3729,10 @@ def form_200():
         try:
             return _function(input, nan, posinf, neginf, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ('out', out), ))
     return _call
@@ -3744,10 +3744,10 @@ def form_201():
         try:
             return _function(input, negative_slope)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ))
     return _call
@@ -3759,10 +3759,10 @@ def form_202():
         try:
             return _function(input, negative_slope, inplace)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ('inplace', inplace), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ('inplace', inplace), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ('inplace', inplace), ))
     return _call
@@ -3774,10 +3774,10 @@ def form_203():
         try:
             return _function(input, norm_type, kernel_size, stride, ceil_mode)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('norm_type', norm_type), ('kernel_size', kernel_size), ('stride', stride), ('ceil_mode', ceil_mode), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('norm_type', norm_type), ('kernel_size', kernel_size), ('stride', stride), ('ceil_mode', ceil_mode), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('norm_type', norm_type), ('kernel_size', kernel_size), ('stride', stride), ('ceil_mode', ceil_mode), ))
     return _call
@@ -3789,10 +3789,10 @@ def form_204():
         try:
             return _function(input, normalized_shape, weight, bias, eps)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ))
     return _call
@@ -3811,10 +3811,10 @@ def form_205():
                         _modes.autocast = _casts
             return _function(input, normalized_shape, weight, bias, eps, cudnn_enable)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enable', cudnn_enable), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enable', cudnn_enable), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enable', cudnn_enable), ))
     return _call
@@ -3833,10 +3833,10 @@ def form_206():
                         _modes.autocast = _casts
             return _function(input, normalized_shape, weight, eps)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('eps', eps), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('eps', eps), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('eps', eps), ))
     return _call
@@ -3848,10 +3848,10 @@ def form_207():
         try:
             return _function(input, num_groups, weight, bias, eps)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ))
     return _call
@@ -3870,10 +3870,10 @@ def form_208():
                         _modes.autocast = _casts
             return _function(input, num_groups, weight, bias, eps, cudnn_enabled)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
     return _call
@@ -3885,10 +3885,10 @@ def form_209():
         try:
             return _function(input, num_samples, replacement, generator=generator, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('num_samples', num_samples), ('replacement', replacement), ('generator', generator), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('num_samples', num_samples), ('replacement', replacement), ('generator', generator), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('num_samples', num_samples), ('replacement', replacement), ('generator', generator), ('out', out), ))
     return _call
@@ -3900,10 +3900,10 @@ def form_210():
         try:
             return _function(input, offset)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('offset', offset), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('offset', offset), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('offset', offset), ))
     return _call
@@ -3915,10 +3915,10 @@ def form_211():
         try:
             return _function(input, offset, dim1, dim2)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
     return _call
@@ -3937,10 +3937,10 @@ def form_212():
                         _modes.autocast = _casts
             return _function(input, other)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ))
     return _call
@@ -3952,10 +3952,10 @@ def form_213():
         try:
             return _function(input, other)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ))
     return _call
@@ -3967,10 +3967,10 @@ def form_214():
         try:
             return _function(input, other, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ))
     return _call
@@ -3982,10 +3982,10 @@ def form_215():
         try:
             return _function(input, other, alpha=alpha)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
     return _call
@@ -3997,10 +3997,10 @@ def form_216():
         try:
             return _function(input, other, alpha=alpha, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
     return _call
@@ -4012,10 +4012,10 @@ def form_217():
         try:
             return _function(input, other, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ('out', out), ))
     return _call
@@ -4031,10 +4031,10 @@ def form_218():
         try:
             return _function(input, other, dim=dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
     return _call
@@ -4053,10 +4053,10 @@ def form_219():
                         _modes.autocast = _casts
             return _function(input, other, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
     return _call
@@ -4068,10 +4068,10 @@ def form_220():
         try:
             return _function(input, other, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
     return _call
@@ -4083,10 +4083,10 @@ def form_221():
         try:
             return _function(input, other, rounding_mode=rounding_mode, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ))
     return _call
@@ -4098,10 +4098,10 @@ def form_222():
         try:
             return _function(input, other, rounding_mode=rounding_mode, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ('out', out), ))
     return _call
@@ -4120,10 +4120,10 @@ def form_223():
                         _modes.autocast = _casts
             return _function(input, other, dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
     return _call
@@ -4146,10 +4146,10 @@ def form_224():
                         _modes.autocast = _casts
             return _function(input, other, dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
     return _call
@@ -4168,10 +4168,10 @@ def form_225():
                         _modes.autocast = _casts
             return _function(input, other, p)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('p', p), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('p', p), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('p', p), ))
     return _call
@@ -4183,10 +4183,10 @@ def form_226():
         try:
             return _function(input, other, rtol, atol, equal_nan)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rtol', rtol), ('atol', atol), ('equal_nan', equal_nan), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rtol', rtol), ('atol', atol), ('equal_nan', equal_nan), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('rtol', rtol), ('atol', atol), ('equal_nan', equal_nan), ))
     return _call
@@ -4205,10 +4205,10 @@ def form_227():
                         _modes.autocast = _casts
             return _function(input, output_size)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ))
     return _call
@@ -4220,10 +4220,10 @@ def form_228():
         try:
             return _function(input, output_size)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ))
     return _call
@@ -4235,10 +4235,10 @@ def form_229():
         try:
             return _function(input, output_size, kernel_size, dilation, padding, stride)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
     return _call
@@ -4257,10 +4257,10 @@ def form_230():
                         _modes.autocast = _casts
             return _function(input, output_size, return_indices)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
     return _call
@@ -4272,10 +4272,10 @@ def form_231():
         try:
             return _function(input, output_size, return_indices)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
     return _call
@@ -4287,10 +4287,10 @@ def form_232():
         try:
             return _function(input, p, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ))
     return _call
@@ -4302,10 +4302,10 @@ def form_233():
         try:
             return _function(input, p, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('out', out), ))
     return _call
@@ -4317,10 +4317,10 @@ def form_234():
         try:
             return _function(input, p, dim, maxnorm, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ))
     return _call
@@ -4339,10 +4339,10 @@ def form_235():
                         _modes.autocast = _casts
             return _function(input, p, dim, maxnorm, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
     return _call
@@ -4367,10 +4367,10 @@ def form_236():
                         _modes.autocast = _casts
             return _function(input, p, dim, maxnorm, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
     return _call
@@ -4382,10 +4382,10 @@ def form_237():
         try:
             return _function(input, p, train)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('train', train), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('train', train), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('train', train), ))
     return _call
@@ -4404,10 +4404,10 @@ def form_238():
                         _modes.autocast = _casts
             return _function(input, p)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ))
     return _call
@@ -4419,10 +4419,10 @@ def form_239():
         try:
             return _function(input, p, generator=generator)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ))
     return _call
@@ -4434,10 +4434,10 @@ def form_240():
         try:
             return _function(input, p, generator=generator, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ('out', out), ))
     return _call
@@ -4449,10 +4449,10 @@ def form_241():
         try:
             return _function(input, p, dim, eps, out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('eps', eps), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('eps', eps), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('eps', eps), ('out', out), ))
     return _call
@@ -4471,10 +4471,10 @@ def form_242():
                         _modes.autocast = _casts
             return _function(input, p, dim, keepdim, out, dtype)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
     return _call
@@ -4502,10 +4502,10 @@ def form_243():
                         _modes.autocast = _casts
             return _function(input, p, dim, keepdim, out, dtype)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
     return _call
@@ -4517,10 +4517,10 @@ def form_244():
         try:
             return _function(input, p, training, inplace)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('p', p), ('training', training), ('inplace', inplace), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('training', training), ('inplace', inplace), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('training', training), ('inplace', inplace), ))
     return _call
@@ -4532,10 +4532,10 @@ def form_245():
         try:
             return _function(input, pad, mode, value)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('pad', pad), ('mode', mode), ('value', value), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('pad', pad), ('mode', mode), ('value', value), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('pad', pad), ('mode', mode), ('value', value), ))
     return _call
@@ -4554,10 +4554,10 @@ def form_246():
                         _modes.autocast = _casts
             return _function(input, q, dim, keepdim, interpolation=interpolation, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
     return _call
@@ -4585,10 +4585,10 @@ def form_247():
                         _modes.autocast = _casts
             return _function(input, q, dim, keepdim, interpolation=interpolation, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
     return _call
@@ -4600,10 +4600,10 @@ def form_248():
         try:
             return _function(input, r, with_replacement)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('r', r), ('with_replacement', with_replacement), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('r', r), ('with_replacement', with_replacement), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('r', r), ('with_replacement', with_replacement), ))
     return _call
@@ -4622,10 +4622,10 @@ def form_249():
                         _modes.autocast = _casts
             return _function(input, rcond)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('rcond', rcond), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('rcond', rcond), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('rcond', rcond), ))
     return _call
@@ -4641,10 +4641,10 @@ def form_250():
         try:
             return _function(input, return_inverse, return_counts, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
     return _call
@@ -4656,10 +4656,10 @@ def form_251():
         try:
             return _function(input, running_mean, running_var, weight, bias, training, momentum, eps)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('training', training), ('momentum', momentum), ('eps', eps), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('training', training), ('momentum', momentum), ('eps', eps), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('training', training), ('momentum', momentum), ('eps', eps), ))
     return _call
@@ -4671,10 +4671,10 @@ def form_252():
         try:
             return _function(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ))
     return _call
@@ -4693,10 +4693,10 @@ def form_253():
                         _modes.autocast = _casts
             return _function(input, s, dim, norm, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
     return _call
@@ -4719,10 +4719,10 @@ def form_254():
                         _modes.autocast = _casts
             return _function(input, s, dim, norm, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
     return _call
@@ -4738,10 +4738,10 @@ def form_255():
         try:
             return _function(input, s, dim, norm, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
     return _call
@@ -4753,10 +4753,10 @@ def form_256():
         try:
             return _function(input, shifts, dims)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('shifts', shifts), ('dims', dims), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('shifts', shifts), ('dims', dims), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('shifts', shifts), ('dims', dims), ))
     return _call
@@ -4775,10 +4775,10 @@ def form_257():
                         _modes.autocast = _casts
             return _function(input, size, alpha, beta, k)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('alpha', alpha), ('beta', beta), ('k', k), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('alpha', alpha), ('beta', beta), ('k', k), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('alpha', alpha), ('beta', beta), ('k', k), ))
     return _call
@@ -4790,10 +4790,10 @@ def form_258():
         try:
             return _function(input, size, stride, storage_offset)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
     return _call
@@ -4805,10 +4805,10 @@ def form_259():
         try:
             return _function(input, size, scale_factor)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ))
     return _call
@@ -4820,10 +4820,10 @@ def form_260():
         try:
             return _function(input, size, scale_factor, mode, align_corners)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ))
     return _call
@@ -4842,10 +4842,10 @@ def form_261():
                         _modes.autocast = _casts
             return _function(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ('recompute_scale_factor', recompute_scale_factor), ('antialias', antialias), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ('recompute_scale_factor', recompute_scale_factor), ('antialias', antialias), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ('recompute_scale_factor', recompute_scale_factor), ('antialias', antialias), ))
     return _call
@@ -4864,10 +4864,10 @@ def form_262():
                         _modes.autocast = _casts
             return _function(input, some, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('some', some), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('some', some), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('some', some), ('out', out), ))
     return _call
@@ -4886,10 +4886,10 @@ def form_263():
                         _modes.autocast = _casts
             return _function(input, some, compute_uv, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('some', some), ('compute_uv', compute_uv), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('some', some), ('compute_uv', compute_uv), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('some', some), ('compute_uv', compute_uv), ('out', out), ))
     return _call
@@ -4905,10 +4905,10 @@ def form_264():
         try:
             return _function(input, sorted, return_inverse, return_counts, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('sorted', sorted), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('sorted', sorted), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('sorted', sorted), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
     return _call
@@ -4920,10 +4920,10 @@ def form_265():
         try:
             return _function(input, source, destination)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('source', source), ('destination', destination), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('source', source), ('destination', destination), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('source', source), ('destination', destination), ))
     return _call
@@ -4935,10 +4935,10 @@ def form_266():
         try:
             return _function(input, source, storage_offset, size, stride)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('source', source), ('storage_offset', storage_offset), ('size', size), ('stride', stride), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('source', source), ('storage_offset', storage_offset), ('size', size), ('stride', stride), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('source', source), ('storage_offset', storage_offset), ('size', size), ('stride', stride), ))
     return _call
@@ -4954,10 +4954,10 @@ def form_267():
         try:
             return _function(input, split_size, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('split_size', split_size), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('split_size', split_size), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('split_size', split_size), ('dim', dim), ))
     return _call
@@ -4973,10 +4973,10 @@ def form_268():
         try:
             return _function(input, split_sizes, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('split_sizes', split_sizes), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('split_sizes', split_sizes), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('split_sizes', split_sizes), ('dim', dim), ))
     return _call
@@ -4994,10 +4994,10 @@ def form_269():
         try:
             return _function(input, src, dim, index)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('index', index), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('index', index), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('index', index), ))
     return _call
@@ -5013,10 +5013,10 @@ def form_270():
         try:
             return _function(input, src, dim, start, end, step, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('start', start), ('end', end), ('step', step), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('start', start), ('end', end), ('step', step), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('start', start), ('end', end), ('step', step), ('out', out), ))
     return _call
@@ -5028,10 +5028,10 @@ def form_271():
         try:
             return _function(input, src, non_blocking)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('src', src), ('non_blocking', non_blocking), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('src', src), ('non_blocking', non_blocking), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('src', src), ('non_blocking', non_blocking), ))
     return _call
@@ -5043,10 +5043,10 @@ def form_272():
         try:
             return _function(input, src, offset, dim1, dim2)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('src', src), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('src', src), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('src', src), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
     return _call
@@ -5058,10 +5058,10 @@ def form_273():
         try:
             return _function(input, src, size, stride, storage_offset)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('src', src), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('src', src), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('src', src), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
     return _call
@@ -5073,10 +5073,10 @@ def form_274():
         try:
             return _function(input, start_dim, end_dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('start_dim', start_dim), ('end_dim', end_dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('start_dim', start_dim), ('end_dim', end_dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('start_dim', start_dim), ('end_dim', end_dim), ))
     return _call
@@ -5088,10 +5088,10 @@ def form_275():
         try:
             return _function(input, target, log_input, full, eps, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('eps', eps), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('eps', eps), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('eps', eps), ('reduction', reduction), ))
     return _call
@@ -5110,10 +5110,10 @@ def form_276():
                         _modes.autocast = _casts
             return _function(input, target, log_input, full, size_average, eps, reduce, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('size_average', size_average), ('eps', eps), ('reduce', reduce), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('size_average', size_average), ('eps', eps), ('reduce', reduce), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('size_average', size_average), ('eps', eps), ('reduce', reduce), ('reduction', reduction), ))
     return _call
@@ -5125,10 +5125,10 @@ def form_277():
         try:
             return _function(input, target, margin, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('reduction', reduction), ))
     return _call
@@ -5147,10 +5147,10 @@ def form_278():
                         _modes.autocast = _casts
             return _function(input, target, margin, size_average, reduce, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
@@ -5169,10 +5169,10 @@ def form_279():
                         _modes.autocast = _casts
             return _function(input, target, p, margin, weight, size_average, reduce, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('p', p), ('margin', margin), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('p', p), ('margin', margin), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('p', p), ('margin', margin), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
@@ -5184,10 +5184,10 @@ def form_280():
         try:
             return _function(input, target, reduction, log_target=log_target)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('log_target', log_target), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('log_target', log_target), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('log_target', log_target), ))
     return _call
@@ -5206,10 +5206,10 @@ def form_281():
                         _modes.autocast = _casts
             return _function(input, target, reduction, delta, weight)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('delta', delta), ('weight', weight), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('delta', delta), ('weight', weight), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('delta', delta), ('weight', weight), ))
     return _call
@@ -5228,10 +5228,10 @@ def form_282():
                         _modes.autocast = _casts
             return _function(input, target, size_average, reduce, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
@@ -5250,10 +5250,10 @@ def form_283():
                         _modes.autocast = _casts
             return _function(input, target, size_average, reduce, reduction, beta)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('beta', beta), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('beta', beta), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('beta', beta), ))
     return _call
@@ -5272,10 +5272,10 @@ def form_284():
                         _modes.autocast = _casts
             return _function(input, target, size_average, reduce, reduction, log_target)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('log_target', log_target), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('log_target', log_target), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('log_target', log_target), ))
     return _call
@@ -5294,10 +5294,10 @@ def form_285():
                         _modes.autocast = _casts
             return _function(input, target, size_average, reduce, reduction, weight)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('weight', weight), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('weight', weight), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('weight', weight), ))
     return _call
@@ -5309,10 +5309,10 @@ def form_286():
         try:
             return _function(input, target, var, full, eps, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('var', var), ('full', full), ('eps', eps), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('var', var), ('full', full), ('eps', eps), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('var', var), ('full', full), ('eps', eps), ('reduction', reduction), ))
     return _call
@@ -5324,10 +5324,10 @@ def form_287():
         try:
             return _function(input, target, weight, pos_weight, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('pos_weight', pos_weight), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('pos_weight', pos_weight), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('pos_weight', pos_weight), ('reduction', reduction), ))
     return _call
@@ -5346,10 +5346,10 @@ def form_288():
                         _modes.autocast = _casts
             return _function(input, target, weight, size_average, ignore_index, reduce, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ))
     return _call
@@ -5368,10 +5368,10 @@ def form_289():
                         _modes.autocast = _casts
             return _function(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ('label_smoothing', label_smoothing), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ('label_smoothing', label_smoothing), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ('label_smoothing', label_smoothing), ))
     return _call
@@ -5390,10 +5390,10 @@ def form_290():
                         _modes.autocast = _casts
             return _function(input, target, weight, size_average, reduce, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
@@ -5405,10 +5405,10 @@ def form_291():
         try:
             return _function(input, target, weight, size_average, reduce, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
@@ -5427,10 +5427,10 @@ def form_292():
                         _modes.autocast = _casts
             return _function(input, target, weight, size_average, reduce, reduction, pos_weight)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('pos_weight', pos_weight), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('pos_weight', pos_weight), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('pos_weight', pos_weight), ))
     return _call
@@ -5449,10 +5449,10 @@ def form_293():
                         _modes.autocast = _casts
             return _function(input, tau, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('tau', tau), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('tau', tau), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('tau', tau), ('out', out), ))
     return _call
@@ -5471,10 +5471,10 @@ def form_294():
                         _modes.autocast = _casts
             return _function(input, tau, other, left, transpose, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('tau', tau), ('other', other), ('left', left), ('transpose', transpose), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('tau', tau), ('other', other), ('left', left), ('transpose', transpose), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('tau', tau), ('other', other), ('left', left), ('transpose', transpose), ('out', out), ))
     return _call
@@ -5493,10 +5493,10 @@ def form_295():
                         _modes.autocast = _casts
             return _function(input, tensor, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('tensor', tensor), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('tensor', tensor), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('tensor', tensor), ('out', out), ))
     return _call
@@ -5508,10 +5508,10 @@ def form_296():
         try:
             return _function(input, tensor1, tensor2, value=value, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ))
     return _call
@@ -5530,10 +5530,10 @@ def form_297():
                         _modes.autocast = _casts
             return _function(input, tensor1, tensor2, value=value, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ('out', out), ))
     return _call
@@ -5545,10 +5545,10 @@ def form_298():
         try:
             return _function(input, the_template, memory_format)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('the_template', the_template), ('memory_format', memory_format), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('the_template', the_template), ('memory_format', memory_format), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('the_template', the_template), ('memory_format', memory_format), ))
     return _call
@@ -5560,10 +5560,10 @@ def form_299():
         try:
             return _function(input, threshold, value)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ))
     return _call
@@ -5575,10 +5575,10 @@ def form_300():
         try:
             return _function(input, threshold, value, inplace)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ('inplace', inplace), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ('inplace', inplace), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ('inplace', inplace), ))
     return _call
@@ -5597,10 +5597,10 @@ def form_301():
                         _modes.autocast = _casts
             return _function(input, upper, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('upper', upper), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('upper', upper), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('upper', upper), ('out', out), ))
     return _call
@@ -5612,10 +5612,10 @@ def form_302():
         try:
             return _function(input, upscale_factor)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('upscale_factor', upscale_factor), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('upscale_factor', upscale_factor), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('upscale_factor', upscale_factor), ))
     return _call
@@ -5627,10 +5627,10 @@ def form_303():
         try:
             return _function(input, value)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('value', value), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('value', value), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('value', value), ))
     return _call
@@ -5642,10 +5642,10 @@ def form_304():
         try:
             return _function(input, values, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('values', values), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('values', values), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('values', values), ))
     return _call
@@ -5657,10 +5657,10 @@ def form_305():
         try:
             return _function(input, values, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('values', values), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('values', values), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('values', values), ('out', out), ))
     return _call
@@ -5679,10 +5679,10 @@ def form_306():
                         _modes.autocast = _casts
             return _function(input, vec, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('vec', vec), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('vec', vec), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('vec', vec), ('out', out), ))
     return _call
@@ -5694,10 +5694,10 @@ def form_307():
         try:
             return _function(input, vec1, vec2, beta=beta, alpha=alpha, out=_in_place)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ))
     return _call
@@ -5716,10 +5716,10 @@ def form_308():
                         _modes.autocast = _casts
             return _function(input, vec1, vec2, beta=beta, alpha=alpha, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ('out', out), ))
     return _call
@@ -5731,10 +5731,10 @@ def form_309():
         try:
             return _function(input, vec2, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('vec2', vec2), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('vec2', vec2), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('vec2', vec2), ('out', out), ))
     return _call
@@ -5753,10 +5753,10 @@ def form_310():
                         _modes.autocast = _casts
             return _function(input, weight)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ))
     return _call
@@ -5768,10 +5768,10 @@ def form_311():
         try:
             return _function(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('training', training), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('training', training), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('training', training), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
     return _call
@@ -5783,10 +5783,10 @@ def form_312():
         try:
             return _function(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
     return _call
@@ -5805,10 +5805,10 @@ def form_313():
                         _modes.autocast = _casts
             return _function(input, weight, bias, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('out', out), ))
     return _call
@@ -5827,10 +5827,10 @@ def form_314():
                         _modes.autocast = _casts
             return _function(input, weight, bias, stride, padding, dilation, groups)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('dilation', dilation), ('groups', groups), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('dilation', dilation), ('groups', groups), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('dilation', dilation), ('groups', groups), ))
     return _call
@@ -5849,10 +5849,10 @@ def form_315():
                         _modes.autocast = _casts
             return _function(input, weight, bias, stride, padding, output_padding, groups, dilation)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('output_padding', output_padding), ('groups', groups), ('dilation', dilation), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('output_padding', output_padding), ('groups', groups), ('dilation', dilation), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('output_padding', output_padding), ('groups', groups), ('dilation', dilation), ))
     return _call
@@ -5864,10 +5864,10 @@ def form_316():
         try:
             return _function(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('offsets', offsets), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('offsets', offsets), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('offsets', offsets), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
     return _call
@@ -5879,10 +5879,10 @@ def form_317():
         try:
             return _function(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('padding_idx', padding_idx), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('padding_idx', padding_idx), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('padding_idx', padding_idx), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
     return _call
@@ -5894,10 +5894,10 @@ def form_318():
         try:
             return _function(input, weights, minlength)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('weights', weights), ('minlength', minlength), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('weights', weights), ('minlength', minlength), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weights', weights), ('minlength', minlength), ))
     return _call
@@ -5909,10 +5909,10 @@ def form_319():
         try:
             return _function(input1, input2, target, margin, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('reduction', reduction), ))
     return _call
@@ -5931,10 +5931,10 @@ def form_320():
                         _modes.autocast = _casts
             return _function(input1, input2, target, margin, size_average, reduce, reduction)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
     return _call
@@ -5953,10 +5953,10 @@ def form_321():
                         _modes.autocast = _casts
             return _function(input1, input2, weight, bias)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('weight', weight), ('bias', bias), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('weight', weight), ('bias', bias), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input1', input1), ('input2', input2), ('weight', weight), ('bias', bias), ))
     return _call
@@ -5972,10 +5972,10 @@ def form_322():
         try:
             return _function(input, repeats, dim, output_size=output_size)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('input', input), ('repeats', repeats), ('dim', dim), ('output_size', output_size), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('repeats', repeats), ('dim', dim), ('output_size', output_size), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('repeats', repeats), ('dim', dim), ('output_size', output_size), ))
     return _call
@@ -5994,10 +5994,10 @@ def form_323():
                         _modes.autocast = _casts
             return _function(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
     return _call
@@ -6009,10 +6009,10 @@ def form_324():
         try:
             return _function(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
     return _call
@@ -6024,10 +6024,10 @@ def form_325():
         try:
             return _function(logits, tau, hard, eps, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('logits', logits), ('tau', tau), ('hard', hard), ('eps', eps), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('logits', logits), ('tau', tau), ('hard', hard), ('eps', eps), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('logits', logits), ('tau', tau), ('hard', hard), ('eps', eps), ('dim', dim), ))
     return _call
@@ -6039,10 +6039,10 @@ def form_326():
         try:
             return _function(mat1, mat2)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('mat1', mat1), ('mat2', mat2), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('mat1', mat1), ('mat2', mat2), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('mat1', mat1), ('mat2', mat2), ))
     return _call
@@ -6054,10 +6054,10 @@ def form_327():
         try:
             return _function(mean, std, size, generator=generator, out=out, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('mean', mean), ('std', std), ('size', size), ('generator', generator), ('out', out), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('mean', mean), ('std', std), ('size', size), ('generator', generator), ('out', out), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('mean', mean), ('std', std), ('size', size), ('generator', generator), ('out', out), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ))
     return _call
@@ -6069,10 +6069,10 @@ def form_328():
         try:
             return _function(n, input, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('n', n), ('input', input), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('n', n), ('input', input), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('n', n), ('input', input), ('out', out), ))
     return _call
@@ -6091,10 +6091,10 @@ def form_329():
                         _modes.autocast = _casts
             return _function(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('attn_mask', attn_mask), ('dropout_p', dropout_p), ('is_causal', is_causal), ('scale', scale), ('enable_gqa', enable_gqa), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('attn_mask', attn_mask), ('dropout_p', dropout_p), ('is_causal', is_causal), ('scale', scale), ('enable_gqa', enable_gqa), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('attn_mask', attn_mask), ('dropout_p', dropout_p), ('is_causal', is_causal), ('scale', scale), ('enable_gqa', enable_gqa), ))
     return _call
@@ -6106,10 +6106,10 @@ def form_330():
         try:
             return _function(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training, key_padding_mask, need_weights, attn_mask, use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, static_k, static_v, average_attn_weights, is_causal)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('embed_dim_to_check', embed_dim_to_check), ('num_heads', num_heads), ('in_proj_weight', in_proj_weight), ('in_proj_bias', in_proj_bias), ('bias_k', bias_k), ('bias_v', bias_v), ('add_zero_attn', add_zero_attn), ('dropout_p', dropout_p), ('out_proj_weight', out_proj_weight), ('out_proj_bias', out_proj_bias), ('training', training), ('key_padding_mask', key_padding_mask), ('need_weights', need_weights), ('attn_mask', attn_mask), ('use_separate_proj_weight', use_separate_proj_weight), ('q_proj_weight', q_proj_weight), ('k_proj_weight', k_proj_weight), ('v_proj_weight', v_proj_weight), ('static_k', static_k), ('static_v', static_v), ('average_attn_weights', average_attn_weights), ('is_causal', is_causal), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('embed_dim_to_check', embed_dim_to_check), ('num_heads', num_heads), ('in_proj_weight', in_proj_weight), ('in_proj_bias', in_proj_bias), ('bias_k', bias_k), ('bias_v', bias_v), ('add_zero_attn', add_zero_attn), ('dropout_p', dropout_p), ('out_proj_weight', out_proj_weight), ('out_proj_bias', out_proj_bias), ('training', training), ('key_padding_mask', key_padding_mask), ('need_weights', need_weights), ('attn_mask', attn_mask), ('use_separate_proj_weight', use_separate_proj_weight), ('q_proj_weight', q_proj_weight), ('k_proj_weight', k_proj_weight), ('v_proj_weight', v_proj_weight), ('static_k', static_k), ('static_v', static_v), ('average_attn_weights', average_attn_weights), ('is_causal', is_causal), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('embed_dim_to_check', embed_dim_to_check), ('num_heads', num_heads), ('in_proj_weight', in_proj_weight), ('in_proj_bias', in_proj_bias), ('bias_k', bias_k), ('bias_v', bias_v), ('add_zero_attn', add_zero_attn), ('dropout_p', dropout_p), ('out_proj_weight', out_proj_weight), ('out_proj_bias', out_proj_bias), ('training', training), ('key_padding_mask', key_padding_mask), ('need_weights', need_weights), ('attn_mask', attn_mask), ('use_separate_proj_weight', use_separate_proj_weight), ('q_proj_weight', q_proj_weight), ('k_proj_weight', k_proj_weight), ('v_proj_weight', v_proj_weight), ('static_k', static_k), ('static_v', static_v), ('average_attn_weights', average_attn_weights), ('is_causal', is_causal), ))
     return _call
@@ -6121,10 +6121,10 @@ def form_331():
         try:
             return _function(real, imag, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('real', real), ('imag', imag), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('real', real), ('imag', imag), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('real', real), ('imag', imag), ('out', out), ))
     return _call
@@ -6136,10 +6136,10 @@ def form_332():
         try:
             return _function(self)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('self', self), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('self', self), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('self', self), ))
     return _call
@@ -6156,10 +6156,10 @@ def form_333():
         try:
             return _function(self, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('self', self), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('self', self), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('self', self), ('dim', dim), ))
     return _call
@@ -6175,10 +6175,10 @@ def form_334():
         try:
             return _function(self, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('self', self), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('self', self), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('self', self), ('dim', dim), ))
     return _call
@@ -6190,10 +6190,10 @@ def form_335():
         try:
             return _function(self, size, stride, storage_offset)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('self', self), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('self', self), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('self', self), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
     return _call
@@ -6205,10 +6205,10 @@ def form_336():
         try:
             return _function(sorted_sequence, input, out_int32=out_int32, right=right, side=side, sorter=sorter, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('sorted_sequence', sorted_sequence), ('input', input), ('out_int32', out_int32), ('right', right), ('side', side), ('sorter', sorter), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('sorted_sequence', sorted_sequence), ('input', input), ('out_int32', out_int32), ('right', right), ('side', side), ('sorter', sorter), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('sorted_sequence', sorted_sequence), ('input', input), ('out_int32', out_int32), ('right', right), ('side', side), ('sorter', sorter), ('out', out), ))
     return _call
@@ -6220,10 +6220,10 @@ def form_337():
         try:
             return _function(tensor, num_classes)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('tensor', tensor), ('num_classes', num_classes), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('tensor', tensor), ('num_classes', num_classes), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensor', tensor), ('num_classes', num_classes), ))
     return _call
@@ -6239,10 +6239,10 @@ def form_338():
         try:
             return _function(tensor, split_size_or_sections, dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('tensor', tensor), ('split_size_or_sections', split_size_or_sections), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('tensor', tensor), ('split_size_or_sections', split_size_or_sections), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensor', tensor), ('split_size_or_sections', split_size_or_sections), ('dim', dim), ))
     return _call
@@ -6261,10 +6261,10 @@ def form_339():
                         _modes.autocast = _casts
             return _function(tensors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('tensors', tensors), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ('out', out), ))
     return _call
@@ -6276,10 +6276,10 @@ def form_340():
         try:
             return _function(tensors, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('tensors', tensors), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ('out', out), ))
     return _call
@@ -6298,10 +6298,10 @@ def form_341():
                         _modes.autocast = _casts
             return _function(tensors, dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
     return _call
@@ -6324,10 +6324,10 @@ def form_342():
                         _modes.autocast = _casts
             return _function(tensors, dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
     return _call
@@ -6339,10 +6339,10 @@ def form_343():
         try:
             return _function(theta, size, align_corners)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('theta', theta), ('size', size), ('align_corners', align_corners), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('theta', theta), ('size', size), ('align_corners', align_corners), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('theta', theta), ('size', size), ('align_corners', align_corners), ))
     return _call
@@ -6354,10 +6354,10 @@ def form_344():
         try:
             return _function(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('weight', weight), ('indices', indices), ('offsets', offsets), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('weight', weight), ('indices', indices), ('offsets', offsets), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('weight', weight), ('indices', indices), ('offsets', offsets), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
     return _call
@@ -6369,10 +6369,10 @@ def form_345():
         try:
             return _function(weight, indices, padding_idx, scale_grad_by_freq, sparse)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('weight', weight), ('indices', indices), ('padding_idx', padding_idx), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('weight', weight), ('indices', indices), ('padding_idx', padding_idx), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('weight', weight), ('indices', indices), ('padding_idx', padding_idx), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
     return _call
@@ -6384,10 +6384,10 @@ def form_346():
         try:
             return _function(x, N)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('x', x), ('N', N), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('x', x), ('N', N), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('N', N), ))
     return _call
@@ -6406,10 +6406,10 @@ def form_347():
                         _modes.autocast = _casts
             return _function(x, N, increasing)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('x', x), ('N', N), ('increasing', increasing), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('x', x), ('N', N), ('increasing', increasing), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('N', N), ('increasing', increasing), ))
     return _call
@@ -6428,10 +6428,10 @@ def form_348():
                         _modes.autocast = _casts
             return _function(x, ord, dim, keepdim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
@@ -6459,10 +6459,10 @@ def form_349():
                         _modes.autocast = _casts
             return _function(x, ord, dim, keepdim, dtype=dtype, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
     return _call
@@ -6481,10 +6481,10 @@ def form_350():
                         _modes.autocast = _casts
             return _function(x, y, dim=dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
     return _call
@@ -6507,10 +6507,10 @@ def form_351():
                         _modes.autocast = _casts
             return _function(x, y, dim=dim, out=out)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
     return _call
@@ -6529,10 +6529,10 @@ def form_352():
                         _modes.autocast = _casts
             return _function(x1, x2, dim, eps)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
     return _call
@@ -6555,10 +6555,10 @@ def form_353():
                         _modes.autocast = _casts
             return _function(x1, x2, dim, eps)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
     return _call
@@ -6577,10 +6577,10 @@ def form_354():
                         _modes.autocast = _casts
             return _function(x1, x2, p, compute_mode)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('compute_mode', compute_mode), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('compute_mode', compute_mode), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('compute_mode', compute_mode), ))
     return _call
@@ -6592,10 +6592,10 @@ def form_355():
         try:
             return _function(x1, x2, p, eps, keepdim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
     return _call
@@ -6611,10 +6611,10 @@ def form_356():
         try:
             return _function(x1, x2, p, eps, keepdim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
     return _call
@@ -6630,372 +6630,372 @@ def form_357():
         try:
             return _function(y, x, dx=dx, dim=dim)
         except AttributeError as _error:
-            _found = _explanation(_error, _function, _name, (('y', y), ('x', x), ('dx', dx), ('dim', dim), ))
-            if _found is None:
+            _clearer = _explanation(_error, _function, _name, (('y', y), ('x', x), ('dx', dx), ('dim', dim), ))
+            if _clearer is None:
                 raise
-            raise _found from None
+            raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('y', y), ('x', x), ('dx', dx), ('dim', dim), ))
     return _call
 
 
 FORMS = {
-    "012a1792732e6e62": form_0,
-    "a5ae638114aa88f9": form_1,
-    "8d40340d3798a7ab": form_2,
-    "a15134e7fb9e2618": form_3,
-    "4f80eca8913a1928": form_4,
-    "5a3baa96d11a6719": form_5,
-    "eafd7d06fcf62e22": form_6,
-    "2771ad3c2093bb92": form_7,
-    "0ea304304350061d": form_8,
-    "2874c00bd166e161": form_9,
-    "373312ac80928f87": form_10,
-    "c1e5b6996152d78f": form_11,
-    "1fda68df9c1d6504": form_12,
-    "75b2c6eb9357c268": form_13,
-    "ae2628c7e130214b": form_14,
-    "e9ee6e7eacb02c31": form_15,
-    "434f3b99a14d2e1c": form_16,
-    "568d28c309041e77": form_17,
-    "427196fae3be1cdb": form_18,
-    "b1b6f2b1df5b7fbb": form_19,
-    "fd4ab6893ab4d03c": form_20,
-    "ead98a724f608126": form_21,
-    "1bb4984fc393f6b1": form_22,
-    "ac2d7bfcd760f41d": form_23,
-    "ab91313ae7df46a6": form_24,
-    "b15f135b07dd81ff": form_25,
-    "6f7a211de4bafc49": form_26,
-    "2af4495845c397e4": form_27,
-    "abe228a31e470b53": form_28,
-    "9ceef6c720dacf88": form_29,
-    "4c1024bbf98d9f47": form_30,
-    "c2435cc79fefb2f1": form_31,
-    "10b990aa76d61f2f": form_32,
-    "a1f3c2e30b0c8a31": form_33,
-    "7c674b584ab960b0": form_34,
-    "0fe24619b90f59d1": form_35,
-    "353dd5821a1ba140": form_36,
-    "e339a70f72ef4396": form_37,
-    "2d231c1e61c8ab25": form_38,
-    "95514b5e773590c1": form_39,
-    "ab3fdc3447b9db1a": form_40,
-    "7eb96eb4b0d2e87b": form_41,
-    "d8c51c01de44a3aa": form_42,
-    "05dc4ebe7af6335e": form_43,
-    "019f40fbad564613": form_44,
-    "d526de514e33c31b": form_45,
-    "dd2a159aa242f96b": form_46,
-    "828aa9e34446d286": form_47,
-    "d0cd64c6e1f6dad0": form_48,
-    "df9de4915a0ff353": form_49,
-    "ab7155784a333361": form_50,
-    "ab7bf57c573680d9": form_51,
-    "486a9448a2ee50a2": form_52,
-    "9449a413b493f40e": form_53,
-    "3cd33082a58f3b7b": form_54,
-    "8ad9369697d10046": form_55,
-    "70dc78d2ea01678c": form_56,
-    "318a42824e18b67b": form_57,
-    "29af1a89ba9af396": form_58,
-    "a4df7a0681da8df9": form_59,
-    "ba7e324feaf69b45": form_60,
-    "43e1adbc36d2f6de": form_61,
-    "8bfe6d61bc8108dc": form_62,
-    "3d8e080ff0d62b42": form_63,
-    "faf5b76681ac9858": form_64,
-    "8b7fbde3f6ac8389": form_65,
-    "daa4d85c46b6e872": form_66,
-    "e858af5b6bf31340": form_67,
-    "461df0babe1644cb": form_68,
-    "0cc7562aba7f7b10": form_69,
-    "4d306a8c8340d695": form_70,
-    "181096d9ba1e703e": form_71,
-    "e54f60d45943219e": form_72,
-    "5eae42e3a789bf24": form_73,
-    "cf8b5c1dbbb5a81b": form_74,
-    "4864f9ee7f5abc29": form_75,
-    "432015a8746b3d7b": form_76,
-    "6c777ee3f8b417b8": form_77,
-    "b85ae1714d4b9027": form_78,
-    "f1f3d1db64adb697": form_79,
-    "f56d870630fd96d4": form_80,
-    "feed64d43cf0ecce": form_81,
-    "8995109a096a8c7e": form_82,
-    "3a1eba2fbb6da708": form_83,
-    "6fa506727b01f2ca": form_84,
-    "7b85f99afd497900": form_85,
-    "68c95bec57a3747d": form_86,
-    "6eabb579a35a87fe": form_87,
-    "64e47d2433cad652": form_88,
-    "aa0a3e7d3faeb578": form_89,
-    "ff33201abda2e15d": form_90,
-    "066fe863b08d64a5": form_91,
-    "62d9a2dbcf39e56a": form_92,
-    "67535b90bbf61b88": form_93,
-    "4e34b9def5fc419c": form_94,
-    "7fdb2dacb38306f7": form_95,
-    "12daeea994b1aace": form_96,
-    "d7ac3b56b7c564e7": form_97,
-    "76395a8ee463f0b1": form_98,
-    "67d061de19d9f6e6": form_99,
-    "9d86e75a6ff6ecf3": form_100,
-    "0e0c60f3241a6280": form_101,
-    "3e5f5c641495277a": form_102,
-    "3d43c34bef0fc211": form_103,
-    "721dd14236e6ca43": form_104,
-    "fd58b089c356cbd4": form_105,
-    "be3665bc18b3e825": form_106,
-    "fad788390a1a0b28": form_107,
-    "31d1c3feab5352c1": form_108,
-    "1d15e0f1241fcfd9": form_109,
-    "7f3a55a0c1071d28": form_110,
-    "002adb397ca47b2c": form_111,
-    "d57b3ced6cbd7ea9": form_112,
-    "23c64564baa506aa": form_113,
-    "942d33a75e075b42": form_114,
-    "2d6f39462647a766": form_115,
-    "0d14132ef02d1147": form_116,
-    "764c51f7756351fe": form_117,
-    "c8297f12a6f1f01d": form_118,
-    "f1de11d55000afd1": form_119,
-    "1deb51d0222a39c5": form_120,
-    "a145cacaac8051a3": form_121,
-    "9275bac5f80595c4": form_122,
-    "4fb9a41e0fefc46c": form_123,
-    "c7d1447c51f99d8c": form_124,
-    "5ce94beb157e9810": form_125,
-    "00171462183b0acf": form_126,
-    "1da3ea2450ba961b": form_127,
-    "609e6be114320944": form_128,
-    "0b1857f8babb270a": form_129,
-    "e116437f9e038ddf": form_130,
-    "9aaecc56f225141d": form_131,
-    "9f4b832d685a2ba9": form_132,
-    "823b9eeebf84c907": form_133,
-    "9b4e80b364c4e4b9": form_134,
-    "1979b2f1dc0e60c6": form_135,
-    "571d3e19c6fd536f": form_136,
-    "bf290ac4159b2953": form_137,
-    "9bfce5a36d5831f2": form_138,
-    "7f8410ff63f1ad7e": form_139,
-    "09259e3bb6674506": form_140,
-    "2f25d55a9e8ec4e0": form_141,
-    "aa1a59bb4a1711f3": form_142,
-    "2351563b2accf277": form_143,
-    "2f4408cdb0cb3288": form_144,
-    "d56753274814db06": form_145,
-    "400c03839cc125ae": form_146,
-    "2b9baf48bd93e884": form_147,
-    "fca45a2f8275e51d": form_148,
-    "363cb60af3cc9b31": form_149,
-    "52697695ac047fab": form_150,
-    "91c1020c86d2c464": form_151,
-    "5e1a758b3f9b67e8": form_152,
-    "7e49a414839fa21f": form_153,
-    "7096530b92205cb2": form_154,
-    "55f6ad40b3baf364": form_155,
-    "5cc0a70f3f689025": form_156,
-    "72e584c44b0274cd": form_157,
-    "792b95d94bc5ab9a": form_158,
-    "c5545ee4b66e4f1c": form_159,
-    "2fbcbda552bbf937": form_160,
-    "430d239c5c1747d8": form_161,
-    "988d10a8446a0a58": form_162,
-    "393a813145bdefa5": form_163,
-    "5298dec8e8b903ce": form_164,
-    "03516fde0b131fbe": form_165,
-    "10c267a1a8b11c4d": form_166,
-    "f36ab92a78686f27": form_167,
-    "f5460b168f896402": form_168,
-    "7aa9a0ccd9197d03": form_169,
-    "4e35fe58a3835ef6": form_170,
-    "abcb649c19bc940c": form_171,
-    "ce70391bb0b39851": form_172,
-    "46da6b50e791badd": form_173,
-    "3cf4e3ebad213177": form_174,
-    "5e69d5ba124b668d": form_175,
-    "93e2136d2d943176": form_176,
-    "e05578dfdcfa5c50": form_177,
-    "88d7591a94cd5d48": form_178,
-    "b51df98cb2e686d9": form_179,
-    "edd3c7c298a8d691": form_180,
-    "59c5e8f5a5243037": form_181,
-    "090abdb760df5ac6": form_182,
-    "36ba2e442b1ce14a": form_183,
-    "d7e5e4778918362b": form_184,
-    "de6fbfaf1cc70bb5": form_185,
-    "24c01d14161155e2": form_186,
-    "5718183b7ffa5958": form_187,
-    "5d4efb5cc8903a58": form_188,
-    "2de5e0d5f36d91ae": form_189,
-    "13aebc8d7a513fd5": form_190,
-    "d0b2fd9501f09835": form_191,
-    "fe965b62ace707c1": form_192,
-    "af268e7772ef439d": form_193,
-    "fd7ed172fdc3e652": form_194,
-    "7d16ef35a7cf4971": form_195,
-    "1668f4db1904ca7f": form_196,
-    "76bc27aaab7f0404": form_197,
-    "6dfde1516af485ed": form_198,
-    "8581607e267c29bd": form_199,
-    "5ff2db86452c61a3": form_200,
-    "ba3870302e4194ff": form_201,
-    "ed8afbdc39395fc3": form_202,
-    "bfbcd5285832a21a": form_203,
-    "73d8093e8db97704": form_204,
-    "3d995f3a913be60f": form_205,
-    "e5734f15137bfa97": form_206,
-    "155a58dd95d796de": form_207,
-    "13826c1f7e1a9751": form_208,
-    "e1adf79739767e6d": form_209,
-    "7d05070ee79f1659": form_210,
-    "06e06de21dd6d971": form_211,
-    "2ec46bd8f4a8cb70": form_212,
-    "fdd26ad77b7ba87e": form_213,
-    "10074844f825564f": form_214,
-    "f315343c3a8f07d7": form_215,
-    "96c0d4f30ee6a27a": form_216,
-    "e184f055719f52f6": form_217,
-    "d85d2857c743b190": form_218,
-    "d83e1981f9d4cac0": form_219,
-    "bba4f4e0065dd107": form_220,
-    "6dbb4c3fc12d32eb": form_221,
-    "c1abad09b55eb2b1": form_222,
-    "4cf862305781bb4c": form_223,
-    "7f6e520e3995b720": form_224,
-    "01846f922b6ef400": form_225,
-    "e1e2393d6bfb0b81": form_226,
-    "f54cf36a902e0383": form_227,
-    "f9d02b82ab6ee90a": form_228,
-    "c1011ed04f94e285": form_229,
-    "1be920e2b741811f": form_230,
-    "5d08f08398269edf": form_231,
-    "9152e52146437bd9": form_232,
-    "5a9dd9166ee93fcc": form_233,
-    "4c3b9a4cc70ed22f": form_234,
-    "48cd655195cec298": form_235,
-    "eb636b604f42bcd4": form_236,
-    "343558f49b737fcb": form_237,
-    "c22225cd9fd23780": form_238,
-    "987cfac4d63350fe": form_239,
-    "20f6a276c0027cfe": form_240,
-    "331ade56e402dc51": form_241,
-    "e796afa0e047db44": form_242,
-    "28cb605ed61678e2": form_243,
-    "83a82086f9cac087": form_244,
-    "6e4066031ccc5b89": form_245,
-    "e9dc172c84755552": form_246,
-    "32ddbe780f1ede7c": form_247,
-    "8ff6da3295ba7299": form_248,
-    "2c63008b5b2042eb": form_249,
-    "b64f42978c871c68": form_250,
-    "3bc0d277dcadef6f": form_251,
-    "1cd465eddca96a15": form_252,
-    "3384a69405a0918c": form_253,
-    "3aa9a14b7c4024e5": form_254,
-    "681753243a87c210": form_255,
-    "695826e405bbfb49": form_256,
-    "4bb0281c4de90cb8": form_257,
-    "029a670f3c8be5c0": form_258,
-    "4c71002f62fc1e7b": form_259,
-    "294e0d0ed3966b50": form_260,
-    "b79e6479be40c208": form_261,
-    "7b39a2966e3ed728": form_262,
-    "1aa31235068be586": form_263,
-    "522a5bf1e4e821eb": form_264,
-    "403a06839fa1abf9": form_265,
-    "b4f6f9bda849b37b": form_266,
-    "8a3dcfc74812e4a1": form_267,
-    "20da61240c3f6c5b": form_268,
-    "2651cfc2d4646a1b": form_269,
-    "0bf9586e1c8b8cbe": form_270,
-    "b6a09178fd743db1": form_271,
-    "b51db4c1db73c063": form_272,
-    "087aadb95cd81a3e": form_273,
-    "ac79bc9404fc262d": form_274,
-    "e62bcc79e11312fe": form_275,
-    "70c1d5011ba1ce2b": form_276,
-    "4190a846a30f2166": form_277,
-    "bcd808f5afc218bd": form_278,
-    "10c92b92916cb16a": form_279,
-    "9a9d5c3c7e999d50": form_280,
-    "29ff1b6b20cc4e76": form_281,
-    "93fe99c4997cb84c": form_282,
-    "0d11446267c1b9c5": form_283,
-    "4506e866cc40d6c6": form_284,
-    "e7e8d690b5c7432f": form_285,
-    "54e4209d47d0b460": form_286,
-    "5a85c0e72fd4b1fa": form_287,
-    "8591372d5269f785": form_288,
-    "ee1446b9072d6d0e": form_289,
-    "6c254c3d643eb940": form_290,
-    "033bb7d487eb5b26": form_291,
-    "aeccbfccf2774968": form_292,
-    "daac8df3be7ffa6e": form_293,
-    "753ac15cd67d4711": form_294,
-    "011bb00ff5399cb9": form_295,
-    "025679088f940cd6": form_296,
-    "23604f0d21775b33": form_297,
-    "06a14b1b42d3de8a": form_298,
-    "8429b64a64357237": form_299,
-    "92ce5d5d1b24129f": form_300,
-    "298881bee311f9ad": form_301,
-    "fbc15486e2fd2892": form_302,
-    "84418e5710976c88": form_303,
-    "248549924895a3e0": form_304,
-    "102c59dc43dec3aa": form_305,
-    "57309a063cd094f3": form_306,
-    "a4ce4606f2db0f9d": form_307,
-    "effa2b40af269b80": form_308,
-    "c31ddc9aff3707a0": form_309,
-    "84d18e594d38b72a": form_310,
-    "7d07244b105cb56e": form_311,
-    "6da678e66948198a": form_312,
-    "9feb9a2e134e5b3f": form_313,
-    "8bcfa261cb405edd": form_314,
-    "e8ec732fde39c2cf": form_315,
-    "7ccc00be45b11b11": form_316,
-    "21c0b3cc6da84a9b": form_317,
-    "e24f0f44c3bc5e58": form_318,
-    "ba0fbef40066c118": form_319,
-    "551c9aa18a8bda9e": form_320,
-    "341f951cd4d1fa36": form_321,
-    "0daa3c6fc9a3b86b": form_322,
-    "2afed4e9c4defa04": form_323,
-    "002c21dc8a3d8d6c": form_324,
-    "805d3167490175e4": form_325,
-    "b3c1b06bbe90b443": form_326,
-    "0ab7f6d2979ad6f6": form_327,
-    "0385e13ed7cfa593": form_328,
-    "2f96c2a4d50e03b5": form_329,
-    "aad455ede0e5e858": form_330,
-    "c082b4b00e9b8391": form_331,
-    "83329fa45bd52137": form_332,
-    "6a3266007a77c6a8": form_333,
-    "805cbffb953230fe": form_334,
-    "afcd7893728f5f94": form_335,
-    "fa739de7fc4eecd1": form_336,
-    "81ee9fd6c2f28dfb": form_337,
-    "0154fca5f3a40e62": form_338,
-    "725c66cba005f605": form_339,
-    "0bf0263b84beefe6": form_340,
-    "9689209475f1abbb": form_341,
-    "67b149b20b3a849c": form_342,
-    "258a78bca03453b9": form_343,
-    "0284129ce4d6e57a": form_344,
-    "67f3a4ca001fff9d": form_345,
-    "6c212176720546d6": form_346,
-    "6cd077a6b27ff706": form_347,
-    "c4fd809831143b98": form_348,
-    "a55136e66429c297": form_349,
-    "e40a420addd0a537": form_350,
-    "ff92a22469dad20b": form_351,
-    "a1cc9e505dc01194": form_352,
-    "4eb654d4e1dc0f55": form_353,
-    "bf166ae59e946f05": form_354,
-    "8e0055ca171cf49f": form_355,
-    "731c98fbebda1c85": form_356,
-    "fd6f3efd365bf763": form_357,
+    "57f3fbed7592da67": form_0,
+    "479ebd5ad95e5954": form_1,
+    "67d18c3a55839f95": form_2,
+    "36b50a2e2acdd295": form_3,
+    "4d69c0300996f5d5": form_4,
+    "2a3ad47509c0bbfc": form_5,
+    "9e38b695f5d1c54a": form_6,
+    "434ff73aba719fce": form_7,
+    "02ca646f07392cdd": form_8,
+    "d52e538593615a31": form_9,
+    "44c52e28df9e0e53": form_10,
+    "2e0d24718a798ae9": form_11,
+    "dece5660ec2b1829": form_12,
+    "fb353d336e235255": form_13,
+    "42f293f784154089": form_14,
+    "327df3db67158b8e": form_15,
+    "9335f6c35b0f219d": form_16,
+    "05cd99c5e45c42cb": form_17,
+    "c8afe37833cea339": form_18,
+    "119396513fe95c79": form_19,
+    "087700fbc3c26ba6": form_20,
+    "4584252c559bc9ca": form_21,
+    "f96d50ab07de1ed3": form_22,
+    "8ff8fe3e49b55ff5": form_23,
+    "fcb9d7a44827cd66": form_24,
+    "02e98a53091767ef": form_25,
+    "2e5b1d119b5c2690": form_26,
+    "f6b0fe1a7ab84b40": form_27,
+    "e7b5561e0217583d": form_28,
+    "f4057d525c96f767": form_29,
+    "cc43ede5754cb3af": form_30,
+    "3ab684d513284a60": form_31,
+    "76e68be3b0b5a416": form_32,
+    "84a8674e6ad013a3": form_33,
+    "253c1e941f894d43": form_34,
+    "ce1c6264763cd5a8": form_35,
+    "11baf0b2888cc27c": form_36,
+    "3a43a19ff768bff4": form_37,
+    "6468dbbee9dc085a": form_38,
+    "5b5dc269210b9fa0": form_39,
+    "19dc90161310dde5": form_40,
+    "e0511d284432075f": form_41,
+    "e107d61f286b2816": form_42,
+    "47c6cd97fcb92ea8": form_43,
+    "bcff99a49056d3f6": form_44,
+    "2ea34a3f66600503": form_45,
+    "9fa7e327d75ebd94": form_46,
+    "898d4f94394b83ab": form_47,
+    "642ac9d12d0f8813": form_48,
+    "cd77ff39dbc6f19b": form_49,
+    "e3885f42252c4e4c": form_50,
+    "a404901c691b4fec": form_51,
+    "2739272f47ce38fb": form_52,
+    "db330d313807d274": form_53,
+    "2507c4df2a4213cd": form_54,
+    "a7fbe0fcb59e0e8f": form_55,
+    "7d661c9d0cc6f578": form_56,
+    "c4449bb20a5b5deb": form_57,
+    "dcc28d7ebc5aad65": form_58,
+    "c4ab0705dbdbe3eb": form_59,
+    "ebd92a1253608272": form_60,
+    "782aaed23e1daea2": form_61,
+    "5c34722c1bf31f85": form_62,
+    "9c20965b347cf217": form_63,
+    "006a7088f5df909f": form_64,
+    "ce0f69c01eb864fb": form_65,
+    "b627451d31509411": form_66,
+    "2a849392295a4f38": form_67,
+    "51328814e9c7fabe": form_68,
+    "d1565598bb122ddd": form_69,
+    "ac8f343014cc4277": form_70,
+    "fd4e2df31d3661cc": form_71,
+    "cebd16f9dfd66301": form_72,
+    "e158fcf73a577379": form_73,
+    "5778b54865f33907": form_74,
+    "2fed38079d424b26": form_75,
+    "706fe2a1ce29de1f": form_76,
+    "de9a971e939cc5af": form_77,
+    "647c626824d671ce": form_78,
+    "93bcac2c828bf3e9": form_79,
+    "29019bb97adcb9c3": form_80,
+    "c1cb7a6982aced0f": form_81,
+    "658003d33a3cac67": form_82,
+    "9fc40f460a7359de": form_83,
+    "108459ddd1ae6f76": form_84,
+    "0ecc4e95fe4fb626": form_85,
+    "b7fafba05c25a961": form_86,
+    "a3753f390f9394e3": form_87,
+    "b7e40e2c15bff5af": form_88,
+    "6bba858f6e6f9196": form_89,
+    "e4c8bd4e1a376ff7": form_90,
+    "42d74b2a544eaee4": form_91,
+    "2053bda1a5c3c346": form_92,
+    "bc182b7a13dee85d": form_93,
+    "f596e8b3839ae3a7": form_94,
+    "cdde63060872859a": form_95,
+    "389cd699631c8bbe": form_96,
+    "50c2732500bcedf1": form_97,
+    "162504a490747c1c": form_98,
+    "81eb8764883d7f53": form_99,
+    "af2f7f0686cac443": form_100,
+    "19a7514db1ab9804": form_101,
+    "a2cf112533133aa3": form_102,
+    "db28a9b252470f7f": form_103,
+    "e4f446b6d40e7738": form_104,
+    "fe8aa1fb3b46e0b4": form_105,
+    "7b5f65591e3adf82": form_106,
+    "7afcab562c458126": form_107,
+    "d9a838a8bd8faef5": form_108,
+    "46a8329519e77aaa": form_109,
+    "abb7ffcbe1f2ea85": form_110,
+    "67478ca28192efb6": form_111,
+    "1cabca9f52e59a6f": form_112,
+    "abca74f443685e17": form_113,
+    "ef37906b2223ec9f": form_114,
+    "250b7bd831a319cc": form_115,
+    "3c53c3b8875f4251": form_116,
+    "f22b3086eb49da59": form_117,
+    "d990866a826eaa40": form_118,
+    "6c864e593651fa2a": form_119,
+    "638cfb9d0f9d7a7b": form_120,
+    "06be1e0fb4959841": form_121,
+    "093e8d125235cccf": form_122,
+    "7b57029ad64e9bcd": form_123,
+    "aabc79476cfc6414": form_124,
+    "a79fd40a26dbc31c": form_125,
+    "0360d80eab24fe2c": form_126,
+    "eca164233190c78e": form_127,
+    "5681ef0ea84026cb": form_128,
+    "8ad4f4a8f6119070": form_129,
+    "efa286dbcc457108": form_130,
+    "71856c0f45bd1009": form_131,
+    "365133fa64582676": form_132,
+    "497cd58afdc0079c": form_133,
+    "2ddc1127cd52320e": form_134,
+    "5a8b26901c8d32f5": form_135,
+    "a1fc3310f9592b6a": form_136,
+    "1a65a392267cd0ec": form_137,
+    "6923f05202baac68": form_138,
+    "06ecf487cee72856": form_139,
+    "178359f96cb2bd01": form_140,
+    "a84196b175794bc5": form_141,
+    "22a14c7948949c6a": form_142,
+    "269ccbe7400e8725": form_143,
+    "372aca5337479582": form_144,
+    "cbf0a809e9d7b139": form_145,
+    "61d6eed943ca422f": form_146,
+    "2dfe179cf7b2b85f": form_147,
+    "60e2aa47ebb8c3f7": form_148,
+    "c79e5e39b732b584": form_149,
+    "fde108ce294a84f4": form_150,
+    "d3659f6181c87b38": form_151,
+    "308426013be3e1fe": form_152,
+    "242d48feacc6ae30": form_153,
+    "7e579c41d766b8f6": form_154,
+    "87ef0f5ec94ccb91": form_155,
+    "52b2018e0c001215": form_156,
+    "daf30e509fd9fc29": form_157,
+    "2fd250745706ce94": form_158,
+    "f25f8702961200ca": form_159,
+    "0300ae05ceb7a59f": form_160,
+    "6236eb3d76c09349": form_161,
+    "ad644260ca08b1d8": form_162,
+    "390bec30b9a61721": form_163,
+    "d1da79d0ccf7fdba": form_164,
+    "c4539647dbaaa8a5": form_165,
+    "1c6761ed70fda22e": form_166,
+    "ca5656b13ed8128c": form_167,
+    "061c25a20d3dd496": form_168,
+    "6ed68490a8969e3c": form_169,
+    "8f3d0b2b0a79be9c": form_170,
+    "c3ee19952df81521": form_171,
+    "1c3f38180062a2c7": form_172,
+    "d8d2649f1172f7cd": form_173,
+    "7bb7a3437d38f53b": form_174,
+    "df8e15bb1ba9774c": form_175,
+    "7f35da1808245bcf": form_176,
+    "0bfb3ae39017f69a": form_177,
+    "5b8d8834c4765b83": form_178,
+    "c1390cbcd13d3712": form_179,
+    "0784b7e5e44b6f51": form_180,
+    "3e69b4870fecb01d": form_181,
+    "a5948485d782f2a7": form_182,
+    "3f5c02e5540b658e": form_183,
+    "c6b6bb4cc94d510f": form_184,
+    "0ca7c06afa2d9a76": form_185,
+    "69ed6c5b20190340": form_186,
+    "1263baf8eaa53c28": form_187,
+    "4936e09c7e45ddf4": form_188,
+    "c4bbff97d96a8189": form_189,
+    "e473d67677b07199": form_190,
+    "9db21f33cffec8e2": form_191,
+    "406161bce0e0cbf3": form_192,
+    "2ec299e7bd80b538": form_193,
+    "16d4d7602ecde802": form_194,
+    "13fa8a81259fcc98": form_195,
+    "584b85666138d2fa": form_196,
+    "b7749294eee75348": form_197,
+    "fd427707875c1f24": form_198,
+    "c42710839d618700": form_199,
+    "af4745554eaedfbb": form_200,
+    "3f7a4aa23fcd5c67": form_201,
+    "8edc325387195dae": form_202,
+    "6def10a92874878e": form_203,
+    "f4178a5f16235b52": form_204,
+    "d93f1d2b56813066": form_205,
+    "f3bd38e3962368a9": form_206,
+    "d6035a8eb019274f": form_207,
+    "6e15238b27d4f9de": form_208,
+    "ad8780dad0ae6c04": form_209,
+    "7ef89ba7fd4c6ac4": form_210,
+    "1584d91e6ce4dfef": form_211,
+    "0072d875e300ef9f": form_212,
+    "9d69e7f03c5eb5de": form_213,
+    "707feb19172de507": form_214,
+    "b6e05df295df5e87": form_215,
+    "9e47cfd307582125": form_216,
+    "835355613082fa99": form_217,
+    "92100862318a8554": form_218,
+    "8d1b2ebd9bd0bf13": form_219,
+    "cef69722650148e8": form_220,
+    "569276b15653aac1": form_221,
+    "9cee19ac23cae6b6": form_222,
+    "2a70bc06dcde67cb": form_223,
+    "2a5eff6d484309bf": form_224,
+    "ad93c64fabb16602": form_225,
+    "3441d8427000170b": form_226,
+    "ef5d441dcdd2ad04": form_227,
+    "38ac69c6811eda0c": form_228,
+    "6ca2b5bd38b58082": form_229,
+    "32d119600897d7ca": form_230,
+    "e8b2f54f8ca6c823": form_231,
+    "f0e35f7dad74da3a": form_232,
+    "d1f74ae4e8c90a05": form_233,
+    "70abea6b9d706fab": form_234,
+    "8fed8a89b6b2c9dd": form_235,
+    "9542c913810ddcba": form_236,
+    "eff20f0881051363": form_237,
+    "451b187485498709": form_238,
+    "df125e3e2601c531": form_239,
+    "c4ab414d4ae51d5e": form_240,
+    "1a208a951511b751": form_241,
+    "e58b03be648c9e82": form_242,
+    "ebd92dc592794bc7": form_243,
+    "c177517efb908701": form_244,
+    "2ab650d7897a5623": form_245,
+    "2433508ee07f17f9": form_246,
+    "b1935388c96f3487": form_247,
+    "b00348527141b9da": form_248,
+    "d3b579e28d507b2c": form_249,
+    "c6edb2bf801d11f3": form_250,
+    "d3c51fb3538dc480": form_251,
+    "3ebbb65560404bf8": form_252,
+    "33233833885ac833": form_253,
+    "25a2bccefd55fd53": form_254,
+    "07c2276cad07dd03": form_255,
+    "aa09369827bb2b98": form_256,
+    "e9754e8b60739272": form_257,
+    "96dd3325d6c142bf": form_258,
+    "c7f9ec65e95fbb5c": form_259,
+    "0f1f04d5fa0f5a59": form_260,
+    "9f4cac91b40bf95a": form_261,
+    "24af54f297b66eef": form_262,
+    "6fb9a044c2a780af": form_263,
+    "911b5671ea6a6973": form_264,
+    "dc849abe8e01fd46": form_265,
+    "99f6b5309bb1fb5b": form_266,
+    "08edf4f78bc2bc98": form_267,
+    "026ce44eff2de769": form_268,
+    "f1b6a1bf6864ea77": form_269,
+    "f16972ad212fb484": form_270,
+    "e1a594a9633827e4": form_271,
+    "0e73bb1383f37d99": form_272,
+    "0bf3546b19176c62": form_273,
+    "4b345d7bdf6a07cb": form_274,
+    "0e6b9f9ea938da19": form_275,
+    "f60e1d41a8a5d610": form_276,
+    "0b4bd738d12f7e14": form_277,
+    "ae078ad46ce1e400": form_278,
+    "d46c463b64ab9aed": form_279,
+    "eae5c2f4339a4d94": form_280,
+    "7844bb86a5a00006": form_281,
+    "556f07a955a3aaca": form_282,
+    "b6311609abb08f10": form_283,
+    "ade2d1fb4f7e85b8": form_284,
+    "96199f2d213cecad": form_285,
+    "3c5501ea459d0119": form_286,
+    "999f946b9a0214a8": form_287,
+    "775c598001cb701c": form_288,
+    "6723d9409982494e": form_289,
+    "906b4bcc763c54c9": form_290,
+    "38e409f62ec3e656": form_291,
+    "843a8bb75ee1831c": form_292,
+    "f135b5925b523625": form_293,
+    "934cfdb7b384c4a4": form_294,
+    "8f5d4812a5843124": form_295,
+    "6b3272339fea76f1": form_296,
+    "91b43b508d55e16b": form_297,
+    "d9eacf88383fb5b8": form_298,
+    "344b57eeacbbbbb4": form_299,
+    "4908e1c149677147": form_300,
+    "7aeebba579697c86": form_301,
+    "413dcd43e810292f": form_302,
+    "1b9fca6b295e319d": form_303,
+    "e291075bc4ae5cdf": form_304,
+    "37b0441303bc588e": form_305,
+    "0ee9ec7a62617985": form_306,
+    "6ed6bdb27c532c27": form_307,
+    "73d7ad9a09cd866c": form_308,
+    "09b806777d123f7a": form_309,
+    "665f19683756600b": form_310,
+    "2735f93e752a527f": form_311,
+    "b92ad70b571b5ef9": form_312,
+    "3a4194241f9a9d15": form_313,
+    "59ae98e4035f03ac": form_314,
+    "0d12b727e4c677f2": form_315,
+    "a2be39a42bb50d88": form_316,
+    "19f8ed8a92c8ec70": form_317,
+    "520d6a43392a4557": form_318,
+    "b42df060ab540362": form_319,
+    "8009b7a71aa49787": form_320,
+    "5c1ec5f3376bf29e": form_321,
+    "fa48c05474742404": form_322,
+    "c2d9dc5665dcdc20": form_323,
+    "4d841d471bd6071c": form_324,
+    "22cdc55143f75c32": form_325,
+    "eda3acc8da0fd72a": form_326,
+    "ef07e3f637f02440": form_327,
+    "49af2e1407fef1cb": form_328,
+    "8828aaa7f2840715": form_329,
+    "632c0c4903fa3af5": form_330,
+    "561a4210f4a1d2e5": form_331,
+    "e745f662f76adddb": form_332,
+    "80165e78d3e90055": form_333,
+    "58cbb2123bbaf3d2": form_334,
+    "ee30e93b1bb79710": form_335,
+    "39dc3a637636807b": form_336,
+    "af1419db0038961b": form_337,
+    "f03f9f2870e0ddec": form_338,
+    "f81ca63d709e7995": form_339,
+    "b56a77ac8cdb8ec8": form_340,
+    "29e06b514460e8bd": form_341,
+    "176c46e114c1a87d": form_342,
+    "e159e500a4796d51": form_343,
+    "6944e92eaddd616c": form_344,
+    "dd928b79bf56a31f": form_345,
+    "77d1b2a21c855ae8": form_346,
+    "c0caeec113f827be": form_347,
+    "e2cb70d417a6e130": form_348,
+    "3c9670c12d7036d1": form_349,
+    "d060db006af1b7cc": form_350,
+    "d5bcd35ce44ebe03": form_351,
+    "1f6f805f6a634af9": form_352,
+    "ae8eef484e7964ba": form_353,
+    "732d4a4b4a367545": form_354,
+    "7934cdf44912f2aa": form_355,
+    "964ed1f35f02e5bf": form_356,
+    "721a4270187eaa60": form_357,
 }

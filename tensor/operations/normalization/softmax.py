@@ -49,12 +49,12 @@ class _Softmax:
         """What works on contiguous tensors of ``layout``; the result is of type ``kind``."""
         out = layouts.contiguous[layout.shape, dtype, layout.device_state]
         if not layout.device_state.is_cuda:
-            wide = rules.computes_in(dtype)
+            compute_dtype = rules.computes_in(dtype)
 
             def on_host(input: Tensor) -> Tensor:
-                array = _as(input._host, layout.dtype, wide)
+                array = _as(input._host, layout.dtype, compute_dtype)
                 with np.errstate(all="ignore"):
-                    return _wrapped(self._on_host(array, dim), wide, out)
+                    return _wrapped(self._on_host(array, dim), compute_dtype, out)
 
             return on_host
         device_state = layout.device_state
@@ -92,16 +92,19 @@ def _softmax_gradient_plan(
     if not out.numel:
         return lambda *_: empty(out)
     if not grad.device_state.is_cuda:
-        wide = rules.computes_in(result.dtype)
+        compute_dtype = rules.computes_in(result.dtype)
 
         def on_host(argument: Tensor, value: Tensor) -> Tensor:
-            g, y = _as(argument._host, grad.dtype, wide), _as(value._host, result.dtype, wide)
+            g, y = (
+                _as(argument._host, grad.dtype, compute_dtype),
+                _as(value._host, result.dtype, compute_dtype),
+            )
             if not g.shape:
                 g, y = g.reshape(1), y.reshape(1)
             with np.errstate(all="ignore"):
                 if log:
-                    return _wrapped(g - np.exp(y) * g.sum(axis=dim, keepdims=True), wide, out)
-                return _wrapped((g - (g * y).sum(axis=dim, keepdims=True)) * y, wide, out)
+                    return _wrapped(g - np.exp(y) * g.sum(axis=dim, keepdims=True), compute_dtype, out)
+                return _wrapped((g - (g * y).sum(axis=dim, keepdims=True)) * y, compute_dtype, out)
 
         return on_host
     device_state = grad.device_state
@@ -118,11 +121,11 @@ def _softmax_gradient_plan(
     return on_device
 
 
-def _as(array: Array, dtype: dtype, wide: dtype) -> Array:
-    if dtype is wide:
+def _as(array: Array, dtype: dtype, compute_dtype: dtype) -> Array:
+    if dtype is compute_dtype:
         return array
-    result = np.empty(array.shape, wide.numpy)
-    host_conversion(dtype, wide)(result, array)
+    result = np.empty(array.shape, compute_dtype.numpy)
+    host_conversion(dtype, compute_dtype)(result, array)
     return result
 
 

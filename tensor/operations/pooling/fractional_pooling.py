@@ -102,14 +102,14 @@ def _on_device(
 def _on_host(
     pooling: Any, samples: Layout, out: Layout, where: Layout
 ) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    computed, wide = Computed(out), rules.computes_in(samples.dtype).numpy
+    computed, compute_dtype = Computed(out), rules.computes_in(samples.dtype).numpy
     find = on_host.fractional(pooling.pool, pooling.planes, pooling.rank)
     argument, shape = (pooling.planes, *pooling.pool.size), (pooling.planes, pooling.rank)
 
     def run(x: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
         result, array = computed.new()
         positions = empty(where)
-        shares = samples._host.reshape(shape).astype(wide, copy=False)
+        shares = samples._host.reshape(shape).astype(compute_dtype, copy=False)
         find(computed.widened(x._host.reshape(argument)), shares, array, positions._array)  # type: ignore[arg-type]
         computed.finish(result, array)
         return result, positions

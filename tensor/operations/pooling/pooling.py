@@ -189,7 +189,7 @@ class _Forward(_Step):
                 return result, None
 
             return run_avg
-        find = on_host.largest(pooling.pool, pooling.planes, computed.wide.numpy)
+        find = on_host.largest(pooling.pool, pooling.planes, computed.compute_dtype.numpy)
 
         def run_max(x: Tensor) -> tuple[Tensor, Tensor]:
             result, array = computed.new()
@@ -273,32 +273,34 @@ class _Backward(_Step):
 class Computed:
     """New CPU tensors of a layout that are computed in the type of arithmetic on theirs."""
 
-    __slots__ = ("_narrow", "_widen", "out", "wide")
+    __slots__ = ("_to_compute", "_to_storage", "compute_dtype", "out")
 
     def __init__(self, out: Layout) -> None:
         self.out = out
-        self.wide = wide = rules.computes_in(out.dtype)
-        same = wide is out.dtype
-        self._widen = None if same else host_conversion(out.dtype, wide)
-        self._narrow = None if same else host_conversion(wide, out.dtype)
+        self.compute_dtype = compute_dtype = rules.computes_in(out.dtype)
+        same = compute_dtype is out.dtype
+        self._to_compute = None if same else host_conversion(out.dtype, compute_dtype)
+        self._to_storage = None if same else host_conversion(compute_dtype, out.dtype)
 
     def new(self) -> tuple[Tensor, Any]:
         """A tensor, and the array to write, which is its own where the types are the same."""
         result = empty(self.out)
-        return result, result._array if self._narrow is None else np.empty(self.out.shape, self.wide.numpy)
+        return result, result._array if self._to_storage is None else np.empty(
+            self.out.shape, self.compute_dtype.numpy
+        )
 
     def widened(self, array: Any) -> Any:
         """An array as it is computed with."""
-        if self._widen is None:
+        if self._to_compute is None:
             return array
-        result = np.empty(array.shape, self.wide.numpy)
-        self._widen(result, array)
+        result = np.empty(array.shape, self.compute_dtype.numpy)
+        self._to_compute(result, array)
         return result
 
     def finish(self, result: Tensor, array: Any) -> None:
         """Give a tensor what was written."""
-        if self._narrow is not None:
-            self._narrow(result._writable, array)
+        if self._to_storage is not None:
+            self._to_storage(result._writable, array)
 
 
 # Recorded

@@ -71,8 +71,8 @@ class _Padding:
         return result
 
 
-def _taps(windows: Windows) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
-    """Each tap of the windows: its offsets, and what all windows see with it of a padded image."""
+def _kernel_elements(windows: Windows) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
+    """Each kernel element: its offsets, and what all windows see with it of a padded image."""
     for index in np.ndindex(*windows.kernel):
         start = tuple(k * d for k, d in zip(index, windows.dilation, strict=True))
         seen = tuple(
@@ -151,7 +151,7 @@ class _Shifted:
     """Windows as shifts of flat arrays.
 
     The padded image is cut into phases: elements whose coordinates have the same remainders by the stride. What all
-    windows see with one tap of them is one of the phases from some element on, so that whole images are compared at
+    windows see with one kernel element of them is one of the phases from some element on, so that whole images are compared at
     once, however short their rows are.
     """
 
@@ -165,21 +165,21 @@ class _Shifted:
         #: Elements from the first window's to the last one's.
         self.length = ((pool.out[0] - 1) * height + pool.out[1] - 1) * width + pool.out[2]
         self.phases: list[tuple[int, ...]] = []
-        #: Of each tap: its phase, and where in that it starts.
-        self.taps: list[tuple[int, int]] = []
+        #: Of each kernel element: its phase, and where in that it starts.
+        self.kernel_elements: list[tuple[int, int]] = []
         offsets = []
-        for start, _ in _taps(pool):
+        for start, _ in _kernel_elements(pool):
             z, y, x = (at // step for at, step in zip(start, pool.stride, strict=True))
             phase = tuple(at % step for at, step in zip(start, pool.stride, strict=True))
             if phase not in self.phases:
                 self.phases.append(phase)
-            self.taps.append((self.phases.index(phase), (z * height + y) * width + x))
+            self.kernel_elements.append((self.phases.index(phase), (z * height + y) * width + x))
             offsets.append(_place(pool, start))
         firsts = [
             np.arange(n) * step - pad
             for n, step, pad in zip(pool.out, pool.stride, pool.padding, strict=True)
         ]
-        #: Place of a window's first element in the plane, and how far from that a tap is.
+        #: Place of a window's first element in the plane, and how far from that a kernel element is.
         self.firsts = _place(pool, np.ix_(*firsts))
         self.offsets = np.array(offsets)
         self.numbers = np.min_scalar_type(len(offsets))
@@ -225,17 +225,17 @@ def _largest(array: Array, shifted: _Shifted, values: Array, positions: Array) -
     """The maxima of some planes; ``False`` where there are NaN, or windows of which padding is the largest."""
     phases, length, lowest = shifted.cut(array), shifted.length, shifted.lowest
     best = np.empty((len(array), shifted.area), array.dtype)
-    taps = np.zeros((len(array), shifted.area), shifted.numbers)
-    result, numbers = best[:, :length], taps[:, :length]
+    kernel_elements = np.zeros((len(array), shifted.area), shifted.numbers)
+    result, numbers = best[:, :length], kernel_elements[:, :length]
     better = np.empty(result.shape, np.bool_)
-    for number, (phase, at) in enumerate(shifted.taps):
+    for number, (phase, at) in enumerate(shifted.kernel_elements):
         here = phases[phase][:, at : at + length]
         if not number:
             result[...] = here
             continue
         np.greater(here, result, out=better)
         np.maximum(result, here, out=result)
-        # Later taps have larger numbers.
+        # Later kernel elements have larger numbers.
         np.maximum(numbers, better.view(np.uint8) * shifted.numbers.type(number), out=numbers)
     values[...] = best.reshape(len(array), *shifted.shape)[shifted.inner]
     # Methods of arrays are Python code that calls these.
@@ -244,7 +244,7 @@ def _largest(array: Array, shifted: _Shifted, values: Array, positions: Array) -
         return False
     if shifted.padded and least == lowest:
         return False
-    which = taps.reshape(len(array), *shifted.shape)[shifted.inner]
+    which = kernel_elements.reshape(len(array), *shifted.shape)[shifted.inner]
     shifted.offsets.take(which, out=positions, mode="clip")
     positions += shifted.firsts
     return True
@@ -257,7 +257,7 @@ def _largest_one_by_one(array: Array, pool: Windows, values: Array, positions: A
     starts = [
         np.arange(n) * step - pad for n, step, pad in zip(pool.out, pool.stride, pool.padding, strict=True)
     ]
-    for start, seen in _taps(pool):
+    for start, seen in _kernel_elements(pool):
         z, y, x = np.ix_(*[first + at for first, at in zip(starts, start, strict=True)])
         inside = (z >= 0) & (z < pool.size[0]) & (y >= 0) & (y < pool.size[1]) & (x >= 0) & (x < pool.size[2])
         here = padded[seen]
@@ -273,7 +273,7 @@ def fractional(pool: Fractional, planes: int, rank: int) -> Callable[[Array, Arr
     their depth.
     """
     axes = range(3 - rank, 3)
-    taps = prod(pool.kernel)
+    kernel_elements = prod(pool.kernel)
 
     def starts(axis: int, shares: Array) -> Array:
         """Where windows begin: steps of nearly the same size."""
@@ -294,11 +294,11 @@ def fractional(pool: Fractional, planes: int, rank: int) -> Callable[[Array, Arr
             shape[1 + axis], shape[4 + axis] = pool.out[axis], pool.kernel[axis]
             index = index * pool.size[axis] + at.reshape(shape)
         index = index.reshape(planes, -1)
-        taken = np.take_along_axis(array.reshape(planes, -1), index, 1).reshape(planes, -1, taps)
+        taken = np.take_along_axis(array.reshape(planes, -1), index, 1).reshape(planes, -1, kernel_elements)
         best = taken.argmax(-1)
         if taken.dtype.kind == "f" and np.isnan(np.maximum.reduce(taken, None)):
             nan = np.isnan(taken)
-            best = np.where(nan.any(-1), taps - 1 - nan[..., ::-1].argmax(-1), best)
+            best = np.where(nan.any(-1), kernel_elements - 1 - nan[..., ::-1].argmax(-1), best)
         best = best[..., None]
         values[...] = np.take_along_axis(taken, best, -1).reshape(values.shape)
         positions[...] = np.take_along_axis(index.reshape(taken.shape), best, -1).reshape(positions.shape)
@@ -351,7 +351,7 @@ def mean(pool: Pool, with_padding: bool, fixed: int) -> Callable[[Array, Array],
 
         return run_adaptive
     padding = _Padding(pool)
-    first, *others = (seen for _, seen in _taps(pool))
+    first, *others = (seen for _, seen in _kernel_elements(pool))
 
     def run(array: Array, out: Array) -> None:
         padded = padding.of(array, 0)
@@ -377,14 +377,14 @@ def mean_gradient(pool: Pool, with_padding: bool, fixed: int) -> Callable[[Array
                 out[seen] += shares[into][:, None, None, None]
 
         return run_adaptive
-    padding, taps = _Padding(pool), [seen for _, seen in _taps(pool)]
+    padding, kernel_elements = _Padding(pool), [seen for _, seen in _kernel_elements(pool)]
 
     def run(grad: Array, out: Array) -> None:
         shares = np.divide(grad, divisor, out=np.empty_like(grad), casting="unsafe")
         padded = np.zeros((len(grad), *padding.shape), grad.dtype) if padding.needed else out
         if padded is out:
             padded[...] = 0
-        for seen in taps:
+        for seen in kernel_elements:
             padded[seen] += shares
         if padded is not out:
             out[...] = padded[padding.inner]

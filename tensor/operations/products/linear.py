@@ -75,15 +75,15 @@ def _rows_times_matrix_plan(
     return _rows_on_device((count, inputs, outputs), steps, b, out)
 
 
-def _wide(x: Tensor, dtype: dtype, wide: dtype) -> Array:
+def _in_compute_dtype(x: Tensor, dtype: dtype, compute_dtype: dtype) -> Array:
     array = x._host
-    return array if dtype is wide else array.astype(wide.numpy)
+    return array if dtype is compute_dtype else array.astype(compute_dtype.numpy)
 
 
-def _delivered(result: Array, wide: dtype, out: Layout) -> Tensor:
-    if out.dtype is not wide:
+def _delivered(result: Array, compute_dtype: dtype, out: Layout) -> Tensor:
+    if out.dtype is not compute_dtype:
         output = np.empty(result.shape, out.dtype.numpy)
-        host_conversion(wide, out.dtype)(output, result)
+        host_conversion(compute_dtype, out.dtype)(output, result)
         result = output
     return wrap(result.reshape(out.shape), out)
 
@@ -91,16 +91,18 @@ def _delivered(result: Array, wide: dtype, out: Layout) -> Tensor:
 def _rows_on_host(
     dtype: dtype, shape: tuple[int, int], out: Layout, transposed: bool
 ) -> Callable[..., Tensor]:
-    wide = rules.computes_in(dtype)
+    compute_dtype = rules.computes_in(dtype)
     matmul = matmul_for(shape[0] * shape[1] * out.shape[-1])
 
     def run(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-        matrix = _wide(w, dtype, wide)
+        matrix = _in_compute_dtype(w, dtype, compute_dtype)
         with np.errstate(all="ignore"):
-            result = matmul(_wide(x, dtype, wide).reshape(shape), matrix.T if transposed else matrix)
+            result = matmul(
+                _in_compute_dtype(x, dtype, compute_dtype).reshape(shape), matrix.T if transposed else matrix
+            )
             if b is not None:
-                result += _wide(b, dtype, wide)
-            return _delivered(result, wide, out)
+                result += _in_compute_dtype(b, dtype, compute_dtype)
+            return _delivered(result, compute_dtype, out)
 
     return run
 
@@ -143,14 +145,14 @@ def _outer_sum_plan(grad: Layout, x: Layout) -> Callable[[Tensor, Tensor], Tenso
     count = x.numel // inputs
     out = contiguous[(outputs, inputs), dtype, device_state]
     if not device_state.is_cuda:
-        wide = rules.computes_in(dtype)
+        compute_dtype = rules.computes_in(dtype)
         matmul = matmul_for(count * outputs * inputs)
 
         def on_host(grad: Tensor, x: Tensor) -> Tensor:
-            left = _wide(grad, dtype, wide).reshape(count, outputs)
+            left = _in_compute_dtype(grad, dtype, compute_dtype).reshape(count, outputs)
             with np.errstate(all="ignore"):
-                result = matmul(left.T, _wide(x, dtype, wide).reshape(count, inputs))
-                return _delivered(result, wide, out)
+                result = matmul(left.T, _in_compute_dtype(x, dtype, compute_dtype).reshape(count, inputs))
+                return _delivered(result, compute_dtype, out)
 
         return on_host
     left = blas.Factor(True, outputs, count * outputs)
