@@ -204,6 +204,8 @@ def test_devices_order_elements_as_the_cpu_does(name: str, device_name: str) -> 
 @pytest.mark.parametrize("rank", [2, 3])
 def test_dtypes_of_convolutions(rank: int, dtype: str) -> None:
     torch = pytest.importorskip("torch")
+    if (rank, dtype) == (3, "bfloat16") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        pytest.skip("where oneDNN has no bfloat16 for the processor, PyTorch's results are row-major")
 
     def strides(m: M, f: F) -> list[Any]:
         x = ordered(m, m.ones((2, 4, *[4] * rank), dtype=getattr(m, dtype)))

@@ -21,13 +21,13 @@ def test_pytorch_that_is_imported_already_is_an_error(tmp_path: Path) -> None:
         tmp_path,
         """
         import sys, torch
+        import tensor
         finders = [*sys.meta_path]
         try:
             import tensor.as_torch
         except ImportError as error:
             print(error)
         assert sys.meta_path == finders and sys.modules["torch"] is torch
-        import tensor
         print(tensor.float32)
         """,
     )
