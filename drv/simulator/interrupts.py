@@ -3,19 +3,33 @@
 On a GPU it ends the host's wait, and the kernel goes on. On the simulated driver the thread that waits computes the kernel
 itself. So inside a driver call Ctrl-C is held back until the operation that is being computed is done, or the call is.
 Pressed once more before that, it abandons the operation, and the context is lost.
+
+Handlers of other signals may raise too: that of an alarm raises TimeoutError. They wait for the operation as well.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 from drv.host.interrupts import User, is_whole
 
 if TYPE_CHECKING:
-    import threading
+    from collections.abc import Callable
     from types import FrameType
+
+#: Signals that come at any moment, for which programs have handlers.
+_SIGNALS = (
+    signal.SIGALRM,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGTERM,
+    signal.SIGHUP,
+)
 
 
 class Interrupts(User):
@@ -59,3 +73,43 @@ class Interrupts(User):
         if not self._inside():
             self.pending = self.abandons = False
             signal.raise_signal(signal.SIGINT)
+
+
+class HeldSignals:
+    """Handlers of the program's own, which are called when :meth:`release` is and not before.
+
+    Only in the main thread, where Python calls handlers; elsewhere nothing is done. What a handler raises then goes
+    through :meth:`release`, and handlers after it are not called.
+    """
+
+    __slots__ = ("_came", "_handlers")
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._came: list[int] = []
+        if threading.current_thread() is not threading.main_thread():
+            return
+        try:
+            for number in _SIGNALS:
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._handlers[number] = handler
+                    signal.signal(number, self._hold)
+        except BaseException:
+            # One of them came before it was held.
+            self._put_back()
+            raise
+
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        self._came.append(number)
+
+    def _put_back(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def release(self) -> None:
+        """Put the handlers back, and call those whose signals came."""
+        if self._handlers:
+            self._put_back()
+            for number in self._came:
+                self._handlers[number](number, sys._getframe(1))

@@ -17,7 +17,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .faults import DeviceFault
-from .interrupts import Interrupts
+from .interrupts import HeldSignals, Interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -344,6 +344,7 @@ class Scheduler:
         if self._running_thread is not None:
             # A finalizer inside a running operation made a call that would run more: the outer loop will.
             raise Reentered
+        signals = HeldSignals()
         operation.running = True
         self._running_thread = get_ident()
         checker = self.checker
@@ -371,6 +372,7 @@ class Scheduler:
         finally:
             self._running_thread = None
             self._leave_queue(operation)
+            signals.release()
         if self.interrupts.pending:
             self.interrupts.after_operation()
 

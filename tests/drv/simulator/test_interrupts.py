@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -84,6 +85,32 @@ def test_a_handler_of_the_programs_own_stays() -> None:
         assert machine.log == ["done"]
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGALRM, signal.SIGUSR1, signal.SIGTERM])
+def test_a_handler_that_raises_waits_for_the_operation(number: int, any_schedule: MachineMaker) -> None:
+    def late(*_: object) -> None:
+        raise TimeoutError(number)
+
+    machine = any_schedule()
+    stream = machine.stream()
+
+    def run(_: Any) -> None:
+        signal.raise_signal(number)
+        machine.log.append("done")
+
+    before = signal.signal(number, late)
+    try:
+        with pytest.raises(TimeoutError):
+            methodcaller("library_call", stream, "late", run)(machine.driver)
+            machine.driver.cuStreamSynchronize(stream)
+        assert signal.getsignal(number) is late
+        assert machine.log == ["done"]
+        machine.mark(stream, "behind")
+        machine.cuStreamSynchronize(stream)
+        assert machine.log == ["done", "behind"]
+    finally:
+        signal.signal(number, before)
 
 
 def test_with_the_last_driver_pythons_handler_is_back() -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of a call that waits: what was queued gives the right numbers, no memory is lost, nothing is written
+"""Ctrl-C or an alarm at any moment of a call that waits: what was queued gives the right numbers, no memory is lost, nothing is written
 to memory of the host that the call no longer owns.
 """
 
@@ -39,8 +39,11 @@ WAITING: dict[str, Callable[[Any, Any, Any], object]] = {
 }
 
 
-def _interrupted(call: Callable[[], object], moment: int) -> bool:
-    """Press Ctrl-C at the ``moment``-th Python call inside the driver layer; whether there were as many."""
+def _interrupted(call: Callable[[], object], moment: int, number: int = signal.SIGINT) -> bool:
+    """Send a signal at the ``moment``-th Python call inside the driver layer; whether there were as many.
+
+    It is Ctrl-C, or one whose handler raises TimeoutError.
+    """
     count = 0
 
     def profile(frame: FrameType, event: str, _: object) -> None:
@@ -49,7 +52,7 @@ def _interrupted(call: Callable[[], object], moment: int) -> bool:
             count += 1
             if count == moment:
                 sys.setprofile(None)
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(number)
 
     before = sys.getprofile()
     try:
@@ -59,15 +62,15 @@ def _interrupted(call: Callable[[], object], moment: int) -> bool:
         if count >= moment:
             # What was held back comes again, as soon as the machine has a processor for it.
             time.sleep(1000 * PAUSE)
-            pytest.fail(f"Ctrl-C at call {moment} was lost")
-    except KeyboardInterrupt:
+            pytest.fail(f"the signal at call {moment} was lost")
+    except (KeyboardInterrupt, TimeoutError):
         pass
     finally:
         sys.setprofile(before)
     return count >= moment
 
 
-def _check(form: str, schedule: str, step: int) -> None:
+def _check(form: str, schedule: str, step: int, number: int = signal.SIGINT) -> None:
     drv.simulator.install(schedule=schedule, seed=3, check="full", memory="256MiB")
     x, host = tensor.empty(N, device="cuda"), tensor.empty(N)
     source, event = tensor.arange(float(N)).pin_memory(), tensor.cuda.Event()
@@ -85,7 +88,7 @@ def _check(form: str, schedule: str, step: int) -> None:
     allocated, moment = tensor.cuda.memory_allocated(), 1
     while True:
         queue()
-        reached = _interrupted(lambda: WAITING[form](x, host, event), moment)
+        reached = _interrupted(lambda: WAITING[form](x, host, event), moment, number)
         # The program uses its memory for something else.
         host.fill_(-1)
         tensor.cuda.synchronize()
@@ -101,6 +104,21 @@ def _check(form: str, schedule: str, step: int) -> None:
 @pytest.mark.parametrize("form", WAITING)
 def test_interrupted_waits(form: str, schedule: str) -> None:
     _check(form, schedule, 61)
+
+
+def _late(*_: object) -> None:
+    raise TimeoutError
+
+
+# Those that free no memory of the device: nothing holds an alarm back in an allocator or a finalizer.
+@pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
+@pytest.mark.parametrize("form", ["cpu", "copy_ to the host", "copy_ from the host", "synchronize", "event"])
+def test_an_alarm_in_a_wait(form: str, schedule: str) -> None:
+    before = signal.signal(signal.SIGALRM, _late)
+    try:
+        _check(form, schedule, 61, signal.SIGALRM)
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.nightly
