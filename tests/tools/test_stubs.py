@@ -45,6 +45,12 @@ def test_stubs_are_current() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_every_package_has_its_types_read() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
+    assert packages >= {"drv", "graphroot", "nn", "nvrtc_kernels", "parallel", "tensor", "tools"}
+    assert {path.parent.name for path in ROOT.glob("*/py.typed")} == packages
+
+
 def test_a_users_type_checker_knows_results_arguments_and_names(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)
