@@ -125,12 +125,12 @@ def _stacked(states: list[dict[str, Any]]) -> dict[str, Any]:
     result = {}
     for path in states[0]:
         tensors = [each[path] for each in states]
-        wanted = [each.requires_grad for each in tensors]
-        if any(wanted) != all(wanted):
+        requires_grad = [each.requires_grad for each in tensors]
+        if any(requires_grad) != all(requires_grad):
             raise RuntimeError(
-                f"Expected {path} from each model to have the same .requires_grad, got {wanted}"
+                f"Expected {path} from each model to have the same .requires_grad, got {requires_grad}"
             )
-        result[path] = stack([each.detach() for each in tensors]).requires_grad_(wanted[0])
+        result[path] = stack([each.detach() for each in tensors]).requires_grad_(requires_grad[0])
     return result
 
 

@@ -66,7 +66,7 @@ class autocast:  # noqa: N801 - PyTorch's name
     enabled : bool
         Whether anything is done; a block with False inside of another turns it off.
     cache_enabled : bool, optional
-        Whether the casts of parameters are kept until the outermost block ends.
+        Whether the casts of parameters are cached until the outermost block ends.
 
     Raises
     ------
@@ -302,12 +302,12 @@ def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether casts of parameters are kept until the outermost block ends; True unless set."""
+    """Whether casts of parameters are cached until the outermost block ends; True unless set."""
     return settings.keeps
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Set whether casts of parameters are kept until the outermost block ends: ``enabled`` is a bool.
+    """Set whether casts of parameters are cached until the outermost block ends: ``enabled`` is a bool.
 
     Raises
     ------
@@ -318,8 +318,8 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 
 def clear_autocast_cache() -> None:
-    """Drop the casts of parameters that this thread has kept, as the end of the outermost block does."""
-    settings.kept.clear()
+    """Drop the casts of parameters that this thread has cached, as the end of the outermost block does."""
+    settings.casts.clear()
 
 
 def autocast_increment_nesting() -> int:

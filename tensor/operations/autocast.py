@@ -9,7 +9,7 @@ and that is all: called inside of a block it gets operands in the precision that
 itself is cast no further. Functions with ``out=`` given, and in-place ones, are left alone. Where no thread is in a
 block, the rule costs one question.
 
-The casts are recorded as any conversion. Those of parameters are kept until the outermost block ends.
+The casts are recorded as any conversion. Those of parameters are cached until the outermost block ends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def eligible(x: Any, *, cuda: bool) -> bool:
 
 
 def cast(x: Tensor, dtype: dtype, *, keeps: bool) -> Tensor:
-    """``x`` in another type; that of a float32 parameter is kept in the block where ``keeps`` is true."""
+    """``x`` in another type; that of a float32 parameter is cached in the block where ``keeps`` is true."""
     layout, state = x._layout, x._autograd
     if (
         not keeps
@@ -77,14 +77,14 @@ def cast(x: Tensor, dtype: dtype, *, keeps: bool) -> Tensor:
     # Each stream has its own: nothing orders one stream behind the cast of another.
     stream = layout.device_state.local.stream if layout.device_state.is_cuda else None
     key = id(x), dtype, id(stream)
-    entry: _Kept | None = settings.kept.get(key)
+    entry: _CachedCast | None = settings.casts.get(key)
     if entry is not None and entry.shows(x):
         return entry.result
-    entry = settings.kept[key] = _Kept(x, stream, x.to(dtype))
+    entry = settings.casts[key] = _CachedCast(x, stream, x.to(dtype))
     return entry.result
 
 
-class _Kept:
+class _CachedCast:
     """The cast of a parameter, with what must not change or be freed while it is used."""
 
     __slots__ = ("input", "result", "storage", "stream", "version")

@@ -171,10 +171,10 @@ class Pointwise:
         if isinstance(b, TensorBase):
             other = b._autograd
             if (state is not None or other is not None) and modes.recording and self.formula is not None:
-                wanted_a = state is not None and state.requires_grad
-                wanted_b = other is not None and other.requires_grad
-                if wanted_a or wanted_b:
-                    self.formula.record((result,), (a, b), (), (), (wanted_a, wanted_b))
+                requires_grad_a = state is not None and state.requires_grad
+                requires_grad_b = other is not None and other.requires_grad
+                if requires_grad_a or requires_grad_b:
+                    self.formula.record((result,), (a, b), (), (), (requires_grad_a, requires_grad_b))
         elif state is not None and state.requires_grad and modes.recording and self.formula is not None:
             self.formula.record((result,), (a, b), (), (), (True, None))
         return result
@@ -233,10 +233,10 @@ class Pointwise:
             return out
         # A derivative that needs the former value gets a copy of it, with its history for second derivatives.
         form = formula.forms.get(mask) or formula.form(mask, operands)
-        former = out.clone() if 0 in form.kept else out
+        former = out.clone() if 0 in form.saved_positions else out
         node: OperationNode = formula.node(mask, (former, *operands[1:]))
         self._write(out, operands)
-        if -1 in form.kept:
+        if -1 in form.saved_positions:
             node.keep_output(out)
         attach_in_place(node, operands, out)
         return out

@@ -91,22 +91,22 @@ class Form:
     ----------
     name : str
         Name as PyTorch shows it.
-    kept : tuple of int
+    saved_positions : tuple of int
         What is saved: values by position; an output as the complement of its number.
     steps : tuple
-        For each input its derivative, with the positions in ``kept`` of what it needs; ``None`` if no gradient is asked
+        For each input its derivative, with the positions in ``saved_positions`` of what it needs; ``None`` if no gradient is asked
         for.
     joint : callable or None
         What gives the gradients of all inputs at once, instead of ``steps``.
     composition : tuple or None
-        The operation as a function, and for each of its arguments the position in ``kept`` (``None`` for what is not
+        The operation as a function, and for each of its arguments the position in ``saved_positions`` (``None`` for what is not
         saved) and the number of the input that it is (``None`` for what is none).
     """
 
-    __slots__ = ("composition", "joint", "kept", "name", "steps")
+    __slots__ = ("composition", "joint", "name", "saved_positions", "steps")
 
     name: str
-    kept: tuple[int, ...]
+    saved_positions: tuple[int, ...]
     steps: tuple[tuple[Callable[..., Any], tuple[int, ...]] | None, ...]
     joint: Callable[..., Any] | None
     composition: tuple[Callable[..., Any], list[tuple[int | None, int | None]]] | None
@@ -130,7 +130,7 @@ class OperationNode(Node):
         self.saved = tuple(
             [
                 save_output(result) if position == -1 else entry
-                for position, entry in zip(self.form.kept, self.saved, strict=True)
+                for position, entry in zip(self.form.saved_positions, self.saved, strict=True)
             ]
         )
 
@@ -305,7 +305,7 @@ class BackwardFormula:
                 form = self.forms.get(mask) or self.form(mask, values)
             node.form = form
             node.context = context
-            node.saved = save_operands(form.kept, values, outputs) if form.kept else ()
+            node.saved = save_operands(form.saved_positions, values, outputs) if form.saved_positions else ()
             if len(outputs) > 1:
                 outputs = [x for x in outputs if x._layout.dtype.category >= _FLOATING]
             attach(node, inputs, outputs)
@@ -322,17 +322,17 @@ class BackwardFormula:
         node: _Node = _new(cls)
         node.form = form = self.only or self.forms.get(mask) or self.form(mask, values)
         node.context = context
-        node.saved = save_operands(form.kept, values, outputs)
+        node.saved = save_operands(form.saved_positions, values, outputs)
         return node
 
     def form(self, mask: Mask, values: Sequence[Any]) -> Form:
-        """What nodes have in common of which the gradients in ``mask`` are asked for; kept for the next time."""
+        """What nodes have in common of which the gradients in ``mask`` are asked for; cached."""
         form = Form()
         form.name = self.name if isinstance(self.name, str) else self.name(*values)
         form.joint, form.steps, form.composition = None, (), None
         if self.joint is not None:
             form.joint = self.joint.function
-            form.kept = tuple([self._position(name) for name in self.joint.needs])
+            form.saved_positions = tuple([self._position(name) for name in self.joint.needs])
             if self.joint.by_input is not None:
                 used = {
                     name
@@ -340,7 +340,7 @@ class BackwardFormula:
                     if asked_for
                     for name in names
                 }
-                form.kept = tuple(
+                form.saved_positions = tuple(
                     [self._position(name) if name in used else NOTHING for name in self.joint.needs]
                 )
             if self.composition is not None:
@@ -349,7 +349,9 @@ class BackwardFormula:
                     self.composition.function,
                     [
                         (
-                            form.kept.index(position) if position in form.kept else None,
+                            form.saved_positions.index(position)
+                            if position in form.saved_positions
+                            else None,
                             position if position < len(mask) else None,
                         )
                         for position in positions
@@ -362,14 +364,14 @@ class BackwardFormula:
             ]
             needed = {self._position(name) for each in asked if each is not None for name in each.needs}
             # Values in their order, then outputs.
-            kept = sorted(needed, key=lambda position: (position < 0, abs(position)))
+            positions = sorted(needed, key=lambda position: (position < 0, abs(position)))
             steps: list[Any] = [
                 None
                 if each is None
-                else (each.function, tuple([kept.index(self._position(name)) for name in each.needs]))
+                else (each.function, tuple([positions.index(self._position(name)) for name in each.needs]))
                 for each in asked
             ]
-            form.kept, form.steps = tuple(kept), (*steps, *[None] * (len(mask) - len(steps)))
+            form.saved_positions, form.steps = tuple(positions), (*steps, *[None] * (len(mask) - len(steps)))
         if self.joint is not None and self.joint.by_input is None and isinstance(self.name, str):
             self.only = form
         else:

@@ -24,7 +24,7 @@ class Casts(NamedTuple):
 
     cpu: dtype | None
     cuda: dtype | None
-    #: Whether the casts of parameters are kept.
+    #: Whether the casts of parameters are cached.
     keeps: bool
 
 
@@ -36,18 +36,18 @@ class _Settings(threading.local):
     dtypes : dict
         What is cast to, by type of device, where autocast is enabled.
     keeps : bool
-        Whether casts of parameters are kept.
+        Whether casts of parameters are cached.
     depth : int
         How many blocks the thread is in.
-    kept : dict
-        The casts that are kept.
+    casts : dict
+        The cached ones.
     """
 
     def __init__(self) -> None:
         self.dtypes = {"cpu": bfloat16, "cuda": float16}
         self.keeps = True
         self.depth = 0
-        self.kept: dict[Any, Any] = {}
+        self.casts: dict[Any, Any] = {}
 
 
 settings = _Settings()
@@ -93,10 +93,10 @@ def enter() -> None:
 
 
 def leave() -> None:
-    """Leave a block; after the outermost one no cast is kept."""
+    """Leave a block; after the outermost one no cast is cached."""
     settings.depth -= 1
     if not settings.depth:
-        settings.kept.clear()
+        settings.casts.clear()
 
 
 def note() -> Callable[[], contextlib.AbstractContextManager[None]]:

@@ -46,19 +46,21 @@ def summed(
         result = values_of(x).sum()
         return result.reshape([1] * rank) if keepdim and rank else result
     numbers = (dims,) if isinstance(dims, int) else tuple(dims)
-    wanted = sorted({dimension(each, rank) for each in numbers})
-    if len(wanted) != len(numbers):
+    dimensions = sorted({dimension(each, rank) for each in numbers})
+    if len(dimensions) != len(numbers):
         raise RuntimeError("dim appears multiple times in the list of dims")
     x = as_coordinates(x)
     own = structure_of(x)
     assert isinstance(own, Coordinates)
     count, shape = own.dimensions, x._layout.shape
     values = values_of(x)
-    dense = [dim - count + 1 for dim in wanted if dim >= count]
+    dense = [dim - count + 1 for dim in dimensions if dim >= count]
     if dense:
         values = values.sum(dense, keepdim=keepdim)
-    sizes = [1 if dim in wanted else size for dim, size in enumerate(shape) if keepdim or dim not in wanted]
-    gone = [dim for dim in wanted if dim < count]
+    sizes = [
+        1 if dim in dimensions else size for dim, size in enumerate(shape) if keepdim or dim not in dimensions
+    ]
+    gone = [dim for dim in dimensions if dim < count]
     kept = [dim for dim in range(count) if dim not in gone]
     if not kept:
         return values.sum(0).reshape(sizes)

@@ -27,7 +27,7 @@ __all__ = ["device_name"]
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Any:
     yield
-    assert (settings.depth, settings.kept, autocast_blocks.count) == (0, {}, 0)
+    assert (settings.depth, settings.casts, autocast_blocks.count) == (0, {}, 0)
     assert settings.dtypes == {"cpu": tensor.bfloat16, "cuda": tensor.float16}
     assert settings.keeps
 
@@ -361,7 +361,7 @@ def test_casts_are_gone_after_the_block(device_name: str) -> None:
     x = tensor.ones(2, 2, device=device_name)
     with tensor.autocast(device_name):
         x @ weight
-        (kept,) = settings.kept.values()
+        (kept,) = settings.casts.values()
         cast = weakref.ref(kept.result)
         del kept
     gc.collect()

@@ -85,7 +85,7 @@ def test_parameters_that_are_cast_once(device_name: str, use_reentrant: bool) ->
         y = checkpoint(lambda y: y @ w @ w, y, use_reentrant=use_reentrant)
         y = checkpoint(lambda y: y @ w, y @ w, use_reentrant=use_reentrant)
     y.float().sum().backward()
-    assert not settings.kept
+    assert not settings.casts
     assert w.grad is not None and w.grad.tolist() == [[5 * 32.0] * 2] * 2
 
 
