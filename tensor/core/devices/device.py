@@ -8,6 +8,8 @@ import threading
 from typing import Any, ClassVar
 
 TYPES = ("cpu", "cuda")
+#: PyTorch's devices that there are none of here, which a program may name: it compares a tensor's device with them.
+FOREIGN_TYPES = ("meta", "mps", "xpu")
 _TEXT = re.compile(r"([a-z]+)(?::(0|[1-9][0-9]*))?", re.ASCII)
 
 
@@ -38,6 +40,7 @@ class device:  # noqa: N801 - PyTorch's name
     ``device("cuda:1")``, ``device("cuda", 1)`` and ``device(1)`` are the same object: there is one per
     device, so that identity compares. ``device("cuda")`` has no index; it means the device that is current
     when it is used. ``with device("cuda"):`` puts new tensors there that say nothing of their device.
+    ``device("meta")``, ``"mps"`` and ``"xpu"`` can be named and compared; a tensor there raises RuntimeError.
 
     Raises
     ------
@@ -111,7 +114,7 @@ def _parse(argument: str | int, index: int | None) -> tuple[str, int | None]:
         if match is None:
             raise RuntimeError(f"Invalid device string: '{argument}'; expected 'cpu', 'cuda' or 'cuda:INDEX'")
         type_ = match[1]
-        if type_ not in TYPES:
+        if type_ not in TYPES and type_ not in FOREIGN_TYPES:
             raise RuntimeError(
                 f"Expected one of {', '.join(TYPES)} device type at start of device string: {argument}"
             )

@@ -165,7 +165,13 @@ def forget_plans() -> None:
 
 
 def device_state_of(argument: Any) -> DeviceState:
-    """DeviceState that a ``device=`` argument means: a device, a text, an index, or ``None`` for the default."""
+    """DeviceState that a ``device=`` argument means: a device, a text, an index, or ``None`` for the default.
+
+    Raises
+    ------
+    RuntimeError
+        For a type of device that can be named and has no tensors here, as "meta".
+    """
     if argument is None:
         argument = devices.default_device()
         if argument is None:
@@ -178,7 +184,11 @@ def device_state_of(argument: Any) -> DeviceState:
         argument = result
     elif kind is not devices.device:
         argument = devices.device(argument)
-    return cpu if argument.type == "cpu" else cuda_state(argument.index)
+    if argument.type == "cpu":
+        return cpu
+    if argument.type != "cuda":
+        raise RuntimeError(f"there are no tensors on device '{argument}' here: use device='cpu' or 'cuda'")
+    return cuda_state(argument.index)
 
 
 #: Devices by the texts that named them. There are few devices.

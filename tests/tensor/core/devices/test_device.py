@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import tensor
 from tensor.core.devices.device import device
 
 
@@ -52,6 +53,19 @@ def test_copies_and_pickles_are_the_same_object() -> None:
 def test_errors(arguments: tuple[Any, ...], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         device(*arguments)
+
+
+@pytest.mark.parametrize("name", ["meta", "mps", "xpu"])
+def test_devices_that_can_only_be_named(name: str) -> None:
+    assert device(name).type == str(device(name)) == name
+    assert tensor.ones(1).device != device(name)
+    for argument in (name, device(name)):
+        with pytest.raises(
+            RuntimeError, match=f"no tensors on device '{name}' here: use device='cpu' or 'cuda'"
+        ):
+            tensor.ones(1, device=argument)
+        with pytest.raises(RuntimeError, match="no tensors on device"):
+            tensor.ones(1).to(argument)
 
 
 def test_attributes_cannot_be_changed() -> None:
