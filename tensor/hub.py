@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
-#: The beginning of a file's SHA-256, as it stands in names like ``resnet18-f37072fd.pth``.
-_HASH = re.compile(r"-([a-f0-9]*)\.")
+#: The beginning of a file's SHA-256, as it stands in names like ``resnet18-f37072fd.pth``. Packages import it.
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 #: The file of a repository whose functions make models.
 _ENTRY_FILE = "hubconf.py"
 
@@ -44,11 +44,14 @@ def get_dir() -> str:
     It is what :func:`set_dir` set, or ``$TORCH_HOME/hub``, or ``$XDG_CACHE_HOME/torch/hub``, or
     ``~/.cache/torch/hub``. So checkpoints that PyTorch downloaded are found.
     """
-    if _folder.path is not None:
-        return _folder.path
+    return str(Path(_get_torch_home()) / "hub") if _folder.path is None else _folder.path
+
+
+def _get_torch_home() -> str:
+    """The folder whose subfolders have what PyTorch and packages for it downloaded; they ask for it by this name."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     home = os.environ.get("TORCH_HOME", str(Path(cache) / "torch"))
-    return str(Path(home).expanduser() / "hub")
+    return str(Path(home).expanduser())
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:
@@ -111,7 +114,7 @@ def _local_path(url: str, model_dir: str | None, file_name: str | None) -> Path:
 
 
 def _check_hash(path: Path, name: str) -> None:
-    expected = _HASH.search(name)
+    expected = HASH_REGEX.search(name)
     if expected is None or not expected.group(1):
         return
     with path.open("rb") as file:

@@ -36,6 +36,7 @@ _DISTRIBUTIONS = (
 
 #: PyTorch's modules whose names stand in a larger module of ours: which. Programs import from them what the parent has.
 PARTS = {
+    "torch._C": "tensor.torch_names.usage_log",
     "torch._tensor": "tensor",
     "torch.cpu.amp.autocast_mode": "tensor.cpu.amp",
     "torch.cpu.amp.grad_scaler": "tensor.amp",

@@ -13,6 +13,7 @@ OTHERS = {
     "parity": "PyTorch's samples of operations, by its names",
     "graphroot/installation": "what an installation of the packages does to the programs beside it",
     "drv/simulator/kernels": "whole CUDA kernels, which go through every part of the simulator",
+    "tensor/torch_names/packages": "what others wrote for PyTorch, as installed, on our tensors",
 }
 
 

@@ -75,6 +75,7 @@ def test_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.delenv("TORCH_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert tensor.hub.get_dir() == str(tmp_path / "torch" / "hub")
+    assert tensor.hub._get_torch_home() == str(tmp_path / "torch")
 
 
 def test_local_repositories(tmp_path: Path) -> None:
