@@ -9,7 +9,7 @@ import threading
 import traceback
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from . import environment
 from .bindings import libraries
@@ -206,7 +206,9 @@ class Runtime:
                 if value is self:
                     self._require_alive()
                     value = self._cache[key] = factory()
-        return cast("_T", value)
+        # Not by cast(), which is a call at run time, on the path of every copy to a device.
+        result: _T = value
+        return result
 
     def forget_cached(self) -> None:
         """Let go of everything kept under :meth:`cache`: what it holds of the driver's is given back.
