@@ -79,14 +79,14 @@ class HeldSignals:
     """Handlers of the program's own, which are called when :meth:`release` is and not before.
 
     Only in the main thread, where Python calls handlers; elsewhere nothing is done. What a handler raises then goes
-    through :meth:`release`, and handlers after it are not called.
+    through :meth:`release`, and handlers after it are not called; all are back by then.
     """
 
     __slots__ = ("_came", "_handlers")
 
     def __init__(self) -> None:
         self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
-        self._came: list[int] = []
+        self._came: list[tuple[int, Callable[[int, FrameType | None], Any]]] = []
         if threading.current_thread() is not threading.main_thread():
             return
         try:
@@ -101,15 +101,22 @@ class HeldSignals:
             raise
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
-        self._came.append(number)
+        self._came.append((number, self._handlers[number]))
 
     def _put_back(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+        try:
+            while self._handlers:
+                # Still known until it is back, for one that comes now.
+                number, handler = next(iter(self._handlers.items()))
+                signal.signal(number, handler)
+                del self._handlers[number]
+        finally:
+            # One that is back may raise before the others are.
+            if self._handlers:
+                self._put_back()
 
     def release(self) -> None:
         """Put the handlers back, and call those whose signals came."""
-        if self._handlers:
-            self._put_back()
-            for number in self._came:
-                self._handlers[number](number, sys._getframe(1))
+        self._put_back()
+        for number, handler in self._came:
+            handler(number, sys._getframe(1))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drv.host import interrupts
+from drv.simulator.interrupts import HeldSignals
 from tests.drv.simulator.machine import Machine
 
 if TYPE_CHECKING:
@@ -111,6 +112,34 @@ def test_a_handler_that_raises_waits_for_the_operation(number: int, any_schedule
         assert machine.log == ["done", "behind"]
     finally:
         signal.signal(number, before)
+
+
+def test_an_alarm_while_handlers_are_put_back_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object) -> None:
+        raise TimeoutError
+
+    def terminate(*_: object) -> None:
+        """Never called."""
+
+    put, rings = signal.signal, iter([True])
+
+    def put_and_ring(number: int, handler: Any) -> Any:
+        result = put(number, handler)
+        if handler is late and next(rings, False):
+            signal.raise_signal(number)
+        return result
+
+    before = put(signal.SIGALRM, late), put(signal.SIGTERM, terminate)
+    try:
+        held = HeldSignals()
+        monkeypatch.setattr(signal, "signal", put_and_ring)
+        with pytest.raises(TimeoutError):
+            held.release()
+        assert signal.getsignal(signal.SIGALRM) is late
+        assert signal.getsignal(signal.SIGTERM) is terminate
+    finally:
+        put(signal.SIGALRM, before[0])
+        put(signal.SIGTERM, before[1])
 
 
 def test_with_the_last_driver_pythons_handler_is_back() -> None:
