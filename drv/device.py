@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .runtime import Runtime
+
 _ATTRIBUTE_PREFIX = "CU_DEVICE_ATTRIBUTE_"
 
 

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 class _Product:
     """``C = alpha * A @ B + beta * C``; ``device_state.plans[PRODUCT, c, a, b]`` carries it out.
 
-    Of bools, sums are ors and products are ands. All three have three dimensions, ``(batch, rows, columns)``, or all have the last two.
+    Of bools, sums are ors and products are ands. All three have three dimensions, ``(batch, rows, columns)``, or all
+    have the last two.
 
     Parameters
     ----------
