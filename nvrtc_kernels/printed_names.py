@@ -10,8 +10,14 @@ import re
 
 library = "tensor"
 
-_OURS = re.compile(r"(?<![\w./])(tensor|nn\.optim|nn|parallel)(?=\.\w|')")
-_THEIRS = {"tensor": "torch", "nn.optim": "torch.optim", "nn": "torch.nn", "parallel": "torch.distributed"}
+_OURS = re.compile(r"(?<![\w./])(tensor|nn\.optim|nn\.fx|nn|parallel)(?=\.\w|')")
+_THEIRS = {
+    "tensor": "torch",
+    "nn.optim": "torch.optim",
+    "nn.fx": "torch.fx",
+    "nn": "torch.nn",
+    "parallel": "torch.distributed",
+}
 
 
 def printed(text: str) -> str:

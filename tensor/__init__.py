@@ -336,6 +336,7 @@ _LAZY = {
     "distributed": "parallel",
     "distributions": "tensor.distributions",
     "func": "tensor.func",
+    "fx": "nn.fx",
     "multiprocessing": "parallel.multiprocessing",
     "nn": "nn",
     "optim": "nn.optim",

@@ -622,6 +622,7 @@ from tensor.operations.special.logistic import logit
 from tensor.operations.special.logistic import sigmoid
 from tensor.operations.special.logistic import xlogy
 import nn as nn
+import nn.fx as fx
 import nn.optim as optim
 import parallel as distributed
 import parallel.multiprocessing as multiprocessing

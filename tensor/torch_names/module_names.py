@@ -8,6 +8,7 @@ _PREFIXES = {
     "torch.cuda.comm": "parallel.comm",
     "torch.distributed": "parallel",
     "torch.distributed.run": "parallel.launch",
+    "torch.fx": "nn.fx",
     "torch.multiprocessing": "parallel.multiprocessing",
     "torch.nn": "nn",
     "torch.optim": "nn.optim",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import nn
+import nn.fx
 import nn.grad
 import nn.module
 import nn.optim.lr_scheduler
@@ -21,6 +22,7 @@ _NAMESPACES = (
     nn,
     nn.module,
     nn.functional,
+    nn.fx,
     nn.grad,
     nn.init,
     nn.optim,

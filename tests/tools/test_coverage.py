@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: A package of the name, with what a few of its modules have.
 _PACKAGE = {
     "__init__.py": """
-__all__ = ["zeros", "einsum_paths", "fx", "from_file", "_private"]
+__all__ = ["zeros", "einsum_paths", "package", "from_file", "_private"]
 from . import nn
 class Tensor:
     def reshape(self): pass
@@ -29,7 +29,7 @@ class NothingLikeIt: pass
 def _private(): pass
 """,
     "nn/functional.py": "def relu(): pass",
-    "fx.py": "__all__ = ['Graph', 'Node']",
+    "package.py": "__all__ = ['PackageExporter', 'PackageImporter']",
 }
 
 
@@ -59,18 +59,18 @@ def test_without_pytorch_it_says_what_to_install() -> None:
 
 
 def test_counts_and_words(package: Path) -> None:
-    done = _run("torch", "Tensor", "torch.nn", "fx", path=package)
+    done = _run("torch", "Tensor", "torch.nn", "package", path=package)
     assert done.returncode == 0, done.stderr
     rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()[:6]}
     assert rows["namespace"] == ["here", "planned", "left", "out", "missing"]
     assert rows["torch"] == ["1", "1", "1", "1"]
     assert rows["torch.Tensor"] == ["1", "0", "0", "1"]
     assert rows["torch.nn"] == ["2", "0", "0", "1"]
-    assert rows["torch.fx"] == ["0", "0", "2", "0"]
+    assert rows["torch.package"] == ["0", "0", "2", "0"]
     assert rows["all"] == ["4", "1", "3", "3"]
     assert "missing: einsum_paths" in done.stdout
     assert "planned: from_file: until then use tensor.from_numpy" in done.stdout
-    assert "torch.fx: left out: programs are not traced" in done.stdout
+    assert "torch.package: left out; save a state dict" in done.stdout
 
 
 def test_missing_names_alone(package: Path) -> None:
@@ -90,7 +90,7 @@ def test_page(package: Path, tmp_path: Path) -> None:
     assert "| [`torch.nn`](#torchnn) | 2 | 0 | 0 | 1 |" in text
     assert "| all | 3 | 1 | 1 | 2 |" in text
     assert "## torch.nn\n\n`nn` has these.\n\nMissing:\n\n`NothingLikeIt`" in text
-    assert "| `fx` | programs are not traced; use forward hooks of modules to look inside |" in text
+    assert "| `package` | save a state dict with tensor.save |" in text
 
 
 def test_unknown_namespaces_are_refused() -> None:

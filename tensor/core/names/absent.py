@@ -25,7 +25,6 @@ _WORDS = {
         "from_file": "planned; until then use tensor.from_numpy(numpy.memmap(...))",
         "functional": "left out: its functions are tensor's own, as tensor.einsum and tensor.stft",
         "futures": "left out; parallel.Future is what collectives return",
-        "fx": "left out: programs are not traced; use forward hooks of modules to look inside",
         "library": "left out; write an autograd.Function, or a kernel with cuda.RawKernel",
         "lobpcg": "left out; use tensor.linalg.eigh",
         "lstsq": "left out, as PyTorch removed it; use tensor.linalg.lstsq",
@@ -81,6 +80,9 @@ _WORDS = {
         "bottleneck": "left out; use Python's cProfile",
         "cpp_extension": "left out: nothing is built; write kernels with cuda.RawKernel",
         "mobile_optimizer": "left out: phones are not supported",
+    },
+    "nn.fx": {
+        "replace_pattern": "planned; until then find the nodes and replace them by Graph.inserting_after",
     },
     "nn": {
         "intrinsic": "left out: there are no quantized dtypes",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -37,3 +40,11 @@ def run(folder: Path, text: str, *arguments: str, **variables: str) -> str:
     done = start(write(folder, text), *arguments, folder=folder, **variables)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def run_on_pytorch(folder: Path, text: str) -> str:
+    """Run a program on PyTorch itself, in this process, and return what it printed: for tests with the marker ``parity``."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        runpy.run_path(str(write(folder, text, "on_pytorch.py")), run_name="__main__")
+    return printed.getvalue()

@@ -32,6 +32,8 @@ SAME = {
     "torch.distributions": "tensor.distributions",
     "torch.distributions.constraints": "tensor.distributions.constraints",
     "torch.func": "tensor.func",
+    "torch.fx": "nn.fx",
+    "torch.fx.graph_module": "nn.fx.graph_module",
     "torch.hub": "tensor.hub",
     "torch.jit": "tensor.jit",
     "torch.multiprocessing": "parallel.multiprocessing",
@@ -141,16 +143,16 @@ def test_texts_are_pytorchs(tmp_path: Path) -> None:
     ("statement", "error", "words"),
     [
         (
-            "torch.fx",
+            "torch.export",
             AttributeError,
-            "module 'torch' has no attribute 'fx': left out: programs are not traced",
+            "module 'torch' has no attribute 'export': left out: there is no graph",
         ),
         (
-            "import torch.fx",
+            "import torch.export",
             ModuleNotFoundError,
-            "'torch.fx' in graphroot: left out: programs are not traced",
+            "'torch.export' in graphroot: left out: there is no graph",
         ),
-        ("from torch import fx", ImportError, "'torch.fx' in graphroot: left out: programs are not traced"),
+        ("from torch import export", ImportError, "'torch.export' in graphroot: left out: there is no graph"),
         (
             "torch.nn.Conv2D",
             AttributeError,
@@ -198,7 +200,7 @@ def absent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 exec(statement)
             except Exception as error:
                 said[statement] = f"{{type(error).__name__}}: {{error}}"
-        assert not hasattr(torch, "fx") and not hasattr(torch, "methods") and "core" not in dir(torch)
+        assert not hasattr(torch, "export") and not hasattr(torch, "methods") and "core" not in dir(torch)
         print(json.dumps(said))
         """,
     )
