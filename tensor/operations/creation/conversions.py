@@ -72,9 +72,14 @@ def to(
     if tensor is not None:
         args = (tensor, *args)
     if args:
-        # The commonest call is spared the rest.
-        if dtype is None and device is None and len(args) == 1 and isinstance(args[0], dtypes.dtype):
-            dtype = args[0]
+        first = args[0]
+        # The commonest calls are spared the rest.
+        if len(args) != 1 or dtype is not None or device is not None:
+            device, dtype, non_blocking, copy = _positional(args, device, dtype, non_blocking, copy)
+        elif isinstance(first, dtypes.dtype):
+            dtype = first
+        elif isinstance(first, (str, Device)):
+            device = first
         else:
             device, dtype, non_blocking, copy = _positional(args, device, dtype, non_blocking, copy)
     layout = input._layout
