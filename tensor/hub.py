@@ -118,11 +118,11 @@ def _check_hash(path: Path, name: str) -> None:
     if expected is None or not expected.group(1):
         return
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     prefix = expected.group(1)
-    if not found.startswith(prefix):
+    if not digest.startswith(prefix):
         raise RuntimeError(
-            f'invalid hash value (expected "{prefix}", got "{found}"): {path} is damaged or another file; fetch it again'
+            f'invalid hash value (expected "{prefix}", got "{digest}"): {path} is damaged or another file; fetch it again'
         )
 
 

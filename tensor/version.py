@@ -28,9 +28,9 @@ else:
         if name != "cuda":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            found = metadata.version("nvidia-cuda-nvrtc")
+            release = metadata.version("nvidia-cuda-nvrtc")
         except metadata.PackageNotFoundError:
             value = None
         else:
-            value = ".".join(found.split(".")[:2])
+            value = ".".join(release.split(".")[:2])
         return globals().setdefault("cuda", value)

@@ -587,8 +587,8 @@ def fill_in(
 
 
 def results(result: Sequence[Any], several: bool, create_graph: bool) -> Any:
-    kept = tuple(result) if create_graph else tuple(x.detach() for x in result)
-    return kept if several else kept[0]
+    values = tuple(result) if create_graph else tuple(x.detach() for x in result)
+    return values if several else values[0]
 
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker

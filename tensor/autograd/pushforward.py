@@ -65,9 +65,9 @@ class Pushforward:
             if gradient is not None and tangent is not None and gradient.requires_grad
         ]
         seeds = [seed for seed in self._seeds if seed is not None]
-        found: list[Any] = [None] * len(seeds)
+        output_tangents: list[Any] = [None] * len(seeds)
         if pairs:
-            found = list(
+            output_tangents = list(
                 grad(
                     [gradient for gradient, _ in pairs],
                     seeds,
@@ -77,7 +77,7 @@ class Pushforward:
                     allow_unused=True,
                 )
             )
-        by_seed = iter(found)
+        by_seed = iter(output_tangents)
         result = []
         for output, seed in zip(self._outputs, self._seeds, strict=True):
             tangent = None if seed is None else next(by_seed)

@@ -159,7 +159,7 @@ class ConstraintRegistry:
             If ``constraint`` is no constraint.
         """
         if factory is None:
-            return lambda given: self.register(constraint, given)
+            return lambda function: self.register(constraint, function)
         kind = type(constraint) if isinstance(constraint, constraints.Constraint) else constraint
         if not (isinstance(kind, type) and issubclass(kind, constraints.Constraint)):
             raise TypeError(f"expected a constraint or a class of constraints, got {constraint!r}")

@@ -566,14 +566,14 @@ class ContinuousBernoulli(ExponentialFamily):
     ) -> None:
         if (probs is None) == (logits is None):
             raise ValueError("pass either probs or logits, and not both")
-        given = logits if probs is None else probs
+        argument = logits if probs is None else probs
         if probs is None:
             (self.logits,) = broadcast_all(logits)
         else:
             (self.probs,) = broadcast_all(probs)
         self._lims = lims
         parameter = self.logits if probs is None else self.probs
-        super().__init__(batch_shape_of(given, parameters=[parameter]), validate_args=validate_args)
+        super().__init__(batch_shape_of(argument, parameters=[parameter]), validate_args=validate_args)
         if probs is not None:
             self.probs = clamp_probs(self.probs)
 

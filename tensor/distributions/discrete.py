@@ -592,8 +592,8 @@ class Multinomial(Distribution):
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        given: Any = total_count
-        if not isinstance(given, int):
+        argument: Any = total_count
+        if not isinstance(argument, int):
             raise NotImplementedError(f"total_count must be one int for the whole batch, got {total_count!r}")
         self.total_count = total_count
         self._categorical = Categorical(probs, logits, validate_args)

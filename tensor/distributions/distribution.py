@@ -395,9 +395,9 @@ def broadcast_all(*values: Any) -> list[Tensor]:
     return list(broadcast_tensors(*tensors))
 
 
-def batch_shape_of(*given: Any, parameters: Sequence[Tensor]) -> Size:
+def batch_shape_of(*arguments: Any, parameters: Sequence[Tensor]) -> Size:
     """Shape of the batch: ``()`` if only numbers were given."""
-    return Size() if all(isinstance(each, Number) for each in given) else parameters[0].shape
+    return Size() if all(isinstance(each, Number) for each in arguments) else parameters[0].shape
 
 
 def clamp_probs(probs: Tensor) -> Tensor:

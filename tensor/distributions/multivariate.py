@@ -165,10 +165,10 @@ def _one_matrix(**matrices: Tensor | None) -> tuple[str, Tensor]:
     ValueError
         If there is not exactly one, or it has less than two dimensions.
     """
-    given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
-    if len(given) != 1:
-        raise ValueError(f"exactly one of {', '.join(matrices)} must be given, got {len(given)}")
-    name, matrix = given[0]
+    passed = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
+    if len(passed) != 1:
+        raise ValueError(f"exactly one of {', '.join(matrices)} must be given, got {len(passed)}")
+    name, matrix = passed[0]
     if matrix.dim() < 2:
         raise ValueError(f"{name} must have at least two dimensions, got shape {tuple(matrix.shape)}")
     return name, matrix

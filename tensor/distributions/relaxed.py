@@ -50,8 +50,8 @@ class LogitRelaxedBernoulli(_Binary):
         self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         self.temperature = temperature
-        (given,) = self._take(probs, logits)
-        super().__init__(given.shape, validate_args=validate_args)
+        (parameter,) = self._take(probs, logits)
+        super().__init__(parameter.shape, validate_args=validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = super().expand(batch_shape, _instance)

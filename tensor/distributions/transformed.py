@@ -224,7 +224,7 @@ class TransformedDistribution(Distribution):
         return _composed(self.transforms)(self.base_dist.icdf(self._monotone(value)))
 
 
-def _listed(given: Any) -> list[transforms.Transform]:
+def _listed(argument: Any) -> list[transforms.Transform]:
     """One transform or several as a list.
 
     Raises
@@ -232,9 +232,9 @@ def _listed(given: Any) -> list[transforms.Transform]:
     ValueError
         If they are none.
     """
-    listed = [given] if isinstance(given, transforms.Transform) else given
+    listed = [argument] if isinstance(argument, transforms.Transform) else argument
     if not isinstance(listed, list) or not all(isinstance(each, transforms.Transform) for each in listed):
-        raise ValueError(f"expected a Transform or a list of them, got {given!r}")
+        raise ValueError(f"expected a Transform or a list of them, got {argument!r}")
     return listed
 
 

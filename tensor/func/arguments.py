@@ -33,10 +33,10 @@ def checked_argnums(argnums: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
     for each in positions:
         if not -len(args) <= each < len(args):
             raise RuntimeError(f"Got argnum={each}, but only {len(args)} positional inputs")
-    found = tuple([each % len(args) for each in positions])
-    if len(set(found)) != len(found):
+    normalized = tuple([each % len(args) for each in positions])
+    if len(set(normalized)) != len(normalized):
         raise RuntimeError(f"argnums elements must be unique, got {argnums}")
-    return found
+    return normalized
 
 
 def selected(argnums: Any, args: tuple[Any, ...]) -> Any:

@@ -184,12 +184,12 @@ def batched(value: Tensor, level: VmapLevel) -> Batched:
 
 def stripped(tensor: Any) -> tuple[Tensor, list[VmapLevel]]:
     """The tensor of all samples of all levels, and the levels in the order of its first dimensions."""
-    found = []
+    present = []
     while isinstance(tensor, Batched):
-        found.append(tensor.level)
+        present.append(tensor.level)
         tensor = tensor.value
-    found.reverse()
-    return tensor, found
+    present.reverse()
+    return tensor, present
 
 
 def dressed(tensor: Tensor, of: Sequence[VmapLevel]) -> Tensor:

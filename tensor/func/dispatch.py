@@ -153,17 +153,17 @@ class Call:
 
 def _top(args: tuple[Any, ...], kwargs: dict[str, Any]) -> VmapLevel | None:
     """The innermost level among the arguments."""
-    found: VmapLevel | None = None
+    innermost: VmapLevel | None = None
     for each in (*args, *kwargs.values()) if kwargs else args:
         kind = type(each)
         if kind is Batched:
-            if found is None or each.level.depth > found.depth:
-                found = each.level
+            if innermost is None or each.level.depth > innermost.depth:
+                innermost = each.level
         elif kind is tuple or kind is list:
             below = _top(tuple(each), {})
-            if below is not None and (found is None or below.depth > found.depth):
-                found = below
-    return found
+            if below is not None and (innermost is None or below.depth > innermost.depth):
+                innermost = below
+    return innermost
 
 
 class _lowered:  # noqa: N801 - read as a word: ``with _lowered(level):``
@@ -193,7 +193,7 @@ def dispatch(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     if level is None or name in _THROUGH:
         return operation.original(*args, **kwargs)
     call = Call(operation, level, operation.arguments(args, kwargs))
-    found = random or RULES.get(key) or RULES.get(name)
+    batching_rule = random or RULES.get(key) or RULES.get(name)
     out = call.get("out")
     if out is not None and out is not IN_PLACE and name not in ("out", "sort", "topk"):
         raise RuntimeError(
@@ -202,11 +202,11 @@ def dispatch(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     with _lowered(level):
         if (name.endswith("_") or out is IN_PLACE) and random is None:
             _check_in_place(call)
-        if found is not None:
-            result = found(call)
+        if batching_rule is not None:
+            result = batching_rule(call)
             if result is not NotImplemented:
                 return result
-    if not name.endswith("_") and out is not IN_PLACE and found is None:
+    if not name.endswith("_") and out is not IN_PLACE and batching_rule is None:
         try:
             return operation.original(*args, **kwargs)
         except BatchingError:

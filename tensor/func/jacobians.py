@@ -91,8 +91,8 @@ def jacrev(
                 by,
             )
             result.append(shaped if several else shaped[0])
-        found = tree_unflatten(result, at.output_spec)
-        return (found, at.aux) if has_aux else found
+        jacobians = tree_unflatten(result, at.output_spec)
+        return (jacobians, at.aux) if has_aux else jacobians
 
     return jacobian
 
@@ -153,8 +153,8 @@ def jacfwd(
                 shape = (*output.shape, *x.shape)
                 block.append(stack(mine, -1).reshape(shape) if mine else output.new_zeros(shape))
         result = [tree_unflatten(block, spec) for block in blocks]
-        found = tree_unflatten([each if several else each[0] for each in result], at.output_spec)
-        return (found, at.aux) if has_aux else found
+        jacobians = tree_unflatten([each if several else each[0] for each in result], at.output_spec)
+        return (jacobians, at.aux) if has_aux else jacobians
 
     return jacobian
 

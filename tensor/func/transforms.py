@@ -55,8 +55,8 @@ class Linearization:
 
     def _recorded(self, others: list[Any]) -> bool:
         """Whether derivatives are recorded, for an outer differentiation."""
-        given = [each for each in others if each is not None]
-        return modes.recording and concerns_others([*self._outputs, *given], self._level)
+        present = [each for each in others if each is not None]
+        return modes.recording and concerns_others([*self._outputs, *present], self._level)
 
     @property
     def outputs(self) -> list[Any]:
@@ -66,16 +66,16 @@ class Linearization:
     def pullback(self, cotangents: list[Any], retain_graph: bool) -> tuple[Any, ...]:
         """Gradients of the primals for those of the outputs; ``None`` stands for 1."""
         create_graph = self._recorded(cotangents)
-        found = gradients(self._outputs, self._inputs, cotangents, create_graph, retain_graph)
-        return self._seen(tree_unflatten(found, self._primals))  # type: ignore[no-any-return]
+        grads = gradients(self._outputs, self._inputs, cotangents, create_graph, retain_graph)
+        return self._seen(tree_unflatten(grads, self._primals))  # type: ignore[no-any-return]
 
     def pushforward(self) -> Callable[[list[Any]], Any]:
         """Tangents of the outputs as a function of those of the primals."""
         jacobian = Pushforward(self._outputs, self._inputs)
 
         def push(tangents: list[Any]) -> Any:
-            found = jacobian.tangents(tangents, create_graph=self._recorded(tangents))
-            return self._seen(tree_unflatten(found, self.output_spec))
+            output_tangents = jacobian.tangents(tangents, create_graph=self._recorded(tangents))
+            return self._seen(tree_unflatten(output_tangents, self.output_spec))
 
         return push
 
@@ -116,8 +116,8 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
 
     @wraps(func)
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        found, value = both(*args, **kwargs)
-        return (found, value[1]) if has_aux else found
+        grads, value = both(*args, **kwargs)
+        return (grads, value[1]) if has_aux else grads
 
     return gradient
 
@@ -167,9 +167,9 @@ def grad_and_value(
         by = selected(argnums, args)
         several = isinstance(argnums, tuple)
         at = Linearization(scalar, by if several else (by,), "grad_and_value(f)(*args)", has_aux)
-        found = at.pullback([None], retain_graph=False)
+        grads = at.pullback([None], retain_graph=False)
         value = (at.output, at.aux) if has_aux else at.output
-        return found if several else found[0], value
+        return grads if several else grads[0], value
 
     return both
 
@@ -216,14 +216,14 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
             )
         for position, (cotangent, output) in enumerate(zip(leaves, at.outputs, strict=True)):
             if not isinstance(cotangent, TensorBase) or cotangent.shape != output.shape:
-                given = (
+                actual = (
                     f"shape {list(cotangent.shape)}"
                     if isinstance(cotangent, TensorBase)
                     else f"type {type(cotangent).__name__}"
                 )
                 raise RuntimeError(
                     f"vjp_fn(): cotangent {position} must be a Tensor of the output's shape {list(output.shape)}, got "
-                    f"{given}"
+                    f"{actual}"
                 )
         return at.pullback(leaves, retain_graph)
 

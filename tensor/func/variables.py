@@ -49,14 +49,14 @@ def concerns_others(tensors: Iterable[Tensor], level: Level) -> bool:
 def _foreign(tensors: Sequence[Any], known: Sequence[Sequence[VmapLevel]]) -> VmapLevel | None:
     """The innermost level of ``tensors`` that the recorded computation does not have."""
     have = {id(level) for each in known for level in each}
-    found = [
+    own_levels = [
         level
         for each in tensors
         if isinstance(each, Batched)
         for level in stripped(each)[1]
         if id(level) not in have
     ]
-    return max(found, key=lambda level: level.depth, default=None)
+    return max(own_levels, key=lambda level: level.depth, default=None)
 
 
 def _one_by_one(
@@ -101,9 +101,9 @@ def gradients(
         else:
             own, have = stripped(cotangent)
             starts.append(spread(own, have, present))
-    found: Sequence[Any] = [None] * len(inputs)
+    grads: Sequence[Any] = [None] * len(inputs)
     if roots and inputs:
-        found = grad(
+        grads = grad(
             roots,
             [value for value, _ in leaves],
             starts,
@@ -113,7 +113,7 @@ def gradients(
         )
     return [
         dressed(filled(value._layout.as_contiguous(), 0) if each is None else each, present)
-        for each, (value, present) in zip(found, leaves, strict=True)
+        for each, (value, present) in zip(grads, leaves, strict=True)
     ]
 
 
@@ -139,5 +139,7 @@ class Pushforward:
             else:
                 own, have = stripped(tangent)
                 whole.append(spread(own, have, present))
-        found = self._of_batches.tangents(whole, create_graph=create_graph)
-        return [dressed(each, present) for each, (_, present) in zip(found, self._outputs, strict=True)]
+        output_tangents = self._of_batches.tangents(whole, create_graph=create_graph)
+        return [
+            dressed(each, present) for each, (_, present) in zip(output_tangents, self._outputs, strict=True)
+        ]

@@ -161,8 +161,8 @@ def _edges(array: np.ndarray[Any, Any], edge: int) -> np.ndarray[Any, Any]:
     """Array without the middle of every dimension that would be shortened."""
     for axis, size in enumerate(array.shape):
         if size > 2 * edge:
-            kept = np.r_[0:edge, size - edge : size]
-            array = np.take(array, kept, axis=axis)
+            edges = np.r_[0:edge, size - edge : size]
+            array = np.take(array, edges, axis=axis)
     return array
 
 

@@ -347,10 +347,10 @@ def rebuild_sparse(
 
 def _by_rule(name: str, key: str) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any, **options: Any) -> Any:
-        found = rule_of(key)
-        if found is None:
+        rule = rule_of(key)
+        if rule is None:
             raise refusal(name, (self,))
-        return found(self, *args, **options)
+        return rule(self, *args, **options)
 
     method.__name__ = name
     method.__qualname__ = f"SparseTensor.{name}"

@@ -58,10 +58,10 @@ def without_elements(name: str, shape: Sequence[int], layout: LayoutName, *argum
     NotImplementedError
         If it does not.
     """
-    found = _rules.get(name)
-    if found is None:
+    own_rule = _rules.get(name)
+    if own_rule is None:
         raise SparseOperandError(layout, name)
-    return found(shape, layout, *arguments)  # type: ignore[no-any-return]
+    return own_rule(shape, layout, *arguments)  # type: ignore[no-any-return]
 
 
 def on_sparse(name: str, *operands: Any) -> Any:
@@ -72,11 +72,11 @@ def on_sparse(name: str, *operands: Any) -> Any:
     NotImplementedError
         If the operation has no rule.
     """
-    found = _rules.get(name)
-    if found is None:
+    own_rule = _rules.get(name)
+    if own_rule is None:
         raise refusal(name, operands) from None
     try:
-        return found(*operands)
+        return own_rule(*operands)
     except Exception as error:
         # How the rule was come upon is of no interest.
         error.__suppress_context__ = True
@@ -101,19 +101,19 @@ def answer(
     """
     # A definition may have further names; its in-place form is another operation.
     own = name if name == f"{function.__name__}_" else function.__name__
-    found = _rules.get(own)
-    if found is None:
+    own_rule = _rules.get(own)
+    if own_rule is None:
         raise SparseOperandError(error.kind, name) from None
     code = function.__code__
     places = code.co_varnames[: code.co_argcount]
     starred = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :][: bool(code.co_flags & 4)]
     left_out = _defaults(function)
-    given = {each: value for each, value in arguments if value is not left_out.get(each, arguments)}
-    args = [given.pop(each) for each in places if each in given and (starred or each == places[0])]
+    present = {each: value for each, value in arguments if value is not left_out.get(each, arguments)}
+    args = [present.pop(each) for each in places if each in present and (starred or each == places[0])]
     for each in starred:
-        args.extend(given.pop(each, ()))
+        args.extend(present.pop(each, ()))
     try:
-        return found(*args, **given)
+        return own_rule(*args, **present)
     except Exception as failure:
         failure.__suppress_context__ = True
         raise

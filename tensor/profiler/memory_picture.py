@@ -67,15 +67,15 @@ def memory_series(events: Sequence[MemoryEvent], begin: int) -> dict[str, Any]:
         series["others"] = []
     peak, peak_index = -1, 0
     total = 0
-    kept: list[tuple[float, dict[str, int]]] = []
+    points: list[tuple[float, dict[str, int]]] = []
     for number, each in enumerate(events):
         held["others" if each.line in others else each.line] += each.size
         total += each.size
         if total > peak:
             peak, peak_index = total, number
         if number % step == 0 or number == len(events) - 1 or number == peak_index:
-            kept.append(((each.time - begin) / 1e3, dict(held)))
-    for time, values in kept[-4 * _MOST_POINTS :]:
+            points.append(((each.time - begin) / 1e3, dict(held)))
+    for time, values in points[-4 * _MOST_POINTS :]:
         times.append(time)
         for line, sizes in series.items():
             sizes.append(values.get(line, 0))

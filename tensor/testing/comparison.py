@@ -166,8 +166,8 @@ def _problem(actual: Any, expected: Any, options: _Options, path: tuple[Any, ...
             return _at(path, _keys(actual, expected))
         places = actual
     else:
-        found = _leaf_problem(actual, expected, options, path)
-        return None if found is None else _at(path, found)
+        problem = _leaf_problem(actual, expected, options, path)
+        return None if problem is None else _at(path, problem)
     problems = (_problem(actual[each], expected[each], options, (*path, each)) for each in places)
     return next((each for each in problems if each is not None), None)
 

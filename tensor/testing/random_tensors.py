@@ -69,7 +69,7 @@ def make_tensor(
     else:
         default = (0, 2) if dtype is bool_ else (0, 10) if dtype is uint8 else (-9, 10)
     first, last = (
-        bound if given is None else given for bound, given in zip(default, (low, high), strict=True)
+        usual if bound is None else bound for usual, bound in zip(default, (low, high), strict=True)
     )
     if not first < last:
         raise ValueError(f"`low` must be less than `high`, but got {first} >= {last}")
@@ -89,5 +89,5 @@ def make_tensor(
         result = result.repeat_interleave(2, -1)[..., ::2]
     elif memory_format is not None:
         result = result.to(memory_format=memory_format)
-    made: Tensor = result.requires_grad_(requires_grad)
-    return made
+    leaf: Tensor = result.requires_grad_(requires_grad)
+    return leaf

@@ -106,11 +106,11 @@ def _entries(tree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[Any, Any
 
 
 def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, leaves: list[Any]) -> TreeSpec:
-    found = _entries(tree, is_leaf)
-    if found is None:
+    entries = _entries(tree, is_leaf)
+    if entries is None:
         leaves.append(tree)
         return _LEAF
-    return TreeSpec(type(tree), found[1], tuple(_flatten(each, is_leaf, leaves) for each in found[0]))
+    return TreeSpec(type(tree), entries[1], tuple(_flatten(each, is_leaf, leaves) for each in entries[0]))
 
 
 def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
@@ -139,12 +139,12 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
     """
     if not isinstance(treespec, TreeSpec):
         raise TypeError(f"tree_unflatten(): treespec must be a TreeSpec, not {type(treespec).__name__}")
-    given = list(leaves)
-    if len(given) != treespec.num_leaves:
+    values = list(leaves)
+    if len(values) != treespec.num_leaves:
         raise ValueError(
-            f"tree_unflatten(): {len(given)} leaves do not fit a structure of {treespec.num_leaves} leaves"
+            f"tree_unflatten(): {len(values)} leaves do not fit a structure of {treespec.num_leaves} leaves"
         )
-    return _unflatten(iter(given), treespec)
+    return _unflatten(iter(values), treespec)
 
 
 def _unflatten(leaves: Iterator[Any], spec: TreeSpec) -> Any:

@@ -72,7 +72,7 @@ class set_checkpoint_early_stop:  # noqa: N801 - PyTorch's name
 
 
 class _Arguments(Node):
-    """Stands for the function where its arguments are saved, and found to be written since.
+    """Stands for the function where its arguments are saved, and seen to be written since.
 
     It is never in a graph: only its name is used.
     """
@@ -95,17 +95,17 @@ class _Slot:
         Of the tensor.
     stack : str
         Where it was saved, if that is wanted.
-    found : dict
+    recomputed : dict
         By the number of the backward pass: the tensor and the version it had; ``None`` once it was used.
     """
 
-    __slots__ = ("__weakref__", "found", "layout", "number", "stack")
+    __slots__ = ("__weakref__", "layout", "number", "recomputed", "stack")
 
     def __init__(self, number: int, layout: Layout, stack: str) -> None:
         self.number = number
         self.layout = layout
         self.stack = stack
-        self.found: dict[int, tuple[Tensor, int] | None] = {}
+        self.recomputed: dict[int, tuple[Tensor, int] | None] = {}
 
 
 class Region:
@@ -163,9 +163,9 @@ class Region:
         alone = number < 0
         if alone:
             number = next(_outside)
-        if slot.found.get(number) is None:
+        if slot.recomputed.get(number) is None:
             self.run_again(number, slot)
-        entry = slot.found[number]
+        entry = slot.recomputed[number]
         assert entry is not None
         tensor, version = entry
         if tensor._storage.version != version:
@@ -174,10 +174,10 @@ class Region:
                 f"[{tensor.type()} {list(tensor.shape)}], saved in a function under checkpoint(), is at version "
                 f"{tensor._storage.version}; expected version {version} instead"
             )
-        slot.found[number] = None
+        slot.recomputed[number] = None
         if alone:
             for each in self._alive():
-                each.found.pop(number, None)
+                each.recomputed.pop(number, None)
         return tensor
 
     def _alive(self) -> Iterator[_Slot]:
@@ -187,7 +187,7 @@ class Region:
                 yield slot
 
     def run_again(self, number: int, expected: _Slot) -> None:
-        """Fill the slots for a backward pass; those that were emptied stay so, except for ``wanted``."""
+        """Fill the slots for a backward pass; those that were emptied stay so, except for ``expected``."""
         run = _Run(self, number, expected)
         args = [
             saved.restore(entry, _Arguments.__new__(_Arguments)) if is_tensor else entry
@@ -210,10 +210,10 @@ class Region:
 class _Run:
     """One further run of a function."""
 
-    def __init__(self, region: Region, number: int, wanted: _Slot) -> None:
+    def __init__(self, region: Region, number: int, target: _Slot) -> None:
         self.region = region
         self.number = number
-        self.wanted = wanted
+        self.target = target
         self.count = 0
         self.expected = len(region.slots)
         self.differences: list[str] = []
@@ -234,8 +234,8 @@ class _Run:
         """Put ``tensor`` into ``slot``, unless it was taken from there before."""
         if self.region.compares and not _alike(slot.layout, tensor._layout):
             self.differences.append(_difference(slot, tensor, debug=self.region.debug))
-        if slot is self.wanted or self.number not in slot.found:
-            slot.found[self.number] = tensor, tensor._storage.version
+        if slot is self.target or self.number not in slot.recomputed:
+            slot.recomputed[self.number] = tensor, tensor._storage.version
 
     def check(self) -> None:
         """Raise CheckpointError if the run was another one than the first."""

@@ -82,10 +82,10 @@ def keep_gradient(tensor: Tensor) -> None:
     state: AutogradState = tensor._autograd
     state.retains = True
     # The node must not keep the tensor alive.
-    kept: weakref.ref[Tensor] = weakref.ref(tensor)
+    reference: weakref.ref[Tensor] = weakref.ref(tensor)
 
     def keep(gradient: Tensor) -> None:
-        result = kept()
+        result = reference()
         if result is not None:
             mine: AutogradState = result._autograd
             mine.grad = gradient if mine.grad is None else mine.grad + gradient

@@ -85,14 +85,16 @@ def save(value: Any) -> Any:
     return value, version
 
 
-def save_operands(kept: Sequence[int], operands: Sequence[Any], outputs: Sequence[Tensor]) -> tuple[Any, ...]:
+def save_operands(
+    positions: Sequence[int], operands: Sequence[Any], outputs: Sequence[Tensor]
+) -> tuple[Any, ...]:
     """What ``kept`` names, as a node keeps it: operands by position, outputs by the complement of their number.
 
     Without ``outputs``, which are still to be written, their entries are ``None``, as for :data:`NOTHING`.
     """
     packing = hooks.stack
     entries: list[Any] = []
-    for position in kept:
+    for position in positions:
         if position < 0:
             is_there = outputs and position != NOTHING
             entries.append(save_output(outputs[~position], ~position) if is_there else None)

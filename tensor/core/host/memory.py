@@ -39,12 +39,12 @@ class _Lease:
             "version": 3,
         }
 
-    def __del__(self, kept: dict[int, list[Bytes]] = _kept, limit: int = LIMIT) -> None:
+    def __del__(self, cached: dict[int, list[Bytes]] = _kept, limit: int = LIMIT) -> None:
         # Names of the module may be gone when the interpreter ends.
         size = len(self.block)
-        if size + sum(each * len(blocks) for each, blocks in list(kept.items())) > limit:
-            kept.clear()
-        kept.setdefault(size, []).append(self.block)
+        if size + sum(each * len(blocks) for each, blocks in list(cached.items())) > limit:
+            cached.clear()
+        cached.setdefault(size, []).append(self.block)
 
 
 def kept_bytes() -> int:

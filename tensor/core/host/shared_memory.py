@@ -103,7 +103,7 @@ class SharedBlock:
                 "x.numpy().tobytes()"
             ) from error
         whole = _with_count(size) if named else size
-        kept = False
+        mapped = False
         try:
             os.ftruncate(descriptor, whole)
             if not reserve(descriptor, whole):
@@ -114,12 +114,12 @@ class SharedBlock:
             if named:
                 fcntl.flock(descriptor, fcntl.LOCK_SH)
             result = cls(descriptor, size, name if named else None)
-            kept = True
+            mapped = True
             return result
         finally:
-            if not kept:
+            if not mapped:
                 os.close(descriptor)
-            if not (kept and named):
+            if not (mapped and named):
                 (_FOLDER / name).unlink()
 
     @classmethod
@@ -212,8 +212,8 @@ def remove_abandoned() -> None:
     """Unlink blocks with names that processes left that were killed, so that none of them is alive or holds one."""
     with contextlib.suppress(OSError):
         for path in _FOLDER.glob(f"{_PREFIX}-*"):
-            found = re.fullmatch(rf"{_PREFIX}-(\d+)-[0-9a-f]{{8}}", path.name)
-            if found is None or Path(f"/proc/{found[1]}").exists():
+            match = re.fullmatch(rf"{_PREFIX}-(\d+)-[0-9a-f]{{8}}", path.name)
+            if match is None or Path(f"/proc/{match[1]}").exists():
                 continue
             with contextlib.suppress(OSError):
                 descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -449,7 +449,7 @@ class ReshapeTransform(Transform):
 
 
 def _replaced(shape: Sequence[int], end: Sequence[int], by: Sequence[int]) -> Sequence[int]:
-    kept = len(shape) - len(end)
-    if kept < 0 or tuple(shape[kept:]) != tuple(end):
+    leading = len(shape) - len(end)
+    if leading < 0 or tuple(shape[leading:]) != tuple(end):
         raise ValueError(f"a shape that ends with {tuple(end)} was expected, got {tuple(shape)}")
-    return Size((*shape[:kept], *by))
+    return Size((*shape[:leading], *by))

@@ -40,13 +40,13 @@ def positions(dims: Any, rank: int) -> Any:
     return position(dims, rank)
 
 
-def numbers(given: tuple[Any, ...], named: Any) -> tuple[Any, ...]:
+def numbers(arguments: tuple[Any, ...], named: Any) -> tuple[Any, ...]:
     """Sizes or dimensions that are given one by one, as one sequence, or by name."""
     if named is not None:
         return tuple(named) if isinstance(named, (tuple, list)) else (named,)
-    if len(given) == 1 and isinstance(given[0], (tuple, list)):
-        return tuple(given[0])
-    return tuple(given)
+    if len(arguments) == 1 and isinstance(arguments[0], (tuple, list)):
+        return tuple(arguments[0])
+    return tuple(arguments)
 
 
 def as_rows(value: Any) -> Any:

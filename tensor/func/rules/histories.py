@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def grad(call: Call) -> Any:
     """Each sample's gradients, by tensors that have a batch."""
     outputs, inputs = _several(call["outputs"]), _several(call["inputs"])
-    given = call.get("grad_outputs")
-    starts = [None] * len(outputs) if given is None else _several(given)
+    grad_outputs = call.get("grad_outputs")
+    starts = [None] * len(outputs) if grad_outputs is None else _several(grad_outputs)
     roots, wholes = [], []
     for output, start in zip(outputs, starts, strict=True):
         value, present = stripped(output)
@@ -42,7 +42,7 @@ def grad(call: Call) -> Any:
             "vmap: autograd.grad() by a tensor that is the same for all samples would add up their gradients: use func.grad, "
             "which gives one for each"
         )
-    found = gradients_of(
+    grads = gradients_of(
         roots,
         [value for value, _ in leaves],
         wholes,
@@ -53,7 +53,7 @@ def grad(call: Call) -> Any:
         },
     )
     return tuple(
-        [None if each is None else dressed(each, have) for each, (_, have) in zip(found, leaves, strict=True)]
+        [None if each is None else dressed(each, have) for each, (_, have) in zip(grads, leaves, strict=True)]
     )
 
 

@@ -33,9 +33,9 @@ def draws_for_each(call: Call) -> bool:
 
 
 def _any_batched(call: Call) -> bool:
-    found = []
-    mapped(lambda x: found.append(call.is_batched(x)), list(call.arguments.values()))
-    return any(found)
+    is_batched = []
+    mapped(lambda x: is_batched.append(call.is_batched(x)), list(call.arguments.values()))
+    return any(is_batched)
 
 
 def _plain(call: Call) -> Any:

@@ -177,8 +177,8 @@ def join(call: Call) -> Any:
     is_stack = call.operation.name == "stack"
     if not is_stack:
         # Empty vectors take no part, whatever the others' dimensions are.
-        kept = [x for x in tensors if tuple(x.shape) != (0,)]
-        tensors = kept if any(call.is_batched(x) for x in kept) else tensors
+        not_empty = [x for x in tensors if tuple(x.shape) != (0,)]
+        tensors = not_empty if any(call.is_batched(x) for x in not_empty) else tensors
     rank = tensors[0].dim() + is_stack
     if not is_stack and not all(x.dim() for x in tensors):
         raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")

@@ -104,6 +104,22 @@ def autocasting(function: FunctionType, rules: Autocast) -> FunctionType:
     return _written(text, function, function.__module__, function.__name__, names, rules)
 
 
+#: What ``help()`` shows of an in-place form.
+_IN_PLACE_TEXT = """:func:`{name}` in place: the result is written to ``{written}``, which is returned.
+
+{summary}
+
+Shape and dtype of ``{written}`` stay. The parameters are those of :func:`{name}` without ``out``, and so are the errors.
+
+Raises
+------
+RuntimeError
+    Also if the result does not have the shape of ``{written}``, if its dtype cannot be cast to that of ``{written}``
+    (a floating dtype to an integer one, or complex to real), if elements of ``{written}`` overlap in memory, or if
+    ``{written}`` is a leaf that requires a gradient.
+"""
+
+
 def in_place(function: FunctionType, marker: Any) -> FunctionType:
     """The function that passes ``out=marker`` to ``function``, which writes the result to its first argument."""
     text = _in_place_text(Form.of(function))
@@ -117,8 +133,10 @@ def in_place(function: FunctionType, marker: Any) -> FunctionType:
     }
     call = written(text, name, {"__name__": function.__module__, **names})
     call.__module__, call.__qualname__, call.__name__ = function.__module__, f"Tensor.{name}", name
-    call.__doc__ = (
-        f":func:`{function.__name__}` in place: the result is written to ``{call.__code__.co_varnames[0]}``."
+    call.__doc__ = _IN_PLACE_TEXT.format(
+        name=function.__name__,
+        written=call.__code__.co_varnames[0],
+        summary=(function.__doc__ or "").partition("\n")[0],
     )
     call.__annotations__ = {key: value for key, value in function.__annotations__.items() if key != "out"}
     return call

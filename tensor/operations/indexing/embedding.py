@@ -208,7 +208,7 @@ def _bags_plan(
     """
     bags, (rows, columns) = starts.numel, table.shape
     out = layouts.contiguous[(bags, columns), table.dtype, table.device_state]
-    kept = layouts.contiguous[out.shape if mode == "max" else (bags,), int64, table.device_state]
+    saved_layout = layouts.contiguous[out.shape if mode == "max" else (bags,), int64, table.device_state]
     if not table.device_state.is_cuda:
 
         def on_host(
@@ -218,7 +218,7 @@ def _bags_plan(
                 in_compute_dtype(weight), indices._host, starts._host,
                 None if factors is None else in_compute_dtype(factors), mode, padding,
             )  # fmt: skip
-            return tensor_of(result, out), wrap(np.ascontiguousarray(chosen, np.int64), kept)
+            return tensor_of(result, out), wrap(np.ascontiguousarray(chosen, np.int64), saved_layout)
 
         return on_host
     device_state = table.device_state
@@ -228,7 +228,7 @@ def _bags_plan(
     def on_device(
         weight: Tensor, indices: Tensor, starts: Tensor, factors: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        result, chosen = empty(out), empty(kept)
+        result, chosen = empty(out), empty(saved_layout)
         run(
             local.stream.handle, weight._address, indices._address, starts._address,
             0 if factors is None else factors._address, result._address, chosen._address,

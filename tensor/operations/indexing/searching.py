@@ -494,8 +494,8 @@ def _slices(input: Tensor, dim: int, inverse: bool, counts: bool, *, ordered: bo
     run = np.cumsum(starts) - 1
     back = np.empty(len(lined), np.int64)
     back[order] = run
-    kept = wrap(np.ascontiguousarray(array[order][starts]))
-    results = [views.movedim(kept, 0, at).contiguous()]
+    uniques = wrap(np.ascontiguousarray(array[order][starts]))
+    results = [views.movedim(uniques, 0, at).contiguous()]
     if inverse:
         results.append(wrap(back))
     if counts:

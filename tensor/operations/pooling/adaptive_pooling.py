@@ -54,8 +54,8 @@ class _Adaptive:
             keeps_format=batched and rank == 2 and not whole,
         )
         run = x.device_state.plans[pooling.forward, x]
-        kept = pooling.keeps_format or (batched and whole)
-        return Planned(in_format(run, suggested(x)) if kept else run, pooling)
+        formatted = pooling.keeps_format or (batched and whole)
+        return Planned(in_format(run, suggested(x)) if formatted else run, pooling)
 
 
 _ADAPTIVE_MAX1D, _ADAPTIVE_MAX2D, _ADAPTIVE_MAX3D = (_Adaptive("max", rank) for rank in (1, 2, 3))

@@ -281,12 +281,12 @@ def _arranged(x: Tensor, labels: Labels) -> tuple[Tensor, Labels]:
     return x, labels
 
 
-def _summed(x: Tensor, labels: Labels, kept: set[str]) -> tuple[Tensor, Labels]:
+def _summed(x: Tensor, labels: Labels, remaining: set[str]) -> tuple[Tensor, Labels]:
     """``x`` without the dimensions that nothing else needs."""
-    over = [dim for dim, label in enumerate(labels) if label not in kept]
+    over = [dim for dim, label in enumerate(labels) if label not in remaining]
     if not over:
         return x, labels
-    return x.sum(over), [label for label in labels if label in kept]
+    return x.sum(over), [label for label in labels if label in remaining]
 
 
 def _contract(a: Tensor, la: Labels, b: Tensor, lb: Labels, later: set[str]) -> tuple[Tensor, Labels]:

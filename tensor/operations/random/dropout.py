@@ -65,13 +65,13 @@ def _operation_plan(layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tenso
         def on_host(drop: Drop, input: Tensor, out: Tensor) -> None:
             array = in_compute_dtype(input)
             drawn = words(drop.seed, drop.call, -(-count // inner)) < np.uint64(drop.below)
-            kept = drawn.reshape(-1, 1) & np.ones(inner, bool) if inner > 1 else drawn
+            mask = drawn.reshape(-1, 1) & np.ones(inner, bool) if inner > 1 else drawn
             dtype = array.dtype.type
             with np.errstate(all="ignore"):
                 result = array * dtype(drop.scale)
                 if drop.shift:
                     result += dtype(drop.shift)
-            result = np.where(kept.reshape(layout.shape), result, dtype(drop.otherwise))
+            result = np.where(mask.reshape(layout.shape), result, dtype(drop.otherwise))
             out._writable[...] = tensor_of(result, layout)._host
 
         return on_host

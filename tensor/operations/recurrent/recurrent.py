@@ -73,9 +73,9 @@ def recur(
         raise NotImplementedError(f'"{cell.name}" not implemented for {dtype!r}')
     keep = modes.recording and any(x is not None and x.requires_grad for x in argument)
     with unrecorded():
-        result, kept = _forward(cell, data, states, weights, spans, batch, keep)
-    if kept is not None:
-        _FORMULAS[cell.name].record(result, argument, kept, (cell, spans, batch))
+        result, saved = _forward(cell, data, states, weights, spans, batch, keep)
+    if saved is not None:
+        _FORMULAS[cell.name].record(result, argument, saved, (cell, spans, batch))
     return result
 
 
@@ -130,8 +130,8 @@ def _forward(
     gates = linear(data, of_input, bias).contiguous()
     state, cell_state = _started(states, cell, batch, data._layout)
     run = data._layout.device_state.plans[FORWARD, cell, state._layout, keep]
-    out, kept = run(gates, state, cell_state, plain, spans)
-    return ((out, state) if cell_state is None else (out, state, cell_state)), kept
+    out, saved = run(gates, state, cell_state, plain, spans)
+    return ((out, state) if cell_state is None else (out, state, cell_state)), saved
 
 
 def _plain(weights: Sequence[Tensor | None]) -> Weights:
@@ -179,9 +179,9 @@ def _gradients(
         grad = grad.contiguous()
         if device_state.is_cuda and grad._address % 16:
             grad = grad.clone()
-    kept = Kept(gates, before, cell_before, beside)
+    saved = Kept(gates, before, cell_before, beside)
     run = device_state.plans[BACKWARD, cell, grad_state._layout]
-    result = run(grad, grad_state, grad_cell, kept, _plain(weights), spans, expected[1])
+    result = run(grad, grad_state, grad_cell, saved, _plain(weights), spans, expected[1])
     return (
         mm(result.gates, of_input) if expected[0] else None,
         result.state if expected[1] else None,

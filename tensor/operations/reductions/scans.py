@@ -353,9 +353,9 @@ def _complex_logcumsumexp(input: Tensor, dim: int) -> Tensor:
     size = input._layout.shape[dim] if input._layout.shape else 1
     result, reach = input.clone(), 1
     while reach < size:
-        kept = slices.narrow(result, dim, 0, reach)
+        leading = slices.narrow(result, dim, 0, reach)
         later, earlier = (slices.narrow(result, dim, start, size - reach) for start in (reach, 0))
-        result = cat((kept, LOGADDEXP.binary(later, earlier)), dim)
+        result = cat((leading, LOGADDEXP.binary(later, earlier)), dim)
         reach *= 2
     return result
 

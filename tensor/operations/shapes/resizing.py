@@ -150,7 +150,7 @@ def resize_(
 
 def _grow(storage: Storage, nbytes: int, layout: Layout) -> None:
     """Take more memory with the former contents; ``layout`` is that of elements."""
-    kept = contiguous[(storage.nbytes(),), dtypes.uint8, layout.device_state]
+    data_layout = contiguous[(storage.nbytes(),), dtypes.uint8, layout.device_state]
     pinned = isinstance(storage, PinnedStorage)
     former = (
         PinnedStorage(nbytes)
@@ -158,13 +158,13 @@ def _grow(storage: Storage, nbytes: int, layout: Layout) -> None:
         else empty(contiguous[(nbytes,), dtypes.uint8, layout.device_state])._storage
     )
     storage.exchange(former)
-    copy_(view_of(storage, kept, 0), view_of(former, kept, 0))
+    copy_(view_of(storage, data_layout, 0), view_of(former, data_layout, 0))
     if isinstance(former, DeviceStorage):
         # Another stream's memory is not to be reused before it has been read.
         former.record_stream(former.device_state.local.stream)
     if determinism.fills:
         # From the first element that did not fit on.
-        start = -(-kept.numel // layout.itemsize) * layout.itemsize
+        start = -(-data_layout.numel // layout.itemsize) * layout.itemsize
         rest = contiguous[((nbytes - start) // layout.itemsize,), layout.dtype, layout.device_state]
         fill_(view_of(storage, rest, start), filling(layout.dtype))
 

@@ -603,10 +603,10 @@ def _diagonal(layout: Layout, offset: int, dim1: int, dim2: int) -> tuple[Layout
     delta = 0
     if length:
         delta = offset * layout.strides[second] if offset >= 0 else -offset * layout.strides[first]
-    kept = [dim for dim in range(rank) if dim not in (first, second)]
+    others = [dim for dim in range(rank) if dim not in (first, second)]
     result = layout.with_strides(
-        (*(layout.shape[dim] for dim in kept), length),
-        (*(layout.strides[dim] for dim in kept), layout.strides[first] + layout.strides[second]),
+        (*(layout.shape[dim] for dim in others), length),
+        (*(layout.strides[dim] for dim in others), layout.strides[first] + layout.strides[second]),
     )
     return result, delta * layout.itemsize
 

@@ -245,8 +245,10 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
 def _squeeze(layout: Layout, dim: Ints | None) -> Layout:
     rank = len(layout.shape)
     dropped = range(rank) if dim is None else dimensions(dim, rank, "squeeze")
-    kept = [d for d in range(rank) if layout.shape[d] != 1 or d not in dropped]
-    return layout.with_strides(tuple(layout.shape[d] for d in kept), tuple(layout.strides[d] for d in kept))
+    remaining = [d for d in range(rank) if layout.shape[d] != 1 or d not in dropped]
+    return layout.with_strides(
+        tuple(layout.shape[d] for d in remaining), tuple(layout.strides[d] for d in remaining)
+    )
 
 
 @operation()

@@ -178,12 +178,12 @@ def check_structure(structure: Structure, shape: Sequence[int], check_invariants
 
     On the CPU that takes less time than what is done with them; on a device the host would have to wait.
     """
-    wanted = checks.enabled if check_invariants is None else bool(check_invariants)
+    is_checked = checks.enabled if check_invariants is None else bool(check_invariants)
     on_host = not structure.tensors()[0]._layout.device_state.is_cuda
     if isinstance(structure, Coordinates):
-        if wanted or (on_host and check_invariants is None):
+        if is_checked or (on_host and check_invariants is None):
             check_bounds(structure.indices, shape)
-        if structure.coalesced and wanted:
+        if structure.coalesced and is_checked:
             check_distinct(structure.indices, shape)
-    elif wanted or (on_host and check_invariants is None):
+    elif is_checked or (on_host and check_invariants is None):
         check_lines(structure, shape)

@@ -61,17 +61,17 @@ def summed(
         1 if dim in dimensions else size for dim, size in enumerate(shape) if keepdim or dim not in dimensions
     ]
     gone = [dim for dim in dimensions if dim < count]
-    kept = [dim for dim in range(count) if dim not in gone]
-    if not kept:
+    remaining = [dim for dim in range(count) if dim not in gone]
+    if not remaining:
         return values.sum(0).reshape(sizes)
     if not gone:
         return sparse_of(own, values, sizes, "SparseSumBackward0")
-    kept_sizes = [shape[dim] for dim in kept]
-    groups = grouped(keys_of(own.indices[kept], kept_sizes))
+    kept_sizes = [shape[dim] for dim in remaining]
+    groups = grouped(keys_of(own.indices[remaining], kept_sizes))
     indices = coordinates_of(groups.keys, kept_sizes)
     if keepdim:
         full = indices.new_zeros((count, groups.count))
-        full[kept] = indices
+        full[remaining] = indices
         indices = full
     result = sums(values, groups.number, groups.count)
     return sparse_of(Coordinates(indices, coalesced=True), result, sizes, "SparseSumBackward0")
@@ -168,10 +168,12 @@ def softmax_of(input: Tensor, dim: int, dtype: Any, name: str, *, logarithm: boo
     elif not structure.count:
         result = values
     else:
-        kept = [each for each in range(count) if each != at]
-        sizes = [shape[each] for each in kept]
+        remaining = [each for each in range(count) if each != at]
+        sizes = [shape[each] for each in remaining]
         keys = (
-            keys_of(structure.indices[kept], sizes) if kept else structure.indices.new_zeros(structure.count)
+            keys_of(structure.indices[remaining], sizes)
+            if remaining
+            else structure.indices.new_zeros(structure.count)
         )
         groups = grouped(keys)
         flat = values.reshape(structure.count, -1)

@@ -96,10 +96,10 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering "
             f"of dimensions i.e. input.dim() = {rank} is not equal to len(dims) = {len(numbers)}"
         )
-    wanted = [dimension(each, rank) for each in numbers]
-    if len(set(wanted)) != rank:
+    permutation = [dimension(each, rank) for each in numbers]
+    if len(set(permutation)) != rank:
         raise RuntimeError("permute(): duplicate dims are not allowed.")
-    return _permuted(input, wanted, "PermuteBackward0")
+    return _permuted(input, permutation, "PermuteBackward0")
 
 
 @rule("transpose", "swapaxes")
@@ -167,8 +167,10 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     if structure.dimensions == 1:
         return values.sum(0)
     own = structure.indices.index_select(1, places)
-    kept = [each for each in range(structure.dimensions) if each != at]
-    return sparse_of(Coordinates(own[kept], coalesced=structure.coalesced), values, rest, "SelectBackward0")
+    remaining = [each for each in range(structure.dimensions) if each != at]
+    return sparse_of(
+        Coordinates(own[remaining], coalesced=structure.coalesced), values, rest, "SelectBackward0"
+    )
 
 
 @rule("unbind")
