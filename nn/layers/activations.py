@@ -48,7 +48,25 @@ class ReLU(_InPlace):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and an integer or floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        RuntimeError
+            If the dtype is bool, or the input is a leaf that requires a gradient and ``inplace`` is set.
+        NotImplementedError
+            If the dtype is complex.
+        """
         return functional.relu(input, self.inplace)
 
 
@@ -69,7 +87,23 @@ class LeakyReLU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.leaky_relu(input, self.negative_slope, self.inplace)
 
     def extra_repr(self) -> str:
@@ -104,7 +138,25 @@ class RReLU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape and dtype."""
+        """Apply the activation to each element, in training with random slopes.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        RuntimeError
+            If ``lower`` is greater than ``upper``.
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
     def extra_repr(self) -> str:
@@ -147,7 +199,25 @@ class PReLU(Module):
         self.weight.data.fill_(self.init)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element, with the weight of its channel.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of shape (N, C, ...), (C,) or (), and any dtype but complex.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape, and the dtype to which input and ``weight`` are promoted.
+
+        Raises
+        ------
+        RuntimeError
+            If the number of weights is neither 1 nor the number of channels.
+        NotImplementedError
+            If the dtype is complex.
+        """
         return functional.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
@@ -175,7 +245,23 @@ class Threshold(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and an integer or floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool or complex.
+        """
         return functional.threshold(input, self.threshold, self.value, self.inplace)
 
     def extra_repr(self) -> str:
@@ -205,7 +291,23 @@ class ELU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.elu(input, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
@@ -232,7 +334,23 @@ class CELU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.celu(input, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
@@ -253,7 +371,23 @@ class SELU(_InPlace):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.selu(input, self.inplace)
 
 
@@ -279,7 +413,23 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
@@ -297,7 +447,23 @@ class SiLU(_InPlace):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating or complex dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool or integer.
+        """
         return functional.silu(input, self.inplace)
 
 
@@ -311,7 +477,23 @@ class Mish(_InPlace):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.mish(input, self.inplace)
 
 
@@ -333,7 +515,23 @@ class Softplus(Module):
         self.threshold = threshold
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self) -> str:
@@ -352,7 +550,18 @@ class Sigmoid(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape and dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype; of the default dtype for bools and integers.
+        """
         return functional.sigmoid(input)
 
 
@@ -364,7 +573,23 @@ class LogSigmoid(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.logsigmoid(input)
 
 
@@ -376,7 +601,18 @@ class Tanh(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape and dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype; of the default dtype for bools and integers.
+        """
         return functional.tanh(input)
 
 
@@ -388,7 +624,23 @@ class Softsign(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and an integer, floating or complex dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype; float32 for integers (the default dtype).
+
+        Raises
+        ------
+        NotImplementedError, RuntimeError
+            If the dtype is bool.
+        """
         return functional.softsign(input)
 
 
@@ -433,7 +685,23 @@ class Hardtanh(Module):
             raise ValueError(f"max_val ({self.max_val}) must be greater than min_val ({self.min_val})")
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and an integer or floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool or complex.
+        """
         return functional.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
     def extra_repr(self) -> str:
@@ -470,7 +738,23 @@ class Hardsigmoid(_InPlace):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.hardsigmoid(input, self.inplace)
 
     def extra_repr(self) -> str:
@@ -490,7 +774,23 @@ class Hardswish(_InPlace):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.hardswish(input, self.inplace)
 
     def extra_repr(self) -> str:
@@ -515,7 +815,23 @@ class Hardshrink(Module):
         self.lambd = lambd
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.hardshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
@@ -542,7 +858,23 @@ class Softshrink(Module):
         self.lambd = lambd
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.softshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
@@ -558,7 +890,23 @@ class Tanhshrink(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Apply the activation to each element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and an integer, floating or complex dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype; float32 for integers (the default dtype).
+
+        Raises
+        ------
+        NotImplementedError, RuntimeError
+            If the dtype is bool.
+        """
         return functional.tanhshrink(input)
 
 
@@ -587,7 +935,25 @@ class GLU(Module):
         self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of half the input's size along ``dim``."""
+        """First half of the input along ``dim`` times the sigmoid of the second.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of a shape of even size along ``dim``, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of half the input's size along ``dim``, and its dtype.
+
+        Raises
+        ------
+        RuntimeError
+            If the size along ``dim`` is odd, or the input has no dimension.
+        NotImplementedError
+            If the dtype is bool, integer or complex.
+        """
         return functional.glu(input, self.dim)
 
     def extra_repr(self) -> str:
@@ -621,7 +987,25 @@ class Softmax(_Softmax):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape, with elements in [0, 1] that sum to 1 along ``dim``."""
+        """Softmax along ``dim``.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype, with elements in [0, 1] that sum to 1 along ``dim``.
+
+        Raises
+        ------
+        IndexError
+            If there is no dimension ``dim``.
+        NotImplementedError
+            If the dtype is integer or complex.
+        """
         return functional.softmax(input, self.dim)
 
 
@@ -635,7 +1019,25 @@ class Softmin(_Softmax):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape, with elements in [0, 1] that sum to 1 along ``dim``."""
+        """Softmin along ``dim``.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype, with elements in [0, 1] that sum to 1 along ``dim``.
+
+        Raises
+        ------
+        IndexError
+            If there is no dimension ``dim``.
+        NotImplementedError
+            If the dtype is integer or complex.
+        """
         return functional.softmin(input, self.dim)
 
 
@@ -650,7 +1052,25 @@ class LogSoftmax(_Softmax):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape, with elements that are not positive."""
+        """Logarithm of the softmax along ``dim``.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype, with elements that are not positive.
+
+        Raises
+        ------
+        IndexError
+            If there is no dimension ``dim``.
+        NotImplementedError
+            If the dtype is integer or complex.
+        """
         return functional.log_softmax(input, self.dim)
 
 

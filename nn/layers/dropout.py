@@ -54,7 +54,23 @@ class Dropout(_Dropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Zero elements at random, in training.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, of a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype; in evaluation mode the input itself.
+
+        Raises
+        ------
+        RuntimeError
+            In training, if the dtype is not floating.
+        """
         return functional.dropout(input, self.p, self.training, self.inplace)
 
 
@@ -81,7 +97,24 @@ class Dropout1d(_Dropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape, some of whose channels are 0 in training."""
+        """Zero channels at random, in training.
+
+        Parameters
+        ----------
+        input : Tensor
+            (N, C, L) or (C, L), of a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype; in evaluation mode the input itself.
+
+        Raises
+        ------
+        RuntimeError
+            In training, if the dtype is not floating;
+            in both modes, if the input has another number of dimensions than 2 or 3.
+        """
         return functional.dropout1d(input, self.p, self.training, self.inplace)
 
 
@@ -104,7 +137,23 @@ class Dropout2d(_Dropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape, some of whose channels are 0 in training."""
+        """Zero channels at random, in training.
+
+        Parameters
+        ----------
+        input : Tensor
+            (N, C, H, W), of a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype; in evaluation mode the input itself.
+
+        Raises
+        ------
+        RuntimeError
+            In training, if the dtype is not floating.
+        """
         return functional.dropout2d(input, self.p, self.training, self.inplace)
 
 
@@ -127,7 +176,23 @@ class Dropout3d(_Dropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape, some of whose channels are 0 in training."""
+        """Zero channels at random, in training.
+
+        Parameters
+        ----------
+        input : Tensor
+            (N, C, D, H, W) or (C, D, H, W), of a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype; in evaluation mode the input itself.
+
+        Raises
+        ------
+        RuntimeError
+            In training, if the dtype is not floating.
+        """
         return functional.dropout3d(input, self.p, self.training, self.inplace)
 
 
@@ -151,7 +216,23 @@ class AlphaDropout(_Dropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Set elements at random to the negative saturation value of SELU, in training.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, of a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype; in evaluation mode the input itself.
+
+        Raises
+        ------
+        RuntimeError
+            In training, if the dtype is not floating.
+        """
         return functional.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
@@ -172,5 +253,21 @@ class FeatureAlphaDropout(_Dropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Set channels at random to the negative saturation value of SELU, in training.
+
+        Parameters
+        ----------
+        input : Tensor
+            (N, C, ...), of a floating dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape and dtype; in evaluation mode the input itself.
+
+        Raises
+        ------
+        RuntimeError
+            In training, if the dtype is not floating.
+        """
         return functional.feature_alpha_dropout(input, self.p, self.training, self.inplace)

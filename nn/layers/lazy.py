@@ -90,7 +90,13 @@ class LazyLinear(_LazyLayer, Linear):
         self._leave_open(bias, device, dtype)
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Take ``in_features`` from the last dimension of ``input``."""
+        """Take ``in_features`` from the last dimension of ``input``.
+
+        Parameters
+        ----------
+        input : Tensor
+            (..., H_in). Its dtype does not matter: the parameters keep theirs.
+        """
         if self.has_uninitialized_params():
             with no_grad():
                 self.in_features = input.shape[-1]

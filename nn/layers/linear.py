@@ -26,7 +26,13 @@ class Identity(Module):
         super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input itself."""
+        """The input itself.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape and dtype; any other object too.
+        """
         return input
 
 

@@ -53,7 +53,25 @@ class L1Loss(_Loss):
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of an input and a target of the same, or of broadcastable, shape."""
+        """Loss of an input and a target.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape, and a floating or complex dtype.
+        target : Tensor
+            Of a shape that broadcasts with the input's (others than the input's own warn), of any numeric dtype.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the shape that input and target broadcast to.
+
+        Raises
+        ------
+        RuntimeError
+            If the shapes cannot be broadcast together, or both are integers and ``reduction`` is ``"mean"``.
+        """
         return functional.l1_loss(input, target, reduction=self.reduction)
 
 
@@ -77,7 +95,27 @@ class MSELoss(_Loss):
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of an input and a target of the same, or of broadcastable, shape."""
+        """Loss of an input and a target.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape and a floating dtype.
+        target : Tensor
+            Of a shape that broadcasts with the input's (others than the input's own warn), of any dtype but complex.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the shape that input and target broadcast to.
+
+        Raises
+        ------
+        RuntimeError
+            If the shapes cannot be broadcast together.
+        NotImplementedError
+            If both are integers, or one is complex.
+        """
         return functional.mse_loss(input, target, reduction=self.reduction)
 
 
@@ -112,7 +150,27 @@ class SmoothL1Loss(_Loss):
         self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of an input and a target of the same, or of broadcastable, shape."""
+        """Loss of an input and a target.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape and dtype but complex.
+        target : Tensor
+            Of a shape that broadcasts with the input's (others than the input's own warn), of any dtype but complex.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the shape that input and target broadcast to.
+
+        Raises
+        ------
+        RuntimeError
+            If the shapes cannot be broadcast together.
+        NotImplementedError
+            If one is complex.
+        """
         return functional.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
@@ -141,7 +199,27 @@ class HuberLoss(_Loss):
         self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of an input and a target of the same, or of broadcastable, shape."""
+        """Loss of an input and a target.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape and dtype but complex.
+        target : Tensor
+            Of a shape that broadcasts with the input's (others than the input's own warn), of any dtype but complex.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the shape that input and target broadcast to.
+
+        Raises
+        ------
+        RuntimeError
+            If the shapes cannot be broadcast together.
+        NotImplementedError
+            If one is complex.
+        """
         return functional.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
 
@@ -263,7 +341,10 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """Older name of :class:`NLLLoss`; the parameters are those of that class."""
+    """Older name of :class:`NLLLoss`; the parameters are those of that class.
+
+    Its input is (N, C, H, W) and its target (N, H, W), which that class takes as well. Errors are the same.
+    """
 
 
 class BCELoss(_WeightedLoss):
@@ -363,7 +444,27 @@ class KLDivLoss(_Loss):
         self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of log-probabilities ``input`` and a ``target`` of the same shape."""
+        """Loss of log-probabilities and a target.
+
+        Parameters
+        ----------
+        input : Tensor
+            Log-probabilities, of any shape and a floating dtype.
+        target : Tensor
+            Probabilities, or with ``log_target`` their logarithms, of the input's shape or one that broadcasts with it.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the shape that input and target broadcast to.
+
+        Raises
+        ------
+        RuntimeError
+            If the shapes cannot be broadcast together.
+        NotImplementedError
+            If both are integers, or one is complex.
+        """
         return functional.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
@@ -439,7 +540,25 @@ class PoissonNLLLoss(_Loss):
         self.log_input, self.full, self.eps = log_input, full, eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
-        """Loss of rates, or their logarithms, ``log_input`` and counts ``target``, of broadcastable shapes."""
+        """Loss of rates and counts.
+
+        Parameters
+        ----------
+        log_input : Tensor
+            Logarithms of the rates, or with ``log_input=False`` the rates, of any shape.
+        target : Tensor
+            Counts, of the same shape or one that broadcasts with it.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the shape that input and target broadcast to.
+
+        Raises
+        ------
+        RuntimeError
+            If the shapes cannot be broadcast together.
+        """
         return functional.poisson_nll_loss(
             log_input,
             target,
@@ -501,7 +620,27 @@ class SoftMarginLoss(_Loss):
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of an input and a target of the same shape."""
+        """Loss of scores and labels.
+
+        Parameters
+        ----------
+        input : Tensor
+            Scores, of any shape and a floating dtype.
+        target : Tensor
+            1 and -1, of the input's shape or one that broadcasts with it.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the shape that input and target broadcast to.
+
+        Raises
+        ------
+        RuntimeError
+            If the shapes cannot be broadcast together.
+        NotImplementedError
+            If both are integers, or one is complex.
+        """
         return functional.soft_margin_loss(input, target, reduction=self.reduction)
 
 
@@ -529,7 +668,27 @@ class HingeEmbeddingLoss(_Loss):
         self.margin = margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of an input and a target of the same shape."""
+        """Loss of distances and labels.
+
+        Parameters
+        ----------
+        input : Tensor
+            Distances, of any shape and dtype but complex.
+        target : Tensor
+            1 and -1, of the input's shape or one that broadcasts with it.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the shape that input and target broadcast to.
+
+        Raises
+        ------
+        RuntimeError
+            If the shapes cannot be broadcast together.
+        NotImplementedError
+            If the input is complex.
+        """
         return functional.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
@@ -559,7 +718,25 @@ class MarginRankingLoss(_Loss):
         self.margin = margin
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        """Loss of ``input1``, ``input2`` and a ``target`` of 1 and -1, of shapes that can be broadcast together."""
+        """Loss of two scores and of which should be the greater one.
+
+        Parameters
+        ----------
+        input1, input2 : Tensor
+            Scores, of shapes that broadcast together and with as many dimensions as ``target``.
+        target : Tensor
+            1 where ``input1`` should be greater, -1 where ``input2``.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the shape that all broadcast to.
+
+        Raises
+        ------
+        RuntimeError
+            If the numbers of dimensions differ, or the shapes cannot be broadcast together.
+        """
         return functional.margin_ranking_loss(
             input1, input2, target, margin=self.margin, reduction=self.reduction
         )
@@ -602,7 +779,25 @@ class MultiMarginLoss(_WeightedLoss):
         self.p, self.margin = p, margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of scores ``input`` of shape (N, C) or (C,) and int64 class indices ``target`` of shape (N,) or ()."""
+        """Loss of scores and class indices.
+
+        Parameters
+        ----------
+        input : Tensor
+            Scores (N, C) or (C,).
+        target : Tensor
+            Indices of classes in [0, C), an integer for each sample: (N,) or ().
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the target's shape.
+
+        Raises
+        ------
+        RuntimeError
+            If there is not one index for each sample, or, on the CPU, an index is out of range.
+        """
         return functional.multi_margin_loss(
             input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
         )
@@ -646,7 +841,27 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of logits ``input`` and a ``target`` in {0, 1}, both of shape (N, C)."""
+        """Loss of logits and of which labels hold.
+
+        Parameters
+        ----------
+        input : Tensor
+            Logits (N, C) or (C,), of a floating dtype.
+        target : Tensor
+            0 and 1, of the input's shape.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of shape (N,).
+
+        Raises
+        ------
+        RuntimeError
+            If the shapes cannot be broadcast together.
+        NotImplementedError
+            If both are integers, or one is complex.
+        """
         return functional.multilabel_soft_margin_loss(
             input, target, weight=self.weight, reduction=self.reduction
         )
@@ -737,7 +952,23 @@ class TripletMarginLoss(_Loss):
         self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Loss of ``anchor``, ``positive`` and ``negative`` examples, each of shape (N, D) or (D,)."""
+        """Loss of triplets of examples.
+
+        Parameters
+        ----------
+        anchor, positive, negative : Tensor
+            Examples (N, D) or (D,), all with as many dimensions.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of shape (N,) or ().
+
+        Raises
+        ------
+        RuntimeError
+            If the numbers of dimensions differ, or the shapes cannot be broadcast together.
+        """
         return functional.triplet_margin_loss(
             anchor,
             positive,
@@ -793,7 +1024,23 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.margin, self.swap = margin, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Loss of ``anchor``, ``positive`` and ``negative`` examples, of the same shape."""
+        """Loss of triplets of examples.
+
+        Parameters
+        ----------
+        anchor, positive, negative : Tensor
+            Examples of any shape that ``distance_function`` takes; (N, D) by default.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the distances' shape.
+
+        Raises
+        ------
+        RuntimeError
+            If the distance function does not take the shapes.
+        """
         return functional.triplet_margin_with_distance_loss(
             anchor,
             positive,
@@ -823,7 +1070,23 @@ class PairwiseDistance(Module):
         self.norm, self.eps, self.keepdim = p, eps, keepdim
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Distances, (N,) or (), of the vectors ``x1`` and ``x2``, (N, D) or (D,)."""
+        """Distances of vectors, one by one.
+
+        Parameters
+        ----------
+        x1, x2 : Tensor
+            Vectors (N, D) or (D,), which broadcast together.
+
+        Returns
+        -------
+        Tensor
+            (N,), or () for two single vectors; with ``keepdim`` (N, 1) or (1,).
+
+        Raises
+        ------
+        RuntimeError
+            If the shapes cannot be broadcast together.
+        """
         return functional.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 

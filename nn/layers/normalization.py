@@ -550,7 +550,23 @@ class LocalResponseNorm(Module):
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalize an input of shape (N, C, ...)."""
+        """Normalize an input of shape (N, C, ...).
+
+        Parameters
+        ----------
+        input : Tensor
+            Of at least 3 dimensions.
+
+        Returns
+        -------
+        Tensor
+            Of the input's shape.
+
+        Raises
+        ------
+        ValueError
+            If the input has less than 3 dimensions.
+        """
         return functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:

@@ -36,7 +36,23 @@ class Flatten(Module):
         self.end_dim = end_dim
 
     def forward(self, input: Tensor) -> Tensor:
-        """Reshape an input: a view where its strides allow, else a copy."""
+        """Reshape an input: a view where its strides allow, else a copy.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape and dtype.
+
+        Returns
+        -------
+        Tensor
+            The dimensions from ``start_dim`` to ``end_dim`` are one, the elements the same.
+
+        Raises
+        ------
+        IndexError
+            If there are no such dimensions.
+        """
         return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
@@ -84,7 +100,25 @@ class Unflatten(Module):
         self.unflattened_size = unflattened_size
 
     def forward(self, input: Tensor) -> Tensor:
-        """Reshape an input, as a view."""
+        """Reshape an input, as a view.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of any shape and dtype.
+
+        Returns
+        -------
+        Tensor
+            The dimension ``dim`` is replaced by dimensions of the sizes ``unflattened_size``.
+
+        Raises
+        ------
+        IndexError
+            If there is no such dimension.
+        RuntimeError
+            If the product of the sizes is not that of the dimension.
+        """
         return input.unflatten(self.dim, tuple(self.unflattened_size))
 
     def extra_repr(self) -> str:

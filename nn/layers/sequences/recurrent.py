@@ -170,7 +170,20 @@ class RNNBase(Module):
             )
 
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        """Shape (D * num_layers, N, H_out) of the hidden states for an input, with ``batch_sizes`` if it is packed."""
+        """Shape (D * num_layers, N, H_out) of the hidden states for an input, with ``batch_sizes`` if it is packed.
+
+        Parameters
+        ----------
+        input : Tensor
+            (L, N, H_in), with ``batch_first`` (N, L, H_in), or the data of a packed sequence.
+        batch_sizes : Tensor, optional
+            Of a packed sequence: how many samples each step has; the first is N.
+
+        Returns
+        -------
+        tuple of int
+            D is 2 for a bidirectional layer and 1 otherwise.
+        """
         return self._states_of(input, batch_sizes, self.proj_size or self.hidden_size)
 
     def _states_of(self, input: Tensor, batch_sizes: Tensor | None, size: int) -> tuple[int, int, int]:
@@ -205,7 +218,15 @@ class RNNBase(Module):
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """The states ``hx`` with the samples of the batch in the order of ``permutation``; unchanged for ``None``."""
+        """The states ``hx`` with the samples of the batch in the order of ``permutation``; unchanged for ``None``.
+
+        Parameters
+        ----------
+        hx : Tensor
+            (D * num_layers, N, H_out).
+        permutation : Tensor, optional
+            (N,), int64.
+        """
         return hx if permutation is None else hx.index_select(1, permutation)
 
     # States are tuples of one tensor, or of two for LSTM.
@@ -513,7 +534,20 @@ class LSTM(RNNBase):
         )  # fmt: skip
 
     def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        """Shape (D * num_layers, N, hidden_size) of the cell states for an input, with ``batch_sizes`` if it is packed."""
+        """Shape (D * num_layers, N, hidden_size) of the cell states for an input, with ``batch_sizes`` if it is packed.
+
+        Parameters
+        ----------
+        input : Tensor
+            (L, N, H_in), with ``batch_first`` (N, L, H_in), or the data of a packed sequence.
+        batch_sizes : Tensor, optional
+            Of a packed sequence: how many samples each step has; the first is N.
+
+        Returns
+        -------
+        tuple of int
+            D is 2 for a bidirectional layer and 1 otherwise.
+        """
         return self._states_of(input, batch_sizes, self.hidden_size)
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
@@ -533,7 +567,15 @@ class LSTM(RNNBase):
             self.check_hidden_size(hidden[number], expected, f"Expected hidden[{number}] size {{}}, got {{}}")
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """Both states of ``hx`` with the samples of the batch in the order of ``permutation``; unchanged for ``None``."""
+        """Both states of ``hx`` with the samples of the batch in the order of ``permutation``; unchanged for ``None``.
+
+        Parameters
+        ----------
+        hx : tuple of two Tensor
+            Hidden state (D * num_layers, N, H_out) and cell state (D * num_layers, N, hidden_size).
+        permutation : Tensor, optional
+            (N,), int64.
+        """
         return hx if permutation is None else tuple([state.index_select(1, permutation) for state in hx])
 
     def forward(

@@ -139,7 +139,23 @@ class AvgPool1d(Module):
         self.count_include_pad = count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        """Pool an input of shape (N, C, L) or (C, L)."""
+        """Pool an input of shape (N, C, L) or (C, L).
+
+        Parameters
+        ----------
+        input : Tensor
+            Of an integer or floating dtype.
+
+        Returns
+        -------
+        Tensor
+            (N, C, L_out) or (C, L_out), of the input's dtype.
+
+        Raises
+        ------
+        RuntimeError
+            If the input has another number of dimensions, or is shorter than a window.
+        """
         return functional.avg_pool1d(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
         )

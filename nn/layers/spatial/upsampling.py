@@ -63,7 +63,23 @@ class Upsample(Module):
         self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input: Tensor) -> Tensor:
-        """Resize an input of shape (N, C, L), (N, C, H, W) or (N, C, D, H, W)."""
+        """Resize an input of shape (N, C, L), (N, C, H, W) or (N, C, D, H, W).
+
+        Parameters
+        ----------
+        input : Tensor
+            Of a floating dtype, or uint8.
+
+        Returns
+        -------
+        Tensor
+            The last dimensions have the sizes ``size``, or those of the input times ``scale_factor``, rounded down.
+
+        Raises
+        ------
+        NotImplementedError
+            If the mode does not take the input's number of dimensions, or its dtype.
+        """
         return functional.interpolate(
             input,
             self.size,
