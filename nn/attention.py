@@ -20,7 +20,11 @@ __all__ = ["SDPBackend", "sdpa_kernel"]
 
 
 class SDPBackend(IntEnum):
-    """PyTorch's computations of attention."""
+    """PyTorch's computations of attention, as :func:`sdpa_kernel` takes them.
+
+    Their results are the same here, where attention is computed in one way. The values are PyTorch's: ``ERROR`` is -1,
+    ``MATH`` 0, ``FLASH_ATTENTION`` 1, ``EFFICIENT_ATTENTION`` 2, ``CUDNN_ATTENTION`` 3, ``OVERRIDEABLE`` 4.
+    """
 
     ERROR = -1
     MATH = 0

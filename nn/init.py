@@ -220,12 +220,18 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill ``tensor`` with 1, in place and unrecorded. Returns the tensor."""
+    """Fill ``tensor`` with 1, in place and unrecorded. Returns the tensor.
+
+    It may have any shape and dtype, require a gradient, and be on any device.
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill ``tensor`` with 0, in place and unrecorded. Returns the tensor."""
+    """Fill ``tensor`` with 0, in place and unrecorded. Returns the tensor.
+
+    It may have any shape and dtype, require a gradient, and be on any device.
+    """
     return constant_(tensor, 0.0)
 
 

@@ -182,7 +182,13 @@ class UninitializedTensorMixin:
         )
 
     def size(self, dim: int | None = None) -> Any:
-        """Unknown, as :attr:`shape`, which raises RuntimeError, also for one ``dim``."""
+        """Unknown until the first input is seen.
+
+        Raises
+        ------
+        RuntimeError
+            Always, as of :attr:`shape`; for one ``dim`` too.
+        """
         return self.shape
 
     def get_device(self) -> int:
@@ -217,19 +223,31 @@ class UninitializedTensorMixin:
         return type(self)(self.requires_grad, converted.device, converted.dtype)
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Uninitialized of another dtype or on another device."""
+        """Uninitialized of another dtype or on another device.
+
+        Takes the arguments of :meth:`tensor.Tensor.to` and raises as it; the class stays.
+        """
         return self._as(self.data.to(*args, **kwargs))
 
     def cuda(self, *args: Any, **kwargs: Any) -> Any:
-        """Uninitialized on a CUDA device."""
+        """Uninitialized on a CUDA device.
+
+        Takes the arguments of :meth:`tensor.Tensor.cuda` and raises as it; the class stays.
+        """
         return self._as(self.data.cuda(*args, **kwargs))
 
     def cpu(self, *args: Any, **kwargs: Any) -> Any:
-        """Uninitialized on the CPU."""
+        """Uninitialized on the CPU.
+
+        Takes the arguments of :meth:`tensor.Tensor.cpu`; the class stays.
+        """
         return self._as(self.data.cpu(*args, **kwargs))
 
     def type(self, *args: Any, **kwargs: Any) -> Any:
-        """Uninitialized of another dtype; without arguments the name of the type."""
+        """Uninitialized of another dtype; without arguments the name of the type.
+
+        Takes the arguments of :meth:`tensor.Tensor.type` and raises as it; the class stays.
+        """
         converted = self.data.type(*args, **kwargs)
         return self._as(converted) if isinstance(converted, Tensor) else converted
 
@@ -253,7 +271,12 @@ for _name in ("half", "bfloat16", "float", "double", "char", "short", "int", "lo
     def _convert(self: Any, _name: str = _name) -> Any:
         return self._as(getattr(self.data, _name)())
 
-    _convert.__name__, _convert.__doc__ = _name, f"Uninitialized of the type of ``Tensor.{_name}()``."
+    _convert.__name__, _convert.__doc__ = (
+        _name,
+        (
+            f"Uninitialized of the dtype of ``Tensor.{_name}()``.\n\nThe device and the class stay; there are no elements to convert."
+        ),
+    )
     setattr(UninitializedTensorMixin, _name, _convert)
 del _name, _convert
 

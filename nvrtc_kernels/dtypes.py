@@ -86,7 +86,10 @@ class dtype:  # noqa: N801 - PyTorch's name
         return dtype_named, (self.name,)
 
     def to_real(self) -> dtype:
-        """Real type of the parts of a complex type; any other type itself."""
+        """Real type of the parts of a complex type; any other type itself.
+
+        float32 of complex64, float64 of complex128.
+        """
         return {complex64: float32, complex128: float64}.get(self, self)
 
     def to_complex(self) -> dtype:

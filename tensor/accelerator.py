@@ -195,43 +195,64 @@ def get_memory_info(device_index: DeviceArgument = None, /) -> tuple[int, int]:
 
 
 def memory_allocated(device_index: DeviceArgument = None, /) -> int:
-    """Bytes that tensors occupy on device ``device_index``. Raises as :func:`get_memory_info`."""
+    """Bytes that tensors occupy on the device.
+
+    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
+    """
     _check_available()
     return cuda.memory_allocated(device_index)
 
 
 def max_memory_allocated(device_index: DeviceArgument = None, /) -> int:
-    """Most bytes that tensors occupied on ``device_index`` since the last reset. Raises as :func:`get_memory_info`."""
+    """Most bytes that tensors occupied on the device since the last reset.
+
+    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
+    """
     _check_available()
     return cuda.max_memory_allocated(device_index)
 
 
 def memory_reserved(device_index: DeviceArgument = None, /) -> int:
-    """Bytes that the allocator holds on ``device_index``. Raises as :func:`get_memory_info`."""
+    """Bytes that the allocator holds on the device, in use or free.
+
+    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
+    """
     _check_available()
     return cuda.memory_reserved(device_index)
 
 
 def max_memory_reserved(device_index: DeviceArgument = None, /) -> int:
-    """Most bytes that the allocator held on ``device_index`` since the last reset. Raises as :func:`get_memory_info`."""
+    """Most bytes that the allocator held on the device since the last reset.
+
+    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
+    """
     _check_available()
     return cuda.max_memory_reserved(device_index)
 
 
 def memory_stats(device_index: DeviceArgument = None, /) -> dict[str, Any]:
-    """The allocator's counters of ``device_index``. Raises as :func:`get_memory_info`."""
+    """The allocator's counters of the device by name, as :func:`tensor.cuda.memory_stats` has them.
+
+    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
+    """
     _check_available()
     return cuda.memory_stats(device_index)
 
 
 def reset_peak_memory_stats(device_index: DeviceArgument = None, /) -> None:
-    """Let the peaks of ``device_index`` start again from what is in use. Raises as :func:`get_memory_info`."""
+    """Let the peaks of the device start again from what is in use.
+
+    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
+    """
     _check_available()
     cuda.reset_peak_memory_stats(device_index)
 
 
 def reset_accumulated_memory_stats(device_index: DeviceArgument = None, /) -> None:
-    """Let what the counters of ``device_index`` add up start again from 0. Raises as :func:`get_memory_info`."""
+    """Let what the counters of the device add up start again from 0.
+
+    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
+    """
     _check_available()
     cuda.reset_accumulated_memory_stats(device_index)
 

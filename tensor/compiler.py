@@ -88,12 +88,18 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """``fn`` itself, a function or several in a list or tuple: there is no graph."""
+    """``fn`` itself, a function or several in a list or tuple: there is no graph.
+
+    For programs that are also compiled by PyTorch. Nothing is checked.
+    """
     return fn
 
 
 def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``fn`` itself: its result is computed in each call."""
+    """``fn`` itself: its result is computed in each call.
+
+    For programs that are also compiled by PyTorch, where the result of the first call is kept.
+    """
     return fn
 
 
@@ -113,7 +119,10 @@ def is_exporting() -> bool:
 
 
 def list_backends(exclude_tags: tuple[str, ...] = ("debug", "experimental")) -> list[str]:
-    """Backends of :func:`compile`: none, whatever ``exclude_tags`` leaves out."""
+    """Backends of :func:`compile`: none, whatever ``exclude_tags`` leaves out.
+
+    Always an empty list of strings.
+    """
     return []
 
 
@@ -170,7 +179,10 @@ class set_stance:  # noqa: N801 - PyTorch's name
 
 
 def nested_compile_region(fn: Any = None, **options: Any) -> Any:
-    """``fn`` itself, or a decorator that returns it: nothing is compiled, whatever the ``options``."""
+    """``fn`` itself, or a decorator that returns it: nothing is compiled, whatever the ``options``.
+
+    Usable as ``@nested_compile_region`` and ``@nested_compile_region(...)``.
+    """
     return fn if fn is not None else lambda function: function
 
 

@@ -55,7 +55,10 @@ def _get_torch_home() -> str:
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:
-    """Look for downloaded files in the folder ``d`` from now on."""
+    """Look for downloaded files in the folder ``d`` from now on.
+
+    ``~`` stands for the home folder. The folder is created when something is stored in it.
+    """
     _folder.path = str(Path(d).expanduser())
 
 

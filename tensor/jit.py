@@ -127,43 +127,67 @@ def trace(
 
 
 def trace_module(mod: Any, inputs: dict[str, Any], *options: Any, **named: Any) -> Any:
-    """``mod`` itself, none of whose methods is called with ``inputs``. Warns at the first call of a process."""
+    """``mod`` itself, none of whose methods is called with ``inputs``. Warns at the first call of a process.
+
+    Further arguments are those of PyTorch, and not looked at.
+    """
     _notice.give("trace_module")
     return mod
 
 
 def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``fn`` itself: nothing is traced."""
+    """``fn`` itself: nothing is traced.
+
+    For programs that are traced by PyTorch too, where it compiles ``fn`` then.
+    """
     return fn
 
 
 def freeze(mod: Any, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True) -> Any:
-    """``mod`` itself; ``preserved_attrs`` and ``optimize_numerics`` change nothing."""
+    """``mod`` itself; ``preserved_attrs`` and ``optimize_numerics`` change nothing.
+
+    Weights stay parameters, and the module can be trained as before.
+    """
     return mod
 
 
 def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> Any:
-    """``mod`` itself; ``other_methods`` changes nothing."""
+    """``mod`` itself; ``other_methods`` changes nothing.
+
+    For programs that are scripted by PyTorch too, where a compiled module comes back.
+    """
     return mod
 
 
 def ignore(drop: Any = False, **options: Any) -> Any:
-    """Decorator that leaves a method as it is, with ``@ignore`` and with ``@ignore(drop=True)``."""
+    """Decorator that leaves a method as it is, with ``@ignore`` and with ``@ignore(drop=True)``.
+
+    For programs that are scripted by PyTorch too, where the method stays Python.
+    """
     return drop if callable(drop) else _as_it_is
 
 
 def unused(fn: Any) -> Any:
-    """``fn`` itself, which can be called as without this decorator."""
+    """``fn`` itself, which can be called as without this decorator.
+
+    For programs that are scripted by PyTorch too, where the method raises when it is called.
+    """
     return fn
 
 
 def export(fn: Any) -> Any:
-    """``fn`` itself."""
+    """``fn`` itself.
+
+    For programs that are scripted by PyTorch too, where it names a method to compile.
+    """
     return fn
 
 
 def interface(obj: Any) -> Any:
-    """``obj`` itself, a class."""
+    """``obj`` itself, a class.
+
+    For programs that are scripted by PyTorch too, where it declares methods of modules.
+    """
     return obj
 
 
@@ -172,12 +196,18 @@ def _as_it_is(fn: Any) -> Any:
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """``the_value``, whatever ``the_type`` is."""
+    """``the_value``, whatever ``the_type`` is.
+
+    For programs that are scripted by PyTorch too, which takes the type from it. Nothing is converted or checked.
+    """
     return the_value
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:
-    """Python's ``isinstance(obj, target_type)``."""
+    """Python's ``isinstance(obj, target_type)``.
+
+    Raises TypeError as ``isinstance`` does, also for parametrized types such as ``list[int]``.
+    """
     return _isinstance(obj, target_type)
 
 

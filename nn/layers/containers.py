@@ -139,7 +139,19 @@ class Sequential(_Row):
             self.add_module(name, module)
 
     def forward(self, input: Any) -> Any:
-        """Call all modules in turn; without modules the input is returned."""
+        """Call all modules in turn; without modules the input is returned.
+
+        Parameters
+        ----------
+        input
+            What the first module takes.
+
+        Returns
+        -------
+        object
+            What the last module returns. Errors are those of the modules, and a TypeError where one does not take what the one
+            before it returned.
+        """
         for module in self._modules.values():
             input = module(input)
         return input
@@ -341,15 +353,24 @@ class ModuleDict(Module):
         return module
 
     def keys(self) -> Iterable[str]:
-        """The keys."""
+        """The keys, strings, in the order of insertion.
+
+        The view follows later changes of the dictionary.
+        """
         return self._modules.keys()
 
     def items(self) -> Iterable[tuple[str, Module]]:
-        """Pairs of key and module."""
+        """Pairs of key and module, in the order of insertion.
+
+        The view follows later changes of the dictionary.
+        """
         return self._modules.items()
 
     def values(self) -> Iterable[Module]:
-        """The modules."""
+        """The modules, in the order of insertion.
+
+        The view follows later changes of the dictionary.
+        """
         return self._modules.values()
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
@@ -440,7 +461,13 @@ class ParameterList(Module):
         setattr(self, str(position(idx, self._size)), _as_parameter(param))
 
     def append(self, value: Any) -> Self:
-        """Add a value at the end; a tensor becomes a parameter."""
+        """Add ``value`` at the end; a tensor becomes a parameter.
+
+        Returns
+        -------
+        ParameterList
+            The list itself.
+        """
         setattr(self, str(self._size), _as_parameter(value))
         self._size += 1
         return self
@@ -521,11 +548,22 @@ class ParameterDict(Module):
         return key in self._keys
 
     def copy(self) -> ParameterDict:
-        """A new dictionary of the same values."""
+        """A new dictionary of the same values.
+
+        The copy has the same parameters, not copies of them, in the same order.
+        """
         return ParameterDict(OrderedDict(self.items()))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of ``key``, which is set to ``default`` first if it is missing."""
+        """The value of ``key``, which is set to ``default`` first if it is missing.
+
+        A tensor becomes a parameter.
+
+        Raises
+        ------
+        TypeError
+            If ``key`` is not a string.
+        """
         if key not in self:
             self[key] = default
         return self[key]
@@ -561,25 +599,45 @@ class ParameterDict(Module):
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of ``key``, or ``default`` if it is missing."""
+        """The value of ``key``, or ``default`` if it is missing.
+
+        Nothing is added. Keys are strings; ``default`` is returned as it is, and a tensor does not become a parameter.
+        """
         if key not in self:
             return default
         return self[key]
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """A new dictionary with ``default`` for each of ``keys``."""
+        """A new dictionary with ``default`` for each of ``keys``.
+
+        The dictionary that it is called on stays as it is. A tensor becomes a new parameter for each key, with the same memory.
+
+        Raises
+        ------
+        TypeError
+            If a key is not a string.
+        """
         return ParameterDict([(key, default) for key in keys])
 
     def keys(self) -> Iterable[str]:
-        """The keys."""
+        """The keys, strings, in the order of insertion.
+
+        The view follows later changes of the dictionary.
+        """
         return self._keys.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Pairs of key and value."""
+        """Iterate over pairs of key and value, in the order of insertion.
+
+        Values are parameters, or what is no tensor as it is.
+        """
         return ((key, self[key]) for key in self._keys)
 
     def values(self) -> Iterable[Any]:
-        """The values."""
+        """Iterate over the values, in the order of insertion.
+
+        They are parameters, or what is no tensor as it is.
+        """
         return (self[key] for key in self._keys)
 
     def update(self, parameters: Any) -> None:

@@ -192,17 +192,56 @@ def _backward_hooks(module: Module) -> BackwardHooks | None:
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, parameter)`` when a parameter is registered; what it returns replaces it."""
+    """Call ``hook(module, name, parameter)`` when a parameter is registered; what it returns replaces it.
+
+    It is called for every module; None leaves the object as it is.
+
+    Returns
+    -------
+    RemovableHandle
+        Its ``remove()`` removes the hook.
+
+    Raises
+    ------
+    TypeError
+        If ``hook`` is not callable.
+    """
     return add(every_module, Hook(hook, PARAMETER))
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, buffer)`` when a buffer is registered; what it returns replaces it."""
+    """Call ``hook(module, name, buffer)`` when a buffer is registered; what it returns replaces it.
+
+    It is called for every module; None leaves the object as it is.
+
+    Returns
+    -------
+    RemovableHandle
+        Its ``remove()`` removes the hook.
+
+    Raises
+    ------
+    TypeError
+        If ``hook`` is not callable.
+    """
     return add(every_module, Hook(hook, BUFFER))
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, submodule)`` when a module is registered; what it returns replaces it."""
+    """Call ``hook(module, name, submodule)`` when a module is registered; what it returns replaces it.
+
+    It is called for every module; None leaves the object as it is.
+
+    Returns
+    -------
+    RemovableHandle
+        Its ``remove()`` removes the hook.
+
+    Raises
+    ------
+    TypeError
+        If ``hook`` is not callable.
+    """
     return add(every_module, Hook(hook, MODULE))
 
 
@@ -228,7 +267,20 @@ def register_module_forward_hook(
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, grad_output)`` before the gradients of every module are computed."""
+    """Call ``hook(module, grad_output)`` before the gradients of every module are computed.
+
+    ``grad_output`` is a tuple of gradients; what the hook returns takes its place unless it is None.
+
+    Returns
+    -------
+    RemovableHandle
+        Its ``remove()`` removes the hook.
+
+    Raises
+    ------
+    TypeError
+        If ``hook`` is not callable.
+    """
     return add(every_module, Hook(hook, BACKWARD_PRE))
 
 

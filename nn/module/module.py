@@ -344,7 +344,11 @@ class Module(KeywordHints):
                 yield name, module
 
     def children(self) -> Iterator[Module]:
-        """Iterate over the direct submodules; each is yielded once."""
+        """Iterate over the direct submodules; each is yielded once.
+
+        In the order of registration, without names (:meth:`named_children` has them) and without the modules inside them
+        (:meth:`modules`).
+        """
         for _, module in self.named_children():
             yield module
 
@@ -415,7 +419,10 @@ class Module(KeywordHints):
         return self._named_members(lambda module: module._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Iterate over the buffers, those of submodules too if ``recurse``; each is yielded once."""
+        """Iterate over the buffers, those of submodules too if ``recurse``; each is yielded once.
+
+        Those of the module come first, in the order of registration. :meth:`named_buffers` has their names.
+        """
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
@@ -553,7 +560,11 @@ class Module(KeywordHints):
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Reset the gradients of every parameter: to ``None``, or to zeros if ``set_to_none`` is False."""
+        """Reset the gradients of every parameter: to ``None``, or to zeros if ``set_to_none`` is False.
+
+        Zeros are written to the present gradients, which keep their shapes and dtypes, and are detached from their graphs.
+        With ``None`` their memory is given back, and an optimizer leaves out parameters that got no gradient since.
+        """
         for parameter in self.parameters():
             grad = parameter.grad
             if grad is None:
@@ -649,7 +660,10 @@ class Module(KeywordHints):
         return self._apply(lambda old: old.cuda(device))
 
     def cpu(self) -> Self:
-        """Move all parameters and buffers to the CPU, in place. Returns the module."""
+        """Move all parameters and buffers to the CPU, in place. Returns the module.
+
+        Gradients move too. Parameters remain the same objects, so that an optimizer which has them goes on.
+        """
         return self._apply(lambda old: old.cpu())
 
     def type(self, dst_type: tensor.dtype | str) -> Self:
@@ -660,19 +674,31 @@ class Module(KeywordHints):
         return self._apply(lambda old: old.type(dst_type))
 
     def float(self) -> Self:
-        """Convert floating point parameters and buffers to float32, in place. Returns the module."""
+        """Convert floating point parameters and buffers to float32, in place. Returns the module.
+
+        Gradients are converted too; integers, bools and complex numbers stay as they are. Parameters remain the same objects.
+        """
         return self._to_floating(tensor.float32)
 
     def double(self) -> Self:
-        """Convert floating point parameters and buffers to float64, in place. Returns the module."""
+        """Convert floating point parameters and buffers to float64, in place. Returns the module.
+
+        Gradients are converted too; integers, bools and complex numbers stay as they are. Parameters remain the same objects.
+        """
         return self._to_floating(tensor.float64)
 
     def half(self) -> Self:
-        """Convert floating point parameters and buffers to float16, in place. Returns the module."""
+        """Convert floating point parameters and buffers to float16, in place. Returns the module.
+
+        Gradients are converted too; integers, bools and complex numbers stay as they are. Parameters remain the same objects.
+        """
         return self._to_floating(tensor.float16)
 
     def bfloat16(self) -> Self:
-        """Convert floating point parameters and buffers to bfloat16, in place. Returns the module."""
+        """Convert floating point parameters and buffers to bfloat16, in place. Returns the module.
+
+        Gradients are converted too; integers, bools and complex numbers stay as they are. Parameters remain the same objects.
+        """
         return self._to_floating(tensor.bfloat16)
 
     def _to_floating(self, dtype: tensor.dtype) -> Self:
@@ -810,11 +836,33 @@ class Module(KeywordHints):
         )  # fmt: skip
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, prefix, keep_vars)`` before :meth:`state_dict`."""
+        """Call ``hook(module, prefix, keep_vars)`` before :meth:`state_dict`.
+
+        Returns
+        -------
+        RemovableHandle
+            Its ``remove()`` removes the hook.
+        """
         return RemovableHandle.of(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, state_dict, prefix, local_metadata)`` after :meth:`state_dict`, to change it in place."""
+        """Call ``hook(module, state_dict, prefix, local_metadata)`` after :meth:`state_dict`, to change it in place.
+
+        Parameters
+        ----------
+        hook : callable
+            ``prefix`` is what precedes the module's names in ``state_dict``; what it returns must be None.
+
+        Returns
+        -------
+        RemovableHandle
+            Its ``remove()`` removes the hook.
+
+        Raises
+        ------
+        RuntimeError
+            In :meth:`state_dict`, if the hook returns something else.
+        """
         return state.add_save_hook(self._state_dict_hooks, hook, may_replace=False)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:

@@ -263,7 +263,11 @@ class Optimizer(KeywordHints):
         self.param_groups.append(param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Reset the gradients of all parameters: to ``None``, or to zeros if ``set_to_none`` is False."""
+        """Reset the gradients of all parameters: to ``None``, or to zeros if ``set_to_none`` is False.
+
+        Zeros are written to the present gradients, which keep their shapes and dtypes, and are detached from their graphs.
+        With ``None`` their memory is given back, and :meth:`step` leaves out parameters that got no gradient since.
+        """
         for group in self.param_groups:
             for each in group["params"]:
                 grad = each.grad

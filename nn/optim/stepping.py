@@ -106,7 +106,22 @@ class SteppingOptimizer(Optimizer):
         )
 
     def update_sparse(self, group: dict[str, Any], parameter: Tensor, grad: Tensor) -> None:
-        """Update ``parameter`` of ``group`` by its sparse gradient ``grad``, where :meth:`check_sparse` lets it."""
+        """Update ``parameter`` of ``group`` by its sparse gradient ``grad``, where :meth:`check_sparse` lets it.
+
+        Parameters
+        ----------
+        group : dict
+            The parameter's group, with its options.
+        parameter : Tensor
+            Dense; it is updated in place.
+        grad : Tensor
+            Of the parameter's shape and dtype, in the layout ``tensor.sparse_coo``.
+
+        Raises
+        ------
+        NotImplementedError
+            Of an optimizer that does not define it.
+        """
         raise NotImplementedError
 
     def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
@@ -162,7 +177,13 @@ class SteppingOptimizer(Optimizer):
     def counted_together(
         self, group: dict[str, Any], params: list[Tensor], names: Sequence[str]
     ) -> list[list[Tensor]]:
-        """Count a step of each of ``params``, of ``group``; their states ``names`` in columns, whatever their counts."""
+        """Count a step of each of ``params``, of ``group``; their states ``names`` in columns, whatever their counts.
+
+        Returns
+        -------
+        list of lists of Tensor
+            One list for each of ``names``, with the state of each of ``params``.
+        """
         states = [self.prepare(group, each, names) for each in params]
         advance([state["step"] for state in states])
         return [[state[name] for state in states] for name in names]

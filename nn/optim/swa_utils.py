@@ -113,7 +113,11 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tens
 
 
 def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Any], Tensor]:
-    """A function that returns ``average + (value - average) / (n + 1)``, for ``AveragedModel(..., avg_fn=)``."""
+    """A function that returns ``average + (value - average) / (n + 1)``, for ``AveragedModel(..., avg_fn=)``.
+
+    It takes two tensors of the same shape and the number ``n`` of models that ``average`` is of, and returns a new tensor: the
+    mean of ``n + 1`` models. Nothing is recorded.
+    """
 
     def swa_update(average: Tensor, value: Tensor, num_averaged: Tensor | int) -> Tensor:
         with tensor.no_grad():
@@ -193,7 +197,10 @@ class AveragedModel(Module):
         self.use_buffers = use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the averaged model returns for these arguments."""
+        """What the averaged model returns for these arguments.
+
+        Errors are those of the model. Buffers are what :meth:`update_parameters` and :func:`update_bn` left.
+        """
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:

@@ -209,7 +209,13 @@ class ParametrizationList(ModuleList):
                 getattr(self, f"original{number}").data = each.detach()
 
     def forward(self) -> Tensor:
-        """Compute the tensor."""
+        """Compute the tensor: the parametrizations, one after another, of the originals.
+
+        Returns
+        -------
+        Tensor
+            What takes the place of the parameter, as a function of the originals, to which gradients flow.
+        """
         if self.is_tensor:
             value: Tensor = self._computed(self.original)
         else:
@@ -409,7 +415,10 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class of the module without its parametrizations."""
+    """The class of the module without its parametrizations.
+
+    A parametrized module has a class of its own, derived from this one; another module has this one itself.
+    """
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 

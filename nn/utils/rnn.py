@@ -109,13 +109,20 @@ class PackedSequence(_Fields):
         return type(self)(data, self.batch_sizes, *indices)
 
     def cuda(self, *args: Any, **kwargs: Any) -> Self:
-        """Move to a CUDA device, by default the current one."""
+        """Move to a CUDA device, by default the current one.
+
+        Arguments are those of :meth:`tensor.Tensor.to`, as are the errors; ``batch_sizes`` stays on the CPU. Returns itself if
+        nothing changes.
+        """
         if self._device_after(args, kwargs) == "cuda":
             return self.to(*args, **kwargs)
         return self.to(*args, **{**kwargs, "device": "cuda"})
 
     def cpu(self, *args: Any, **kwargs: Any) -> Self:
-        """Move to the CPU."""
+        """Move to the CPU.
+
+        Arguments are those of :meth:`tensor.Tensor.to`, as are the errors. Returns itself if nothing changes.
+        """
         if self._device_after(args, kwargs) == "cpu":
             return self.to(*args, **kwargs)
         return self.to(*args, **{**kwargs, "device": "cpu"})
@@ -125,7 +132,11 @@ class PackedSequence(_Fields):
         return str(self.data.new_empty(0).to(*args, **kwargs).device.type)
 
     def pin_memory(self) -> Self:
-        """Copy to pinned host memory."""
+        """Copy to pinned host memory.
+
+        Data and indices are copied, so that copies of them to a device are asynchronous; ``batch_sizes`` stays where it is.
+        Raises as :meth:`tensor.Tensor.pin_memory`.
+        """
         indices = [
             None if each is None else each.pin_memory()
             for each in (self.sorted_indices, self.unsorted_indices)
@@ -136,35 +147,59 @@ class PackedSequence(_Fields):
         return self.to(dtype=dtype)
 
     def double(self) -> Self:
-        """Convert the data to float64."""
+        """Convert the data to float64.
+
+        Indices and ``batch_sizes`` stay int64. Returns itself if the data has this dtype already.
+        """
         return self._converted(library.float64)
 
     def float(self) -> Self:
-        """Convert the data to float32."""
+        """Convert the data to float32.
+
+        Indices and ``batch_sizes`` stay int64. Returns itself if the data has this dtype already.
+        """
         return self._converted(library.float32)
 
     def half(self) -> Self:
-        """Convert the data to float16."""
+        """Convert the data to float16.
+
+        Indices and ``batch_sizes`` stay int64. Returns itself if the data has this dtype already.
+        """
         return self._converted(library.float16)
 
     def long(self) -> Self:
-        """Convert the data to int64."""
+        """Convert the data to int64.
+
+        Indices and ``batch_sizes`` stay int64. Returns itself if the data has this dtype already.
+        """
         return self._converted(library.int64)
 
     def int(self) -> Self:
-        """Convert the data to int32."""
+        """Convert the data to int32.
+
+        Indices and ``batch_sizes`` stay int64. Returns itself if the data has this dtype already.
+        """
         return self._converted(library.int32)
 
     def short(self) -> Self:
-        """Convert the data to int16."""
+        """Convert the data to int16.
+
+        Indices and ``batch_sizes`` stay int64. Returns itself if the data has this dtype already.
+        """
         return self._converted(library.int16)
 
     def char(self) -> Self:
-        """Convert the data to int8."""
+        """Convert the data to int8.
+
+        Indices and ``batch_sizes`` stay int64. Returns itself if the data has this dtype already.
+        """
         return self._converted(library.int8)
 
     def byte(self) -> Self:
-        """Convert the data to uint8."""
+        """Convert the data to uint8.
+
+        Indices and ``batch_sizes`` stay int64. Returns itself if the data has this dtype already.
+        """
         return self._converted(library.uint8)
 
     @property

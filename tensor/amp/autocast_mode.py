@@ -40,7 +40,10 @@ def _check_device_type(device_type: Any) -> None:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there is autocast for ``device_type``: True for ``"cuda"`` and ``"cpu"``, with or without a GPU."""
+    """Whether there is autocast for ``device_type``: True for ``"cuda"`` and ``"cpu"``, with or without a GPU.
+
+    Any other name gives False.
+    """
     return device_type in DEVICE_TYPES
 
 
@@ -338,7 +341,10 @@ def autocast_decrement_nesting() -> int:
 
 
 def get_autocast_gpu_dtype() -> dtype:
-    """The dtype of autocast on CUDA devices: ``get_autocast_dtype("cuda")``."""
+    """The dtype of autocast on CUDA devices: ``get_autocast_dtype("cuda")``.
+
+    float16 unless :func:`set_autocast_dtype` set another one.
+    """
     return settings.dtypes["cuda"]
 
 
@@ -354,7 +360,10 @@ def set_autocast_gpu_dtype(dtype: dtype) -> None:
 
 
 def get_autocast_cpu_dtype() -> dtype:
-    """The dtype of autocast on the CPU: ``get_autocast_dtype("cpu")``."""
+    """The dtype of autocast on the CPU: ``get_autocast_dtype("cpu")``.
+
+    bfloat16 unless :func:`set_autocast_dtype` set another one.
+    """
     return settings.dtypes["cpu"]
 
 

@@ -248,7 +248,10 @@ class GradScaler:
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Set what the scale is multiplied by to grow to ``new_factor``, which is not checked."""
+        """Set what the scale is multiplied by to grow to ``new_factor``, which is not checked.
+
+        The next :meth:`update` that lets the scale grow uses it. 2.0 doubles the scale.
+        """
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
@@ -256,7 +259,10 @@ class GradScaler:
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Set what the scale is multiplied by to fall to ``new_factor``, which is not checked."""
+        """Set what the scale is multiplied by to fall to ``new_factor``, which is not checked.
+
+        The next :meth:`update` after an overflow uses it. 0.5 halves the scale.
+        """
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
@@ -264,7 +270,10 @@ class GradScaler:
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Set to ``new_interval`` how many steps without overflow there are before the scale grows."""
+        """Set to ``new_interval`` how many steps without overflow there are before the scale grows.
+
+        Steps without overflow that were counted already count. It is an int and not checked.
+        """
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
@@ -272,7 +281,10 @@ class GradScaler:
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale, factors and counter as numbers, which :meth:`load_state_dict` takes; empty if not enabled."""
+        """The scale, factors and counter as numbers, which :meth:`load_state_dict` takes; empty if not enabled.
+
+        The keys are ``scale``, ``growth_factor``, ``backoff_factor``, ``growth_interval`` and ``_growth_tracker``.
+        """
         if not self._enabled:
             return {}
         return {

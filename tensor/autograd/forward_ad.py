@@ -38,7 +38,15 @@ __all__ = [
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A tensor and its tangent, which is ``None`` where there is none."""
+    """A tensor and its tangent, which is ``None`` where there is none.
+
+    Attributes
+    ----------
+    primal : Tensor
+        The tensor without tangent.
+    tangent : Tensor or None
+        Of the shape of ``primal``.
+    """
 
     primal: Any
     tangent: Any

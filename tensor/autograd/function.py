@@ -90,7 +90,13 @@ class FunctionCtx:
         self.dirty_tensors = args
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
-        """Say which outputs have no derivative; ``backward`` still takes a gradient for each of them."""
+        """Say which outputs have no derivative; ``backward`` still takes a gradient for each of them.
+
+        Parameters
+        ----------
+        *args : Tensor
+            Outputs of ``forward``, such as indices. They do not require a gradient then.
+        """
         self.non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:

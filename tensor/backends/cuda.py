@@ -99,7 +99,10 @@ def flash_sdp_enabled() -> bool:
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """Set what :func:`flash_sdp_enabled` says to ``enabled``."""
+    """Set what :func:`flash_sdp_enabled` says to ``enabled``.
+
+    Any object counts as its truth. Attention is computed in the same way, whatever is set.
+    """
     attention_backends["flash"] = bool(enabled)
 
 
@@ -109,7 +112,10 @@ def mem_efficient_sdp_enabled() -> bool:
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Set what :func:`mem_efficient_sdp_enabled` says to ``enabled``."""
+    """Set what :func:`mem_efficient_sdp_enabled` says to ``enabled``.
+
+    Any object counts as its truth. Attention is computed in the same way, whatever is set.
+    """
     attention_backends["mem_efficient"] = bool(enabled)
 
 
@@ -119,7 +125,10 @@ def math_sdp_enabled() -> bool:
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """Set what :func:`math_sdp_enabled` says to ``enabled``."""
+    """Set what :func:`math_sdp_enabled` says to ``enabled``.
+
+    Any object counts as its truth. Attention is computed in the same way, whatever is set.
+    """
     attention_backends["math"] = bool(enabled)
 
 
@@ -129,7 +138,10 @@ def cudnn_sdp_enabled() -> bool:
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """Set what :func:`cudnn_sdp_enabled` says to ``enabled``."""
+    """Set what :func:`cudnn_sdp_enabled` says to ``enabled``.
+
+    Any object counts as its truth. Attention is computed in the same way, whatever is set.
+    """
     attention_backends["cudnn"] = bool(enabled)
 
 
@@ -177,7 +189,10 @@ def fp16_bf16_reduction_math_sdp_allowed() -> bool:
 
 
 def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
-    """Accept ``enabled``; attention accumulates in float32 either way."""
+    """Accept ``enabled``; attention accumulates in float32 either way.
+
+    Nothing is set: :func:`fp16_bf16_reduction_math_sdp_allowed` stays False.
+    """
 
 
 def preferred_blas_library(backend: str | None = None) -> str:

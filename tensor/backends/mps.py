@@ -14,5 +14,8 @@ def is_built() -> bool:
 
 
 def is_macos_or_newer(major: int, minor: int) -> bool:
-    """False, whichever ``major`` and ``minor`` version of macOS is asked for: Metal is not used on any."""
+    """False, whichever ``major`` and ``minor`` version of macOS is asked for: Metal is not used on any.
+
+    The numbers are not checked.
+    """
     return False

@@ -63,7 +63,10 @@ class memory_format:  # noqa: N801 - PyTorch's name
         return like.with_strides(like.shape, tuple(strides))
 
     def describes(self, layout: Layout) -> bool:
-        """Whether elements that lie as ``layout`` says are in this format, without gaps."""
+        """Whether elements that lie as ``layout`` says are in this format, without gaps.
+
+        Dimensions of size 1 may have any stride. A format of 4 or 5 dimensions describes no layout with another number of them.
+        """
         if self.order is None:
             return layout.contiguous
         if len(layout.shape) != len(self.order):

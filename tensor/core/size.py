@@ -44,7 +44,10 @@ class Size(tuple[int, ...]):
 
     @classmethod
     def trusted(cls, sizes: Iterable[int]) -> Size:
-        """A size of ``sizes``, numbers that are known to be ints: nothing is checked."""
+        """A size of ``sizes``, numbers that are known to be ints: nothing is checked.
+
+        For shapes that are computed from other shapes. ``Size(sizes)`` checks, and takes what has ``__index__``.
+        """
         return tuple.__new__(cls, sizes)
 
     def numel(self) -> int:

@@ -104,7 +104,10 @@ class Storage:
         return self.nbytes()
 
     def untyped(self) -> Storage:
-        """Return this storage, which has no dtype."""
+        """Return this storage, which has no dtype.
+
+        A :class:`TypedStorage` returns the storage that it shows.
+        """
         return self
 
     def type(self) -> str:
@@ -189,7 +192,10 @@ class Storage:
         )
 
     def clone(self) -> Storage:
-        """A copy on the same device; of pinned memory, a pageable one."""
+        """A copy on the same device; of pinned memory, a pageable one.
+
+        It has the same number of bytes.
+        """
         return _as_tensor(self).clone()._storage
 
     # The bytes, read and written as a tensor
@@ -225,12 +231,26 @@ class Storage:
         return iter(self.tolist())
 
     def tolist(self) -> list[int]:
-        """All bytes as numbers; waits for a device."""
+        """All bytes as numbers; waits for a device.
+
+        The list has :meth:`size` ints in [0, 255].
+        """
         numbers: list[int] = _as_tensor(self).tolist()
         return numbers
 
     def fill_(self, value: int) -> Storage:
-        """Write ``value``, of which the lowest eight bits count, to every byte."""
+        """Write ``value``, of which the lowest eight bits count, to every byte.
+
+        Returns
+        -------
+        Storage
+            The storage itself.
+
+        Raises
+        ------
+        TypeError
+            If ``value`` is no int.
+        """
         _as_tensor(self).fill_(value & 255)
         return self
 
@@ -256,11 +276,20 @@ class Storage:
         return self
 
     def to(self, device: Any, non_blocking: bool = False) -> Storage:
-        """The bytes on ``device``: this storage itself, or a copy. For ``non_blocking`` see :meth:`Tensor.to`."""
+        """The bytes on ``device``: this storage itself, or a copy. For ``non_blocking`` see :meth:`Tensor.to`.
+
+        Raises
+        ------
+        RuntimeError
+            If ``device`` does not name one.
+        """
         return self._on(device_state_of(device), non_blocking=non_blocking)
 
     def cpu(self) -> Storage:
-        """The bytes on the host: this storage itself where they are there, else a copy."""
+        """The bytes on the host: this storage itself where they are there, else a copy.
+
+        The copy waits for the device.
+        """
         return self._on(cpu)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Storage:
@@ -297,7 +326,10 @@ class Storage:
         )
 
     def belongs_to(self, stream: Stream) -> bool:
-        """Whether the bytes, were they freed, could be handed out to ``stream`` at once: no other one uses them."""
+        """Whether the bytes, were they freed, could be handed out to ``stream`` at once: no other one uses them.
+
+        True on the host. On a device it depends on the streams that :meth:`Tensor.record_stream` has noted.
+        """
         return True
 
     def _has_memory(self) -> bool:

@@ -15,24 +15,39 @@ class _Symbolic:
 
 
 class SymInt(_Symbolic):
-    """The class of symbolic integers, of which there are none: ``isinstance(size, SymInt)`` is False."""
+    """The class of symbolic integers, of which there are none: ``isinstance(size, SymInt)`` is False.
+
+    For programs that ask. Sizes, numbers and conditions are Python's own here, as nothing is traced.
+    """
 
 
 class SymFloat(_Symbolic):
-    """The class of symbolic floats, of which there are none: ``isinstance(number, SymFloat)`` is False."""
+    """The class of symbolic floats, of which there are none: ``isinstance(number, SymFloat)`` is False.
+
+    For programs that ask. Sizes, numbers and conditions are Python's own here, as nothing is traced.
+    """
 
 
 class SymBool(_Symbolic):
-    """The class of symbolic conditions, of which there are none: ``isinstance(condition, SymBool)`` is False."""
+    """The class of symbolic conditions, of which there are none: ``isinstance(condition, SymBool)`` is False.
+
+    For programs that ask. Sizes, numbers and conditions are Python's own here, as nothing is traced.
+    """
 
 
 def sym_int(a: Any) -> int:
-    """``int(a)``."""
+    """``a`` as an int: ``int(a)``.
+
+    Raises TypeError or ValueError as ``int`` does.
+    """
     return builtins.int(a)
 
 
 def sym_float(a: Any) -> float:
-    """``float(a)``."""
+    """``a`` as a float: ``float(a)``.
+
+    Raises TypeError or ValueError as ``float`` does.
+    """
     return builtins.float(a)
 
 
@@ -67,12 +82,18 @@ def _promoted(function: str, choose: Any, a: float, b: float) -> float:
 
 
 def sym_not(a: Any) -> bool:
-    """``not a``."""
+    """``not a``, a bool.
+
+    PyTorch has it for conditions that are traced, which there are none of here.
+    """
     return not a
 
 
 def sym_sqrt(a: float) -> float:
-    """``math.sqrt(a)``."""
+    """The square root of ``a``, a float: ``math.sqrt(a)``.
+
+    Raises ValueError for negative numbers.
+    """
     return math.sqrt(a)
 
 

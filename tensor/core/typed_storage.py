@@ -216,22 +216,42 @@ class TypedStorage:
         self._untyped_storage.version += 1
 
     def tolist(self) -> list[Any]:
-        """All elements as Python numbers; waits for a device."""
+        """All elements as Python numbers; waits for a device.
+
+        The list has :meth:`size` of them: bools, ints, floats or complex numbers, as the dtype is.
+        """
         result: list[Any] = self._elements().tolist()
         return result
 
     def fill_(self, value: Any) -> TypedStorage:
-        """Write ``value`` to every element. Returns itself."""
+        """Write ``value`` to every element. Returns itself.
+
+        Raises
+        ------
+        TypeError
+            If ``value`` is no number.
+        """
         self._fill(self._elements(), value)
         return self
 
     def copy_(self, source: Any, non_blocking: bool = False) -> TypedStorage:
-        """Copy the bytes of ``source``, a storage of the same size in bytes; for ``non_blocking`` see :meth:`Tensor.copy_`."""
+        """Copy the bytes of ``source``, a storage of the same size in bytes; for ``non_blocking`` see :meth:`Tensor.copy_`.
+
+        The dtypes may differ: bytes are copied, not numbers. Returns itself.
+
+        Raises
+        ------
+        RuntimeError
+            If the sizes in bytes differ.
+        """
         self._untyped_storage.copy_(source.untyped(), non_blocking)
         return self
 
     def untyped(self) -> Storage:
-        """The storage, whose elements are bytes."""
+        """The storage, whose elements are bytes.
+
+        It is the same memory; its size is in bytes.
+        """
         return self._untyped_storage
 
     @property
@@ -270,7 +290,13 @@ class TypedStorage:
         return self._untyped_storage.resizable()
 
     def resize_(self, size: int) -> None:
-        """Have ``size`` elements; see :meth:`UntypedStorage.resize_` for what is possible."""
+        """Have ``size`` elements; see :meth:`UntypedStorage.resize_` for what is possible.
+
+        Raises
+        ------
+        RuntimeError
+            For other sizes than 0 and the original one.
+        """
         self._untyped_storage.resize_(operator.index(size) * self.dtype.itemsize)
 
     def is_pinned(self) -> bool:
@@ -282,28 +308,52 @@ class TypedStorage:
         return self._untyped_storage.is_shared()
 
     def share_memory_(self) -> TypedStorage:
-        """Move the elements to memory that processes share; see :meth:`Tensor.share_memory_`. Returns itself."""
+        """Move the elements to memory that processes share; see :meth:`Tensor.share_memory_`. Returns itself.
+
+        The elements of a CUDA device are shared as they are.
+        """
         self._untyped_storage.share_memory_()
         return self
 
     def clone(self) -> TypedStorage:
-        """A copy on the same device."""
+        """A copy on the same device.
+
+        It has the same dtype, and memory of its own.
+        """
         return self._of(self._untyped_storage.clone())
 
     def pin_memory(self) -> TypedStorage:
-        """A copy in pinned memory; see :meth:`UntypedStorage.pin_memory`."""
+        """A copy in pinned memory; see :meth:`UntypedStorage.pin_memory`.
+
+        It has the same dtype. Copies from and to it are asynchronous with ``non_blocking``.
+        """
         return self._of(self._untyped_storage.pin_memory())
 
     def to(self, *, device: Any, non_blocking: bool = False) -> TypedStorage:
-        """The elements on ``device``; the same memory where they are there. For ``non_blocking`` see :meth:`Tensor.to`."""
+        """The elements on ``device``; the same memory where they are there. For ``non_blocking`` see :meth:`Tensor.to`.
+
+        Raises
+        ------
+        RuntimeError
+            If ``device`` does not name one.
+        """
         return self._of(self._untyped_storage.to(device, non_blocking))
 
     def cpu(self) -> TypedStorage:
-        """The elements on the host; the same memory where they are there."""
+        """The elements on the host; the same memory where they are there.
+
+        The dtype stays. A copy from a device waits for it.
+        """
         return self._of(self._untyped_storage.cpu())
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
-        """The elements on a CUDA device, by default the current one. For ``non_blocking`` see :meth:`Tensor.cuda`."""
+        """The elements on a CUDA device, by default the current one. For ``non_blocking`` see :meth:`Tensor.cuda`.
+
+        Raises
+        ------
+        RuntimeError
+            If there is no such device.
+        """
         return self._of(self._untyped_storage.cuda(device, non_blocking))
 
     def _of(self, storage: Storage) -> TypedStorage:
@@ -344,7 +394,10 @@ def _converter(name: str, dtype: dtype) -> Callable[[TypedStorage], TypedStorage
 
     convert.__name__ = name
     convert.__qualname__ = f"TypedStorage.{name}"
-    convert.__doc__ = f"The elements as {dtype.name}, in new memory."
+    convert.__doc__ = (
+        f"The elements as {dtype.name}, in new memory.\n\n"
+        "Numbers are converted as :meth:`Tensor.to` converts them; the device stays. Returns a TypedStorage."
+    )
     return convert
 
 

@@ -42,30 +42,45 @@ class Stream:
         pass
 
     def wait_stream(self, stream: Any) -> None:
-        """Return at once: what ``stream`` was given is done."""
+        """Return at once: what ``stream`` was given is done.
+
+        The argument is not looked at, and may be None.
+        """
 
     def record_event(self) -> None:
         """Return at once: there is nothing to wait for."""
 
     def wait_event(self, event: Any) -> None:
-        """Return at once: what came before ``event`` is done."""
+        """Return at once: what came before ``event`` is done.
+
+        The argument is not looked at, and may be None.
+        """
 
 
 class Event:
-    """An event of the CPU, which has always happened."""
+    """An event of the CPU, which has always happened.
+
+    For programs that take their events from ``tensor.get_device_module(device)``. Its methods return at once.
+    """
 
     def query(self) -> bool:
         """True: what came before is done."""
         return True
 
     def record(self, stream: Any = None) -> None:
-        """Return at once, whichever ``stream``."""
+        """Return at once, whichever ``stream``.
+
+        ``stream`` is not looked at.
+        """
 
     def synchronize(self) -> None:
         """Return at once."""
 
     def wait(self, stream: Any = None) -> None:
-        """Return at once, whichever ``stream``."""
+        """Return at once, whichever ``stream``.
+
+        ``stream`` is not looked at.
+        """
 
 
 class _Current:
@@ -95,12 +110,18 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """:class:`StreamContext` of ``stream``."""
+    """A context manager inside which ``stream`` is current: :class:`StreamContext`.
+
+    ``None`` changes nothing.
+    """
     return StreamContext(stream)
 
 
 def current_stream(device: DeviceArgument = None) -> Stream:
-    """The current stream of the CPU, whatever ``device`` says."""
+    """The current stream of the CPU, whatever ``device`` says.
+
+    There is one, as work of the CPU is done when a call returns.
+    """
     return _Current.stream
 
 
@@ -125,11 +146,17 @@ def current_device() -> str:
 
 
 def set_device(device: DeviceArgument) -> None:
-    """Return at once: there is one CPU, whatever ``device`` says."""
+    """Return at once: there is one CPU, whatever ``device`` says.
+
+    ``device`` is not checked.
+    """
 
 
 def synchronize(device: DeviceArgument = None) -> None:
-    """Return at once, whatever ``device`` says: what the CPU computes is done when a call returns."""
+    """Return at once, whatever ``device`` says: what the CPU computes is done when a call returns.
+
+    ``device`` is not checked.
+    """
 
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker

@@ -133,7 +133,10 @@ def _asked(device: DeviceArgument, function: str, ask: Callable[[Any, Any], Any]
 
 
 def get_arch_list() -> list[str]:
-    """Architectures that kernels are compiled for, as ``["sm_90"]``: those of the visible devices; empty without any."""
+    """Architectures that kernels are compiled for, as ``["sm_90"]``: those of the visible devices; empty without any.
+
+    Each architecture is named once, sorted by compute capability.
+    """
     if not drv.is_available():
         return []
     devices = drv.runtime().devices

@@ -45,7 +45,10 @@ def _library() -> Any:
 
 
 def range_push(msg: str) -> int:
-    """Begin a span called ``msg`` in this thread, and return how many are around it."""
+    """Begin a span called ``msg`` in this thread, and return how many are around it.
+
+    The outermost span returns 0. :func:`range_pop` ends the span.
+    """
     library = _library()
     if library is not None:
         library.push_range(msg)
@@ -71,7 +74,10 @@ def range_pop() -> int:
 
 
 def range_start(msg: str) -> int:
-    """Begin a span called ``msg`` that any thread may end, and return its number for :func:`range_end`."""
+    """Begin a span called ``msg`` that any thread may end, and return its number for :func:`range_end`.
+
+    Numbers start at 1, and no two spans of a process have the same.
+    """
     number = next(_numbers)
     library = _library()
     if library is not None:
@@ -80,7 +86,10 @@ def range_start(msg: str) -> int:
 
 
 def range_end(range_id: int) -> None:
-    """End the span whose number :func:`range_start` returned as ``range_id``; another number does nothing."""
+    """End the span whose number :func:`range_start` returned as ``range_id``; another number does nothing.
+
+    Any thread may end it.
+    """
     started = _started.pop(range_id, None)
     library = _library()
     if started is not None and library is not None:
@@ -88,7 +97,10 @@ def range_end(range_id: int) -> None:
 
 
 def mark(msg: str) -> None:
-    """Name a moment ``msg``."""
+    """Name a moment ``msg``.
+
+    Without the package ``nvtx`` nothing happens.
+    """
     library = _library()
     if library is not None:
         library.mark(msg)

@@ -31,7 +31,11 @@ __all__ = [
 
 
 class LowerCholeskyTransform(Transform):
-    """Square matrices to lower triangular ones with positive diagonal. The parameter is that of :class:`Transform`."""
+    """Square matrices to lower triangular ones with positive diagonal. The parameter is that of :class:`Transform`.
+
+    Shapes are (..., n, n) and stay. Elements above the diagonal are ignored, and those on it are the
+    logarithms of the result's.
+    """
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.lower_cholesky
@@ -49,7 +53,10 @@ class LowerCholeskyTransform(Transform):
 
 
 class PositiveDefiniteTransform(Transform):
-    """Square matrices to positive definite ones, by their Cholesky factors. Parameter as of :class:`Transform`."""
+    """Square matrices to positive definite ones, by their Cholesky factors. Parameter as of :class:`Transform`.
+
+    Shapes are (..., n, n) and stay: ``y = L @ L.mT`` with ``L`` of :class:`LowerCholeskyTransform`.
+    """
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.positive_definite

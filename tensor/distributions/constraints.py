@@ -124,7 +124,13 @@ class _Dependent(Constraint):
         )
 
     def check(self, value: Tensor) -> Tensor:
-        """Raise ValueError: ``value`` cannot be checked before the parameters are known."""
+        """Refuse ``value``, which cannot be checked before the parameters are known.
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
         raise ValueError("a constraint that depends on parameters cannot be checked before they are known")
 
 
@@ -156,12 +162,18 @@ class dependent_property(property, _Dependent):  # noqa: N801 - PyTorch's name
 
 
 def is_dependent(constraint: Any) -> bool:
-    """Whether ``constraint`` depends on parameters, so that it cannot be checked alone."""
+    """Whether ``constraint`` depends on parameters, so that it cannot be checked alone.
+
+    ``constraint`` may be any object; of one that is no constraint the answer is False.
+    """
     return isinstance(constraint, _Dependent)
 
 
 class _Independent(Constraint):
-    """``base_constraint``, of which ``reinterpreted_batch_ndims`` trailing dimensions count as dimensions of the event."""
+    """``base_constraint``, of which ``reinterpreted_batch_ndims`` trailing dimensions count as dimensions of the event.
+
+    ``check(value)`` returns a bool for each event: whether all elements of these dimensions fulfil the base.
+    """
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         self.base_constraint = base_constraint
@@ -247,7 +259,11 @@ class _OneHot(Constraint):
 
 
 class _IntegerInterval(Constraint):
-    """Integers from ``lower_bound`` up to ``upper_bound``, both included."""
+    """Integers from ``lower_bound`` up to ``upper_bound``, both included.
+
+    ``check(value)`` returns a bool for each element: whether it is a whole number between the bounds.
+    ``value`` may have a floating dtype.
+    """
 
     is_discrete = True
 
@@ -282,7 +298,10 @@ class _Real(Constraint):
 
 
 class _GreaterThan(Constraint):
-    """Numbers greater than ``lower_bound``."""
+    """Numbers greater than ``lower_bound``.
+
+    ``check(value)`` returns a bool for each element: ``value > lower_bound``.
+    """
 
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
@@ -293,7 +312,10 @@ class _GreaterThan(Constraint):
 
 
 class _GreaterThanEq(Constraint):
-    """Numbers from ``lower_bound``."""
+    """Numbers from ``lower_bound``.
+
+    ``check(value)`` returns a bool for each element: ``value >= lower_bound``.
+    """
 
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
@@ -304,7 +326,10 @@ class _GreaterThanEq(Constraint):
 
 
 class _LessThan(Constraint):
-    """Numbers less than ``upper_bound``."""
+    """Numbers less than ``upper_bound``.
+
+    ``check(value)`` returns a bool for each element: ``value < upper_bound``.
+    """
 
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
@@ -315,7 +340,10 @@ class _LessThan(Constraint):
 
 
 class _Interval(Constraint):
-    """Numbers from ``lower_bound`` up to ``upper_bound``, both included."""
+    """Numbers from ``lower_bound`` up to ``upper_bound``, both included.
+
+    ``check(value)`` returns a bool for each element: ``lower_bound <= value <= upper_bound``.
+    """
 
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound = lower_bound
@@ -327,7 +355,10 @@ class _Interval(Constraint):
 
 
 class _HalfOpenInterval(_Interval):
-    """Numbers from ``lower_bound`` up to ``upper_bound``, which is not included."""
+    """Numbers from ``lower_bound`` up to ``upper_bound``, which is not included.
+
+    ``check(value)`` returns a bool for each element: ``lower_bound <= value < upper_bound``.
+    """
 
     def check(self, value: Tensor) -> Tensor:
         result: Tensor = (value >= self.lower_bound) & (value < self.upper_bound)
@@ -344,7 +375,10 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(Constraint):
-    """Vectors of counts whose sum is at most ``upper_bound``."""
+    """Vectors of counts whose sum is at most ``upper_bound``.
+
+    ``check(value)`` returns a bool for each vector of the last dimension: whether none is negative and the sum is not greater.
+    """
 
     is_discrete = True
     event_dim = 1
@@ -465,7 +499,10 @@ class _Cat(Constraint):
 
 
 class _Stack(Constraint):
-    """Constraints ``cseq`` of the elements of dimension ``dim``."""
+    """Constraints ``cseq`` of the elements of dimension ``dim``.
+
+    ``check(value)`` takes a value with ``len(cseq)`` slices along ``dim``, each of which is checked by its constraint.
+    """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         self.cseq = list(cseq)

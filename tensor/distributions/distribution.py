@@ -202,7 +202,10 @@ class Distribution:
             return self.rsample(sample_shape)
 
     def sample_n(self, n: int) -> Tensor:
-        """``sample((n,))``, which PyTorch asks to be used instead: it warns with UserWarning."""
+        """``sample((n,))``, which PyTorch asks to be used instead: it warns with UserWarning.
+
+        The result has the shape ``(n, *batch_shape, *event_shape)``.
+        """
         warnings.warn("sample_n() is deprecated: use sample((n,))", UserWarning, stacklevel=2)
         return self.sample((n,))
 
@@ -300,7 +303,10 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} does not define entropy()")
 
     def perplexity(self) -> Tensor:
-        """The exponential of the entropy, of shape ``batch_shape``."""
+        """The exponential of the entropy, of shape ``batch_shape``.
+
+        Raises NotImplementedError if the distribution has no formula for its entropy.
+        """
         return exp(self.entropy())
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
@@ -401,7 +407,10 @@ def batch_shape_of(*arguments: Any, parameters: Sequence[Tensor]) -> Size:
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
-    """``probs`` moved away from 0 and 1 by the resolution of their dtype."""
+    """``probs`` moved away from 0 and 1 by the resolution of their dtype.
+
+    The resolution is ``finfo(dtype).eps``; shape and dtype, a floating one, stay.
+    """
     eps = finfo(probs.dtype).eps
     return probs.clamp(eps, 1 - eps)
 

@@ -47,12 +47,19 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """Probabilities of ``logits``: log odds if ``is_binary``, else unnormalized logarithms in the last dimension."""
+    """Probabilities of ``logits``: log odds if ``is_binary``, else unnormalized logarithms in the last dimension.
+
+    The result has the shape and dtype of ``logits``. With ``is_binary`` each element is a probability of its own, otherwise
+    those of the last dimension sum to 1.
+    """
     return logits.sigmoid() if is_binary else logits.softmax(-1)
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """Log odds of ``probs`` if ``is_binary``, else their logarithms; 0 and 1 are moved by a rounding unit."""
+    """Log odds of ``probs`` if ``is_binary``, else their logarithms; 0 and 1 are moved by a rounding unit.
+
+    The result has the shape and dtype of ``probs``, a floating one.
+    """
     return _logits_of(probs, is_binary)
 
 

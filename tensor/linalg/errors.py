@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class LinAlgError(RuntimeError):
-    """A matrix does not have what was asked for: an inverse, a Cholesky factor, converging eigenvalues."""
+    """A matrix does not have what was asked for: an inverse, a Cholesky factor, converging eigenvalues.
+
+    Its text says which matrix of a batch it is. Functions whose names end in ``_ex`` return the number in place of raising.
+    """
 
     __module__ = "tensor.linalg"
 

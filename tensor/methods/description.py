@@ -226,7 +226,13 @@ class Description(TensorFields):
         return TypedStorage(wrap_storage=self._storage, dtype=self._layout.dtype)
 
     def storage_type(self) -> Any:
-        """The class of :meth:`storage`, such as ``tensor.FloatStorage``."""
+        """The class of :meth:`storage`, such as ``tensor.FloatStorage``.
+
+        Examples
+        --------
+        >>> tensor.zeros(2).storage_type()
+        <class 'tensor.FloatStorage'>
+        """
         is_cuda = self._layout.device_state.is_cuda
         return (
             storage_class(self._layout.dtype, is_cuda=True) if is_cuda else storage_class(self._layout.dtype)
@@ -360,11 +366,17 @@ class Description(TensorFields):
         return False
 
     def resolve_conj(self) -> Tensor:
-        """The tensor itself; see :meth:`is_conj`."""
+        """The tensor itself, as no tensor is a conjugate that is yet to be computed; see :meth:`is_conj`.
+
+        Shape and dtype may be any.
+        """
         return self  # type: ignore[return-value]
 
     def resolve_neg(self) -> Tensor:
-        """The tensor itself; see :meth:`is_neg`."""
+        """The tensor itself, as no tensor is a negative that is yet to be computed; see :meth:`is_neg`.
+
+        Shape and dtype may be any.
+        """
         return self  # type: ignore[return-value]
 
     #: Kinds of tensors that there are not.

@@ -89,7 +89,17 @@ class SparseMethods:
         return layouts.to_layout(x, layout or sparse_coo, "to_sparse", dense_dim)
 
     def to_sparse_coo(self) -> Tensor:
-        """The tensor in the layout ``tensor.sparse_coo``; see :meth:`to_sparse`."""
+        """The tensor in the layout ``tensor.sparse_coo``; see :meth:`to_sparse`.
+
+        Of a dense tensor the elements that are not 0 are stored; a tensor in this layout is returned itself. Shape and dtype
+        stay.
+
+        Examples
+        --------
+        >>> tensor.eye(2).to_sparse_coo().indices()
+        tensor([[0, 1],
+                [0, 1]])
+        """
         return layouts.to_coordinates(cast("Tensor", self))
 
     def to_sparse_csr(self, dense_dim: int | None = None) -> Tensor:

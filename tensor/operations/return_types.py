@@ -17,10 +17,15 @@ return_types: dict[str, type[Any]] = {}
 
 def return_type(name: str, fields: type[_R]) -> type[_R]:
     """The type of what the function ``name`` returns: a class of its own, derived from a named tuple."""
+    named: Any = fields
+    path = name.replace("linalg_", "linalg.", 1)
     members = {
         "__slots__": (),
         "__module__": "tensor.return_types",
-        "__doc__": fields.__doc__,
+        "__doc__": (
+            f"{fields.__doc__}\n\nA named tuple of {', '.join(named._fields)}: what ``tensor.{path}()`` returns, whose "
+            "documentation says\nshapes and dtypes."
+        ),
         "__repr__": _text,
     }
     return_types[name] = result = type(name, (fields,), members)

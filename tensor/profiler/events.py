@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class DeviceType(Enum):
-    """Where an event ran."""
+    """Where an event ran.
+
+    ``CPU`` is the host, ``CUDA`` a device.
+    """
 
     CPU = 0
     CUDA = 1

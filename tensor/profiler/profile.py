@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 
 class ProfilerActivity(Enum):
-    """What a profile looks at."""
+    """What a profile looks at.
+
+    ``CPU`` is the host: operations, nodes of the graph, modules, annotations; ``CUDA`` its devices: kernels, copies, fills. The
+    others have PyTorch's names and numbers, and nothing is seen of them.
+    """
 
     CPU = 0
     XPU = 1
@@ -43,7 +47,10 @@ class ProfilerActivity(Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What a profile can look at here: the host, and devices where there is a driver."""
+    """What a profile can look at here: the host, and devices where there is a driver.
+
+    A new set, of ``ProfilerActivity.CPU`` and perhaps ``ProfilerActivity.CUDA``.
+    """
     result = {ProfilerActivity.CPU}
     if drv.is_available():
         result.add(ProfilerActivity.CUDA)
@@ -209,7 +216,13 @@ class profile:  # noqa: N801 - PyTorch's name
         self.stop()
 
     def start(self) -> None:
-        """Begin, with the action of step 0. Raises RuntimeError if a profile runs already."""
+        """Begin, with the action of step 0.
+
+        Raises
+        ------
+        RuntimeError
+            If this profile runs already, or another one.
+        """
         if self._running:
             raise RuntimeError("this profile runs already")
         self._running = True
@@ -220,7 +233,10 @@ class profile:  # noqa: N801 - PyTorch's name
             raise
 
     def stop(self) -> None:
-        """End; ``on_trace_ready`` is called if something was recorded and has not been given to it."""
+        """End; ``on_trace_ready`` is called if something was recorded and has not been given to it.
+
+        Does nothing if the profile does not run.
+        """
         if not self._running:
             return
         self._running = False
@@ -231,7 +247,15 @@ class profile:  # noqa: N801 - PyTorch's name
             self.on_trace_ready(self)
 
     def step(self) -> None:
-        """The next step of the schedule begins."""
+        """The next step of the schedule begins.
+
+        At the end of a cycle of the schedule ``on_trace_ready`` is called. Does nothing if the profile does not run.
+
+        Raises
+        ------
+        RuntimeError
+            If the step is the first that is recorded, and another profile runs.
+        """
         if not self._running:
             return
         saved = self.current_action is ProfilerAction.RECORD_AND_SAVE
@@ -280,7 +304,10 @@ class profile:  # noqa: N801 - PyTorch's name
             self._memory.start()
 
     def leave_devices(self) -> None:
-        """Stop looking at devices, and keep what was seen of them: the driver is about to be dropped."""
+        """Stop looking at devices, and keep what was seen of them: the driver is about to be dropped.
+
+        :meth:`watch_devices` looks at those of another driver.
+        """
         if self._source is not None:
             self._source.stop()
             self._device_events += self._source.events()
@@ -324,20 +351,32 @@ class profile:  # noqa: N801 - PyTorch's name
         return self._how if self._source is None else self._source.how
 
     def device_events(self) -> list[DeviceEvent]:
-        """What devices did, with its times, figures, and the span of the host that queued it."""
+        """What devices did, with its times, figures, and the span of the host that queued it.
+
+        In the order in which they were queued. Times are those that :attr:`device_times` says.
+        """
         return list(self._device_events)
 
     def memory_events(self) -> list[MemoryEvent]:
-        """Allocations and frees of devices, where memory was profiled."""
+        """Allocations and frees of devices, where memory was profiled.
+
+        Sizes are in bytes, negative for frees. Empty without ``profile_memory=True``.
+        """
         return list(self._memory_events)
 
     def spans(self) -> list[spans_module.Span]:
-        """Spans of the host: operations, nodes, modules, annotations."""
+        """Spans of the host: operations, nodes, modules, annotations.
+
+        Empty if ``activities`` does not have ``ProfilerActivity.CPU``.
+        """
         spans = [] if self._spans is None else self._spans.all
         return spans if ProfilerActivity.CPU in self.activities else []
 
     def events(self) -> EventList:
-        """All events: those of the host, then those of devices."""
+        """All events: those of the host, then those of devices.
+
+        :meth:`key_averages` sums them up by name.
+        """
         return EventList(
             events_of(self.spans(), self._device_events, self._memory_events),
             times=self.device_times,
@@ -357,11 +396,20 @@ class profile:  # noqa: N801 - PyTorch's name
         return self.events().key_averages(group_by_input_shape, group_by_stack_n)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Write ``value`` into traces as ``key``."""
+        """Write ``value`` into traces as ``key``.
+
+        Traces that were written before do not get it. A later value of the same key takes its place.
+        """
         self._metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Write what the JSON text ``value`` says into traces as ``key``. Raises ValueError if it is none."""
+        """Write what the JSON text ``value`` says into traces as ``key``.
+
+        Raises
+        ------
+        ValueError
+            If ``value`` is not JSON.
+        """
         self._metadata[key] = json.loads(value)
 
     def export_chrome_trace(self, path: str) -> None:
@@ -375,7 +423,10 @@ class profile:  # noqa: N801 - PyTorch's name
         chrome.write(os.fspath(path), self.chrome_trace())
 
     def chrome_trace(self) -> dict[str, Any]:
-        """What :meth:`export_chrome_trace` writes."""
+        """What :meth:`export_chrome_trace` writes.
+
+        A dictionary that ``json.dump`` takes, in the format of Chrome's traces; times are in microseconds.
+        """
         return chrome.trace(
             self.spans(),
             self._device_events,
@@ -456,7 +507,10 @@ class profile:  # noqa: N801 - PyTorch's name
         Path(path).write_text(json.dumps(content), encoding="utf-8")
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
-        """Not done: PyTorch's for changing activities while a profile runs. Warns, and changes nothing."""
+        """Not supported: warns with UserWarning, and changes nothing.
+
+        In PyTorch it switches ``activities`` on or off, as ``enable`` says, while a profile runs.
+        """
         warnings.warn("toggle_collection_dynamic() changes nothing here", stacklevel=2)
 
 

@@ -10,7 +10,11 @@ if TYPE_CHECKING:
 
 
 class ProfilerAction(Enum):
-    """What a profile does in a step."""
+    """What a profile does in a step.
+
+    ``NONE``: nothing; ``WARMUP``: nothing is recorded yet; ``RECORD``; ``RECORD_AND_SAVE``: the last recorded step of a
+    cycle, after which ``on_trace_ready`` is called.
+    """
 
     NONE = 0
     WARMUP = 1

@@ -157,12 +157,21 @@ def _unflatten(leaves: Iterator[Any], spec: TreeSpec) -> Any:
 
 
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """The leaves of ``tree`` in order; ``is_leaf`` as for :func:`tree_flatten`."""
+    """The leaves of ``tree`` in order; ``is_leaf`` as for :func:`tree_flatten`.
+
+    Examples
+    --------
+    >>> tree_leaves({"a": 1, "b": [2, (3,)]})
+    [1, 2, 3]
+    """
     return tree_flatten(tree, is_leaf)[0]
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeSpec:
-    """The structure of ``tree``; ``is_leaf`` as for :func:`tree_flatten`."""
+    """The structure of ``tree``; ``is_leaf`` as for :func:`tree_flatten`.
+
+    Trees of the same containers, keys and lengths have equal structures.
+    """
     return tree_flatten(tree, is_leaf)[1]
 
 
@@ -191,7 +200,10 @@ def tree_map(
 def tree_map_(
     func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
-    """Call ``func`` as :func:`tree_map` does, and return ``tree`` itself. Raises as :func:`tree_map`."""
+    """Call ``func`` as :func:`tree_map` does, and return ``tree`` itself. Raises as :func:`tree_map`.
+
+    For functions that change leaves, such as ``Tensor.zero_``; what they return is dropped.
+    """
     tree_map(func, tree, *rests, is_leaf=is_leaf)
     return tree
 
@@ -218,12 +230,18 @@ def tree_map_only(
 
 
 def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
-    """Whether ``pred`` is true of all leaves of ``tree``; ``is_leaf`` as for :func:`tree_flatten`."""
+    """Whether ``pred`` is true of all leaves of ``tree``; ``is_leaf`` as for :func:`tree_flatten`.
+
+    True of a tree without leaves; the first leaf of which it is not true ends the search.
+    """
     return all(map(pred, tree_leaves(tree, is_leaf)))
 
 
 def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
-    """Whether ``pred`` is true of some leaf of ``tree``; ``is_leaf`` as for :func:`tree_flatten`."""
+    """Whether ``pred`` is true of some leaf of ``tree``; ``is_leaf`` as for :func:`tree_flatten`.
+
+    False of a tree without leaves; the first leaf of which it is true ends the search.
+    """
     return any(map(pred, tree_leaves(tree, is_leaf)))
 
 

@@ -36,7 +36,10 @@ __all__ = [
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """Two context managers that do nothing: the default of ``context_fn`` of :func:`checkpoint`."""
+    """Two context managers that do nothing: the default of ``context_fn`` of :func:`checkpoint`.
+
+    The first would surround the forward pass, the second what is computed again for the backward pass.
+    """
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
@@ -184,7 +187,10 @@ def _all_of(steps: Iterable[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 
 class CheckpointFunction(Function):
-    """A function as one node, which runs it again and starts a backward pass of its own: ``use_reentrant=True``."""
+    """A function as one node, which runs it again and starts a backward pass of its own: ``use_reentrant=True``.
+
+    :func:`checkpoint` calls it. ``tensor.autograd.grad`` and ``backward(inputs=...)`` raise RuntimeError where they meet it.
+    """
 
     @staticmethod
     def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:

@@ -5,6 +5,8 @@ Operations, which share their docstrings' parts, are held to more in ``tests/ten
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 
 import pytest
@@ -41,6 +43,32 @@ def test_docstring_speaks_of_parameters_and_exceptions(name: str) -> None:
     assert not unsaid, "the code raises these, and the docstring does not say so"
 
 
+#: What a signature without parameters says by its result: nothing is left to say of a flag, a number or a name.
+_SAID_BY_SIGNATURE = ("bool", "int", "float", "str", "None")
+#: Refers to the docstring that has shapes, dtypes and errors: an override, an alias, an older name.
+_REFERS = re.compile(r"^(See (that|:\w+:)|(Alias|Deprecated name|Older name) of :\w+:)|: an alias of :\w+:")
+
+
+def _says_all_in_one_line(public: PublicName) -> bool:
+    """Whether there is nothing else to say: of a property, of what takes no argument and returns no object, of an alias."""
+    if isinstance(public.value, (property, functools.cached_property)) or _REFERS.search(public.text):
+        return True
+    if inspect.isclass(public.value):
+        return False
+    signature = inspect.signature(public.functions[0])
+    takes = [name for name in signature.parameters if name not in ("self", "cls")]
+    return not takes and str(signature.return_annotation) in _SAID_BY_SIGNATURE
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name.partition(".")[0] in ("tensor", "nn")])
+def test_docstring_says_more_than_a_line(name: str) -> None:
+    public = PUBLIC[name]
+    lines = [line for line in (inspect.getdoc(public.value) or "").splitlines() if line.strip()]
+    assert len(lines) > 1 or _says_all_in_one_line(public), (
+        "say shapes, dtypes, results or what is raised, too"
+    )
+
+
 # The rule itself
 
 
@@ -55,6 +83,14 @@ class _Sample:
         _checked(out)
         return self._positive(size)
 
+    def count(self) -> int:
+        """Number of elements."""
+        return 1
+
+    def other(self, size: int) -> object:
+        """See :meth:`public`."""
+        return self.public(size)
+
     def _positive(self, size: int) -> int:
         if size < 0:
             raise ValueError("size is negative")
@@ -68,3 +104,7 @@ def test_the_rule_finds_what_is_missing() -> None:
     assert _is_explained("size", public.text)
     assert not _is_explained("out", public.text)
     assert _is_explained("out", "See :func:`other` for the parameters.")
+    assert not _says_all_in_one_line(public)
+    assert not _says_all_in_one_line(PublicName("_Sample", _Sample))
+    assert _says_all_in_one_line(PublicName("count", _Sample.count, _Sample))
+    assert _says_all_in_one_line(PublicName("other", _Sample.other, _Sample))

@@ -22,7 +22,12 @@ class _Pad(Module):
         self.padding = (padding,) * (2 * self.rank) if isinstance(padding, int) else tuple(padding)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Pad the last dimensions of an input."""
+        """Pad the last dimensions of an input.
+
+        They are preceded by (N, C) or (C,). The result has the input's dtype. Raises RuntimeError or NotImplementedError if the
+        input has another number of dimensions, or is too small for the padding; circular padding raises ValueError for the
+        former.
+        """
         return functional.pad(input, self.padding, self.mode)
 
     def extra_repr(self) -> str:
@@ -59,7 +64,11 @@ class _ConstantPad(_Pad):
         self.value = value
 
     def forward(self, input: Tensor) -> Tensor:
-        """Pad the last dimensions of an input."""
+        """Pad the last dimensions of an input.
+
+        The input may have any dtype, and at least as many dimensions as are padded; the result has its dtype. Raises RuntimeError
+        otherwise, or if negative padding leaves a negative size.
+        """
         return functional.pad(input, self.padding, "constant", self.value)
 
     def extra_repr(self) -> str:

@@ -214,7 +214,11 @@ class _AvgPool(Module):
         self.divisor_override = divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
-        """Pool an input, with its dtype."""
+        """Pool an input of shape (N, C, ...) or (C, ...).
+
+        The result has the input's dtype. Raises RuntimeError if the input has another number of dimensions, or is smaller than a
+        window.
+        """
         result: Tensor = getattr(functional, f"avg_pool{self.rank}d")(
             input,
             self.kernel_size,
@@ -321,7 +325,11 @@ class _AdaptiveAvgPool(Module):
         self.output_size = output_size
 
     def forward(self, input: Tensor) -> Tensor:
-        """Pool an input, with its dtype."""
+        """Pool an input of shape (N, C, ...) or (C, ...) to ``output_size``.
+
+        The result has the input's dtype, an integer or floating one. Raises RuntimeError if the input has another number of
+        dimensions.
+        """
         result: Tensor = getattr(functional, f"adaptive_avg_pool{self.rank}d")(input, self.output_size)
         return result
 
@@ -453,7 +461,11 @@ class _LPPool(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Tensor:
-        """Pool an input of shape (N, C, ...) or (C, ...)."""
+        """Pool an input of shape (N, C, ...) or (C, ...).
+
+        The result has the input's dtype if that is floating. Raises RuntimeError if the input has another number of
+        dimensions, or is smaller than a window.
+        """
         pool = getattr(functional, f"lp_pool{self.rank}d")
         result: Tensor = pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
         return result

@@ -75,15 +75,24 @@ class LRScheduler:
             self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
-        """All attributes but the optimizer."""
+        """All attributes but the optimizer, by name.
+
+        Numbers, lists of numbers, and what subclasses add. It holds the same lists, not copies of them.
+        """
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore ``state_dict``, which :meth:`state_dict` returned; its entries become attributes."""
+        """Restore ``state_dict``, which :meth:`state_dict` returned; its entries become attributes.
+
+        Names are not checked. The optimizer's learning rates stay as they are: its own state dict has them.
+        """
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Rate]:
-        """The learning rates that were set last, one for each group."""
+        """The learning rates that were set last, one for each group.
+
+        Floats, or tensors where the groups have tensors as learning rates.
+        """
         return self._last_lr
 
     def get_lr(self) -> list[Rate]:

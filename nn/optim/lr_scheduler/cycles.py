@@ -120,7 +120,10 @@ class CyclicLR(LRScheduler):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x: float) -> float:
-        """Amplitude at ``x``, the number of a cycle (from 1) or of a batch, as ``scale_mode`` says."""
+        """Amplitude at ``x``, the number of a cycle (from 1) or of a batch, as ``scale_mode`` says.
+
+        What ``mode`` or the argument ``scale_fn`` says. It multiplies the distance of the learning rate from ``base_lr``.
+        """
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular2":

@@ -82,7 +82,15 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LambdaLR):
-    """The current learning rate times ``lr_lambda(epoch)``; the parameters are those of :class:`LambdaLR`."""
+    """The current learning rate times ``lr_lambda(epoch)``; the parameters are those of :class:`LambdaLR`.
+
+    Examples
+    --------
+    >>> optimizer = nn.optim.SGD([nn.Parameter(tensor.ones(1))], lr=1.0)
+    >>> scheduler = nn.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+    >>> optimizer.step(); scheduler.step(); scheduler.get_last_lr()
+    [0.5]
+    """
 
     def get_lr(self) -> list[Rate]:
         """See :meth:`LRScheduler.get_lr`."""

@@ -42,10 +42,26 @@ class BasePruningMethod(ABC):
 
     @abstractmethod
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """The mask for elements of importance ``t``, of which ``default_mask`` has pruned some before."""
+        """The mask for elements of importance ``t``, of which ``default_mask`` has pruned some before.
+
+        Parameters
+        ----------
+        t : Tensor
+            Importance of each element: the parameter itself, or scores of its shape.
+        default_mask : Tensor
+            Of the shape of ``t``: 0 for elements that are pruned already, else 1.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of ``t``: 0 for elements to prune and those that are pruned already, else 1.
+        """
 
     def apply_mask(self, module: Module) -> Any:
-        """The pruned tensor of ``module``: ``<name>_orig`` times ``<name>_mask``, of their shape."""
+        """The pruned tensor of ``module``: ``<name>_orig`` times ``<name>_mask``, of their shape.
+
+        The mask is cast to the dtype of the parameter, which the result has. Gradients reach ``<name>_orig``.
+        """
         mask, original = (getattr(module, f"{self._tensor_name}_{part}") for part in ("mask", "orig"))
         return mask.to(dtype=original.dtype) * original
 
@@ -233,17 +249,26 @@ def _dimension(t: Any, method: Any) -> int:
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing; the parameter gets a mask of ones."""
+    """Prunes nothing; the parameter gets a mask of ones.
+
+    As a base for pruning that comes later: ``<name>_orig`` and ``<name>_mask`` exist then.
+    """
 
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """``default_mask``, whatever ``t`` is."""
+        """``default_mask``, whatever ``t`` is.
+
+        Returned as it is, not as a copy.
+        """
         return default_mask
 
     @classmethod
     def apply(cls, module: Module, name: str) -> Self:  # type: ignore[override]
-        """Add a mask to the parameter ``name`` of ``module``."""
+        """Add a mask to the parameter ``name`` of ``module``.
+
+        Returns the method, which is a forward pre-hook of the module from now on. Raises as :meth:`BasePruningMethod.apply`.
+        """
         return super().apply(module, name)  # type: ignore[return-value]
 
 
@@ -299,19 +324,48 @@ class _Unstructured(_Amount):
 
 
 class RandomUnstructured(_Unstructured):
-    """Prunes random elements: ``amount`` of them, or a part from 0.0 to 1.0."""
+    """Prunes random elements.
+
+    Parameters
+    ----------
+    amount : int or float
+        An int is a number, a float the fraction of those that are not pruned yet.
+
+    Raises
+    ------
+    TypeError
+        If ``amount`` is no number.
+    ValueError
+        If it is negative, or a float greater than 1; when it prunes, if there are fewer than ``amount``.
+    """
 
     def _scores(self, t: Any) -> Any:
         return rand_like(t)
 
     @classmethod
     def apply(cls, module: Module, name: str, amount: float) -> Self:  # type: ignore[override]
-        """Prune ``amount`` elements of the parameter ``name`` of ``module``."""
+        """Prune ``amount`` elements of the parameter ``name`` of ``module``.
+
+        Returns the method, which is a forward pre-hook of the module from now on. Raises as :meth:`BasePruningMethod.apply`.
+        """
         return super().apply(module, name, amount=amount)  # type: ignore[return-value]
 
 
 class L1Unstructured(_Unstructured):
-    """Prunes the elements with the smallest magnitudes: ``amount`` of them, or a part from 0.0 to 1.0."""
+    """Prunes the elements with the smallest magnitudes.
+
+    Parameters
+    ----------
+    amount : int or float
+        An int is a number, a float the fraction of those that are not pruned yet.
+
+    Raises
+    ------
+    TypeError
+        If ``amount`` is no number.
+    ValueError
+        If it is negative, or a float greater than 1; when it prunes, if there are fewer than ``amount``.
+    """
 
     def _scores(self, t: Any) -> Any:
         return t.abs()
@@ -365,7 +419,22 @@ class _Structured(_Amount):
 
 
 class RandomStructured(_Structured):
-    """Prunes random indices along dimension ``dim``: ``amount`` of them, or a part from 0.0 to 1.0."""
+    """Prunes random indices along a dimension.
+
+    Parameters
+    ----------
+    amount : int or float
+        An int is a number, a float the fraction of those that are not pruned yet.
+    dim : int
+        Dimension along which indices are pruned.
+
+    Raises
+    ------
+    TypeError
+        If ``amount`` is no number.
+    ValueError
+        If it is negative, or a float greater than 1; when it prunes, if there are fewer than ``amount``.
+    """
 
     def __init__(self, amount: float, dim: int = -1) -> None:
         super().__init__(amount)
@@ -376,12 +445,32 @@ class RandomStructured(_Structured):
 
     @classmethod
     def apply(cls, module: Module, name: str, amount: float, dim: int = -1) -> Self:  # type: ignore[override]
-        """Prune ``amount`` indices along ``dim`` of the parameter ``name`` of ``module``."""
+        """Prune ``amount`` indices along ``dim`` of the parameter ``name`` of ``module``.
+
+        Returns the method, which is a forward pre-hook of the module from now on. Raises as :meth:`BasePruningMethod.apply`.
+        """
         return super().apply(module, name, amount=amount, dim=dim)  # type: ignore[return-value]
 
 
 class LnStructured(_Structured):
-    """Prunes the indices along ``dim`` with the smallest ``n``-norms: ``amount`` of them, or a part from 0.0 to 1.0."""
+    """Prunes the indices along a dimension whose slices have the smallest norms.
+
+    Parameters
+    ----------
+    amount : int or float
+        An int is a number, a float the fraction of those that are not pruned yet.
+    n : int, float or str
+        Order of the norm, as for :func:`tensor.norm`.
+    dim : int
+        Dimension along which indices are pruned.
+
+    Raises
+    ------
+    TypeError
+        If ``amount`` is no number.
+    ValueError
+        If it is negative, or a float greater than 1; when it prunes, if there are fewer than ``amount``.
+    """
 
     def __init__(self, amount: float, n: Any, dim: int = -1) -> None:
         super().__init__(amount)
@@ -406,7 +495,13 @@ class LnStructured(_Structured):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes where ``mask`` is 0."""
+    """Prunes where ``mask`` is 0.
+
+    Parameters
+    ----------
+    mask : Tensor
+        Of the parameter's shape: 0 and 1, of any dtype.
+    """
 
     PRUNING_TYPE = "global"
 
@@ -429,5 +524,8 @@ class CustomFromMask(BasePruningMethod):
 
     @classmethod
     def apply(cls, module: Module, name: str, mask: Any) -> Self:  # type: ignore[override]
-        """Prune the parameter ``name`` of ``module`` where ``mask`` is 0."""
+        """Prune the parameter ``name`` of ``module`` where ``mask`` is 0.
+
+        Returns the method, which is a forward pre-hook of the module from now on. Raises as :meth:`BasePruningMethod.apply`.
+        """
         return super().apply(module, name, mask=mask)  # type: ignore[return-value]

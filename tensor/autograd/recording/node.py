@@ -62,7 +62,10 @@ class Node:
     takes_none = False
 
     def streams(self) -> tuple[Stream, ...]:
-        """The streams that are current while the node runs, one for each device that it works on; none on the CPU."""
+        """The streams that are current while the node runs, one for each device that it works on; none on the CPU.
+
+        A node runs backward on the streams on which its operation ran forward.
+        """
         return () if self.stream is None else (self.stream,)
 
     def backward(self, *grads: Tensor | None) -> Any:
@@ -98,7 +101,10 @@ class Node:
         return self.own_hooks().metadata
 
     def own_hooks(self) -> NodeHooks:
-        """The node's table of hooks, created at the first call."""
+        """The node's table of hooks, created at the first call.
+
+        It is the same object at each call.
+        """
         result = self.hooks
         if result is None:
             result = self.hooks = NodeHooks()

@@ -17,7 +17,10 @@ _numbers = itertools.count()
 
 
 class HookTable(dict[int, Any]):
-    """Hooks by the number of their handle, in the order of registration: a dict."""
+    """Hooks by the number of their handle, in the order of registration: a dict.
+
+    The keys are ints. A handle refers to the table weakly, so that it can outlive it.
+    """
 
     __slots__ = ("__weakref__",)
 

@@ -84,7 +84,10 @@ class Stream:
 
     @classmethod
     def of(cls, device_state: CudaState, native: drv.Stream) -> Stream:
-        """The stream of the device that ``device_state`` serves whose driver stream is ``native``."""
+        """The stream of the device that ``device_state`` serves whose driver stream is ``native``.
+
+        Each call makes an object; those of one driver stream are equal.
+        """
         self = object.__new__(cls)
         self._set(device_state, native)
         return self
@@ -119,11 +122,23 @@ class Stream:
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """Least and greatest priority on the current device, such as ``(0, -5)``: the greatest is the lowest number."""
+        """Least and greatest priority on the current device, such as ``(0, -5)``: the greatest is the lowest number.
+
+        Raises
+        ------
+        NoDriverError
+            If there is no CUDA driver.
+        """
         return drv.current_device().stream_priority_range()
 
     def wait_event(self, event: Event | drv.Event) -> None:
-        """Have later work of this stream wait for ``event``; does nothing if it was never recorded. The host goes on."""
+        """Have later work of this stream wait for ``event``; does nothing if it was never recorded. The host goes on.
+
+        Parameters
+        ----------
+        event : Event or drv.Event
+            Recorded on any stream, also of another device.
+        """
         if isinstance(event, drv.Event):
             self.native.wait_event(event)
         else:

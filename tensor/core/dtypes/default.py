@@ -14,7 +14,15 @@ _default_dtype = dtypes.float32
 
 
 def get_default_dtype() -> dtype:
-    """The dtype of tensors made from Python floats, and of new tensors that name none: float32 unless set."""
+    """The dtype of tensors made from Python floats, and of new tensors that name none: float32 unless set.
+
+    :func:`set_default_dtype` sets it.
+
+    Examples
+    --------
+    >>> tensor.get_default_dtype()
+    tensor.float32
+    """
     return _default_dtype
 
 

@@ -35,7 +35,10 @@ class _Elementwise(Transform):
 
 
 class ExpTransform(_Elementwise):
-    """``y = exp(x)``; the parameter is that of :class:`Transform`."""
+    """``y = exp(x)``; the parameter is that of :class:`Transform`.
+
+    It works on each element: shape and floating dtype stay. ``codomain`` is the set that ``y`` lies in.
+    """
 
     codomain = constraints.positive
 
@@ -50,7 +53,10 @@ class ExpTransform(_Elementwise):
 
 
 class SigmoidTransform(_Elementwise):
-    """``y = 1 / (1 + exp(-x))``; ``x`` is the log odds of ``y``. The parameter is that of :class:`Transform`."""
+    """``y = 1 / (1 + exp(-x))``; ``x`` is the log odds of ``y``. The parameter is that of :class:`Transform`.
+
+    It works on each element: shape and floating dtype stay. ``codomain`` is the set that ``y`` lies in.
+    """
 
     codomain = constraints.unit_interval
 
@@ -66,7 +72,10 @@ class SigmoidTransform(_Elementwise):
 
 
 class SoftplusTransform(_Elementwise):
-    """``y = log(1 + exp(x))``; the parameter is that of :class:`Transform`."""
+    """``y = log(1 + exp(x))``; the parameter is that of :class:`Transform`.
+
+    It works on each element: shape and floating dtype stay. ``codomain`` is the set that ``y`` lies in.
+    """
 
     codomain = constraints.positive
 
@@ -81,7 +90,10 @@ class SoftplusTransform(_Elementwise):
 
 
 class TanhTransform(_Elementwise):
-    """``y = tanh(x)``. Near -1 and 1 the inverse loses digits: a cache avoids it. Parameter as of :class:`Transform`."""
+    """``y = tanh(x)``. Near -1 and 1 the inverse loses digits: a cache avoids it. Parameter as of :class:`Transform`.
+
+    It works on each element: shape and floating dtype stay.
+    """
 
     codomain = constraints.interval(-1.0, 1.0)
 
@@ -97,7 +109,10 @@ class TanhTransform(_Elementwise):
 
 
 class AbsTransform(Transform):
-    """``y = |x|``, which is no bijection: the inverse is ``y``. The parameter is that of :class:`Transform`."""
+    """``y = |x|``, which is no bijection: the inverse is ``y``. The parameter is that of :class:`Transform`.
+
+    It works on each element: shape and floating dtype stay. ``codomain`` is the set that ``y`` lies in.
+    """
 
     domain = constraints.real
     codomain = constraints.positive

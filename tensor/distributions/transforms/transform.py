@@ -149,11 +149,23 @@ class Transform:
         raise NotImplementedError(f"{type(self).__name__} has no Jacobian determinant")
 
     def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
-        """The shape of ``y`` for an ``x`` of ``shape``; raises ValueError if that does not fit."""
+        """The shape of ``y`` for an ``x`` of ``shape``.
+
+        Raises
+        ------
+        ValueError
+            If ``shape`` does not fit the transform; of one that has parameters, RuntimeError if they do not broadcast with it.
+        """
         return shape
 
     def inverse_shape(self, shape: Sequence[int]) -> Sequence[int]:
-        """The shape of ``x`` for a ``y`` of ``shape``; raises ValueError if that does not fit."""
+        """The shape of ``x`` for a ``y`` of ``shape``.
+
+        Raises
+        ------
+        ValueError
+            If ``shape`` does not fit the transform; of one that has parameters, RuntimeError if they do not broadcast with it.
+        """
         return shape
 
     def __repr__(self) -> str:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class SoftmaxTransform(Transform):
-    """Softmax over the last dimension, no bijection: the inverse is the logarithm. Parameter as of :class:`Transform`."""
+    """Softmax over the last dimension, no bijection: the inverse is the logarithm. Parameter as of :class:`Transform`.
+
+    Shapes (..., n) stay. ``y`` is positive and sums to 1; adding a number to all of ``x`` does not change it.
+    """
 
     domain = constraints.real_vector
     codomain = constraints.simplex

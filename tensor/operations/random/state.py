@@ -62,7 +62,10 @@ def cuda_get_rng_state(device: DeviceArgument = "cuda") -> Tensor:
 
 
 def cuda_get_rng_state_all() -> list[Tensor]:
-    """States of all CUDA devices' default generators, one uint8 tensor of shape ``(16,)`` on the CPU for each device."""
+    """States of all CUDA devices' default generators, one uint8 tensor of shape ``(16,)`` on the CPU for each device.
+
+    Empty without devices. :func:`tensor.cuda.set_rng_state_all` takes the list.
+    """
     return [default_generator(ordinal).get_state() for ordinal in range(drv.device_count())]
 
 

@@ -45,7 +45,10 @@ def add_safe_globals(safe_globals: Iterable[Any]) -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """What is allowed by :func:`add_safe_globals` now: classes, functions, and pairs with names."""
+    """What is allowed by :func:`add_safe_globals` now: classes, functions, and pairs with names.
+
+    The list is a copy; a pair is ``(object, "module.name")``, for what was allowed under another name.
+    """
     return [value if name == _name_of(value) else (value, name) for name, value in _allowed.items()]
 
 

@@ -20,7 +20,10 @@ _SAME = 100e-9
 
 
 class Colorize(Enum):
-    """Among which values of a table the best one is looked for."""
+    """Among which values of a table the best one is looked for.
+
+    ``NONE``: no colours; ``COLUMNWISE``, ``ROWWISE``: the best of its column, or of its row.
+    """
 
     NONE = "none"
     COLUMNWISE = "columnwise"
@@ -71,7 +74,10 @@ class Compare:
         self._warns = True
 
     def colorize(self, rowwise: bool = False) -> None:
-        """Colour values by how they compare with the best of their column, or of their row if ``rowwise``."""
+        """Colour values by how they compare with the best of their column, or of their row if ``rowwise``.
+
+        The colours are those of a terminal, and are part of what :meth:`print` prints.
+        """
         self._colorize = Colorize.ROWWISE if rowwise else Colorize.COLUMNWISE
 
     def print(self) -> None:

@@ -145,7 +145,10 @@ class Measurement:
         return min(max(math.floor(math.log10(self.median / interval)), 1), _MOST_DIGITS)
 
     def meets_confidence(self, threshold: float = _UNSTEADY) -> bool:
-        """Whether the interquartile range is less than ``threshold`` of the median."""
+        """Whether the interquartile range is less than ``threshold`` of the median.
+
+        The interquartile range of a single time is 0, so that it always meets it.
+        """
         return self.iqr / self.median < threshold
 
     @property
@@ -206,7 +209,15 @@ class Measurement:
 
 
 def select_unit(t: float) -> tuple[str, float]:
-    """Unit and its length in seconds in which ``t`` seconds are 1 or more, if any does: ``("us", 1e-06)``."""
+    """Unit and its length in seconds in which ``t`` seconds are 1 or more, if any does: ``("us", 1e-06)``.
+
+    Units are ``"ns"``, ``"us"``, ``"ms"`` and ``"s"``.
+
+    Examples
+    --------
+    >>> select_unit(0.002)
+    ('ms', 0.001)
+    """
     for unit, (scale, _) in reversed(_UNITS.items()):
         if t >= scale:
             return unit, scale
@@ -214,7 +225,10 @@ def select_unit(t: float) -> tuple[str, float]:
 
 
 def unit_to_english(u: str) -> str:
-    """The name of the unit ``u``: ``"microsecond"`` for ``"us"``."""
+    """The name of the unit ``u``: ``"microsecond"`` for ``"us"``.
+
+    Raises KeyError for anything but ``"ns"``, ``"us"``, ``"ms"`` and ``"s"``.
+    """
     return _UNITS[u][1]
 
 
@@ -231,13 +245,19 @@ def trim_sigfig(x: float, n: int) -> float:
 
 
 def ordered_unique(elements: Iterable[Any]) -> list[Any]:
-    """The ``elements``, each once, in the order in which they come first."""
+    """The ``elements``, each once, in the order in which they come first.
+
+    They must be hashable; TypeError is raised otherwise.
+    """
     return list(dict.fromkeys(elements))
 
 
 @contextmanager
 def set_torch_threads(n: int) -> Iterator[None]:
-    """Let operations on the CPU use ``n`` threads inside ``with``."""
+    """Let operations on the CPU use ``n`` threads inside ``with``.
+
+    The number of before is set again afterwards. Raises as :func:`tensor.set_num_threads`.
+    """
     before = get_num_threads()
     set_num_threads(n)
     try:

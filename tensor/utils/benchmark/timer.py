@@ -25,7 +25,10 @@ _MOST_RUNS = 2**31 - 1
 
 
 class Language(IntEnum):
-    """Languages of statements; those in C++ are refused."""
+    """Languages of statements; those in C++ are refused.
+
+    ``PYTHON`` is 0, ``CPP`` 1. :class:`Timer` raises ValueError for the latter.
+    """
 
     PYTHON = 0
     CPP = 1
@@ -96,7 +99,13 @@ class Timer:
         self._task_spec = TaskSpec(stmt, setup, global_setup, label, sub_label, description, env, num_threads)
 
     def timeit(self, number: int = 1_000_000) -> Measurement:
-        """Run the statement ``number`` times in one block, after a hundredth as many, at least 2, to warm up."""
+        """Run the statement ``number`` times in one block, after a hundredth as many, at least 2, to warm up.
+
+        Returns
+        -------
+        Measurement
+            With one time in seconds, that of all ``number`` runs; its ``mean`` is that of one.
+        """
         with set_torch_threads(self._task_spec.num_threads):
             self._timed(max(number // 100, 2))
             return Measurement(number, [self._timed(number)], self._task_spec)
@@ -139,11 +148,23 @@ class Timer:
         return self._measured(self._block(0.05), callback, min_run_time, max_run_time, threshold)
 
     def repeat(self, repeat: int = -1, number: int = -1) -> None:
-        """Raise NotImplementedError, whatever ``repeat`` and ``number``: use :meth:`blocked_autorange`."""
+        """Not supported, whatever ``repeat`` and ``number``: use :meth:`blocked_autorange`.
+
+        Raises
+        ------
+        NotImplementedError
+            Always.
+        """
         raise NotImplementedError("Timer.repeat: use Timer.blocked_autorange")
 
     def autorange(self, callback: Callable[[int, float], Any] | None = None) -> None:
-        """Raise NotImplementedError, whatever the ``callback``: use :meth:`blocked_autorange`."""
+        """Not supported, whatever the ``callback``: use :meth:`blocked_autorange`.
+
+        Raises
+        ------
+        NotImplementedError
+            Always.
+        """
         raise NotImplementedError("Timer.autorange: use Timer.blocked_autorange")
 
     def _measured(

@@ -48,7 +48,13 @@ class Sampler(Generic[T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """All indices of ``data_source`` in order: 0, 1, ..., ``len(data_source) - 1``."""
+    """All indices of ``data_source`` in order: 0, 1, ..., ``len(data_source) - 1``.
+
+    Parameters
+    ----------
+    data_source : Sized
+        Anything with a length, which is asked for at the start of each iteration.
+    """
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -317,7 +323,10 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose another random order, that of ``epoch``; to be called in all processes before each epoch."""
+        """Choose another random order, that of ``epoch``; to be called in all processes before each epoch.
+
+        Without it every epoch has the same order. With ``shuffle=False`` it changes nothing.
+        """
         self.epoch = epoch
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
 
 
-#: Kinds of devices, numbered as DLPack does.
+#: Types of devices by DLPack's numbers.
 DLDeviceType = IntEnum(
     "DLDeviceType",
     {
@@ -46,6 +46,10 @@ DLDeviceType = IntEnum(
     },
     module=__name__,
 )
+DLDeviceType.__doc__ = """Types of devices by DLPack's numbers.
+
+``Tensor.__dlpack_device__()`` returns a pair of one of them, ``kDLCPU`` or ``kDLCUDA`` here, and the index of the device.
+"""
 
 
 class _Device(ctypes.Structure):
