@@ -6,8 +6,11 @@ What a tensor has is a :class:`~tensor.core.storage.Storage`: bytes. ``UntypedSt
 
 from __future__ import annotations
 
+import mmap
 import operator
+import os
 from functools import cache
+from os import fspath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +29,7 @@ from .storage import HostStorage, Storage, new_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from os import PathLike
 
     from nvrtc_kernels.dtypes import dtype
     from tensor.methods.tensor import Tensor
@@ -66,6 +70,49 @@ class UntypedStorage(Storage, metaclass=_OfStorages):
         that are no whole number of elements.
         """
         return _from_buffer(buffer, dtype, byte_order)
+
+    @staticmethod
+    def from_file(filename: str | PathLike[str], shared: bool = False, nbytes: int = 0) -> Storage:
+        """The bytes of a file, mapped into the host's memory: they are read when they are used.
+
+        Parameters
+        ----------
+        filename : str or path
+            The file.
+        shared : bool
+            Whether what is written goes to the file, which is made, or grows, to have ``nbytes``; otherwise writes stay in
+            memory.
+        nbytes : int
+            Number of bytes, from the beginning of the file.
+
+        Raises
+        ------
+        RuntimeError
+            If the file cannot be opened, or is shorter and not ``shared``.
+        """
+        return _mapped(fspath(filename), shared, operator.index(nbytes))
+
+
+def _mapped(filename: str, shared: bool, count: int) -> Storage:
+    if count < 0:
+        raise RuntimeError(f"UntypedStorage.from_file() of negative size {count}")
+    try:
+        descriptor = os.open(filename, os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY, 0o666)
+    except OSError as error:
+        raise RuntimeError(f"unable to open file <{filename}>: {error.strerror}") from error
+    try:
+        size = os.fstat(descriptor).st_size
+        if size < count:
+            if not shared:
+                raise RuntimeError(f"file <{filename}> has {size} bytes and not {count}: ask for fewer")
+            os.ftruncate(descriptor, count)
+        if not count:
+            return HostStorage(np.empty(0, np.uint8))
+        # The array keeps the mapping, which keeps a descriptor of its own.
+        access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
+        return HostStorage(np.frombuffer(mmap.mmap(descriptor, count, access=access), np.uint8))
+    finally:
+        os.close(descriptor)
 
 
 def _made(name: str, arguments: tuple[Any, ...], device: Any, dtype: dtype) -> Storage:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import tensor
+
+if TYPE_CHECKING:
+    from pathlib import Path
 from nvrtc_kernels import dtypes
 from tests.pytorch import torch
 
@@ -160,3 +163,24 @@ def test_memory_of_arrays() -> None:
     typed = tensor.from_numpy(array).storage()
     typed[0] = 4
     assert array[0] == 4
+
+
+def test_files_are_mapped(tmp_path: Path) -> None:
+    file = tmp_path / "bytes"
+    file.write_bytes(bytes(range(8)))
+    private = tensor.UntypedStorage.from_file(file, nbytes=4)
+    assert private.tolist() == [0, 1, 2, 3]
+    x = tensor.asarray(private, dtype=tensor.uint8)
+    x.fill_(9)
+    assert private.tolist() == [9] * 4 and file.read_bytes() == bytes(range(8))
+    shared = tensor.UntypedStorage.from_file(str(file), shared=True, nbytes=12)
+    tensor.asarray(shared, dtype=tensor.uint8)[8:].fill_(7)
+    assert file.read_bytes() == bytes(range(8)) + b"\7" * 4
+    assert len(tensor.UntypedStorage.from_file(file)) == 0
+    for arguments, words in (
+        ((file, False, 13), "has 12 bytes and not 13"),
+        ((tmp_path / "none", False, 1), "unable to open file"),
+        ((file, False, -1), "negative size"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            tensor.UntypedStorage.from_file(*arguments)

@@ -36,6 +36,7 @@ SAME = {
     "torch.fx.graph_module": "nn.fx.graph_module",
     "torch.hub": "tensor.hub",
     "torch.jit": "tensor.jit",
+    "torch.jit.annotations": "tensor.jit.annotations",
     "torch.multiprocessing": "parallel.multiprocessing",
     "torch.nn": "nn",
     "torch.nn.functional": "nn.functional",

@@ -88,7 +88,7 @@ def test_functions_of_the_top_level_are_pytorchs() -> None:
         (nn, "Dataparallel", "did you mean 'DataParallel'?"),
         (tensor, "zeros_lik", "did you mean 'zeros_like'?"),
         (tensor.func, "functionalize", "left out"),
-        (tensor, "fx", "left out"),
+        (tensor, "export", "left out"),
         (tensor.cuda, "device_cout", "did you mean 'device_count'?"),
         (tensor.cuda, "CUDAGraph", "planned"),
         (tensor.utils, "cpp_extension", "cuda.RawKernel"),

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from tensor.core.names.absent import hints as _hints
 from tensor.core.warning import warn_caller
-
-from .core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
