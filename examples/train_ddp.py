@@ -89,12 +89,12 @@ def train(args, model, device, loader, optimizer) -> tensor.Tensor:
 def test(model, device, loader) -> float:
     """Part of the test pictures that are read correctly; each process reads its share."""
     model.eval()
-    found = tensor.zeros(2, device=device)
+    totals = tensor.zeros(2, device=device)
     for x, y in loader:
-        found[0] += (model(x.to(device)).argmax(1) == y.to(device)).sum()
-        found[1] += len(y)
-    parallel.all_reduce(found)
-    correct, count = found.tolist()
+        totals[0] += (model(x.to(device)).argmax(1) == y.to(device)).sum()
+        totals[1] += len(y)
+    parallel.all_reduce(totals)
+    correct, count = totals.tolist()
     return correct / count
 
 

@@ -55,9 +55,11 @@ class Net(nn.Module):
 def digits() -> tuple[TensorDataset, TensorDataset]:
     """Pictures and labels, a fifth of them to test with."""
     pictures, labels = load_digits(return_X_y=True)
-    parts = train_test_split(pictures, labels, test_size=0.2, stratify=labels, random_state=0)
-    x_train, x_test = (tensor.tensor(each, dtype=tensor.float32).view(-1, 1, 8, 8) / 16 for each in parts[:2])
-    y_train, y_test = (tensor.tensor(each) for each in parts[2:])
+    splits = train_test_split(pictures, labels, test_size=0.2, stratify=labels, random_state=0)
+    x_train, x_test = (
+        tensor.tensor(each, dtype=tensor.float32).view(-1, 1, 8, 8) / 16 for each in splits[:2]
+    )
+    y_train, y_test = (tensor.tensor(each) for each in splits[2:])
     return TensorDataset(x_train, y_train), TensorDataset(x_test, y_test)
 
 

@@ -49,8 +49,8 @@ class Block(nn.Module):
         count, length, width = x.shape
         heads = self.attend(self.norm1(x)).view(count, length, 3, self.heads, width // self.heads)
         q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
-        found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.dropout(self.project(found.transpose(1, 2).reshape(count, length, width)))
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.dropout(self.project(attended.transpose(1, 2).reshape(count, length, width)))
         return x + self.dropout(self.mlp(self.norm2(x)))
 
 
@@ -98,8 +98,8 @@ def docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> list[str]:
 def batch(data: tensor.Tensor, args: argparse.Namespace) -> tuple[tensor.Tensor, tensor.Tensor]:
     """Pieces of the text from anywhere, and the same one character further on."""
     starts = tensor.randint(0, len(data) - args.context, (args.batch_size, 1)).to(data.device)
-    places = starts + tensor.arange(args.context, device=data.device)
-    return data[places], data[places + 1]
+    positions = starts + tensor.arange(args.context, device=data.device)
+    return data[positions], data[positions + 1]
 
 
 def loss_of(model: GPT, x: tensor.Tensor, y: tensor.Tensor, args: argparse.Namespace) -> tensor.Tensor:
@@ -112,11 +112,13 @@ def loss_of(model: GPT, x: tensor.Tensor, y: tensor.Tensor, args: argparse.Names
 def validate(model: GPT, data: tensor.Tensor, args: argparse.Namespace) -> float:
     """Mean loss on text that was not learned, the same pieces each time."""
     model.eval()
-    places = tensor.linspace(0, len(data) - args.context - 1, args.batch_size).long()[:, None].to(data.device)
-    places = places + tensor.arange(args.context, device=data.device)
-    found = loss_of(model, data[places], data[places + 1], args).item()
+    positions = (
+        tensor.linspace(0, len(data) - args.context - 1, args.batch_size).long()[:, None].to(data.device)
+    )
+    positions = positions + tensor.arange(args.context, device=data.device)
+    loss = loss_of(model, data[positions], data[positions + 1], args).item()
     model.train()
-    return found
+    return loss
 
 
 @tensor.no_grad()
@@ -180,7 +182,7 @@ def main() -> None:
     tensor.manual_seed(args.seed)
     text = own_documents() if args.text is None else args.text.read_text(encoding="utf-8")
     alphabet = sorted(set(text))
-    number = {character: place for place, character in enumerate(alphabet)}
+    number = {character: index for index, character in enumerate(alphabet)}
     prompt = args.prompt or text[:1]
     unknown = sorted(set(prompt) - set(alphabet))
     if unknown:
@@ -194,13 +196,13 @@ def main() -> None:
     optimizer = optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.1)
     scheduler = optim.lr_scheduler.OneCycleLR(optimizer, args.lr, args.steps, pct_start=0.1)
     scaler = tensor.amp.GradScaler(device.type, enabled=args.amp and device.type == "cuda")
-    parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "scaler": scaler}
+    states = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "scaler": scaler}
     losses = []
     if args.resume:
         state = tensor.load(args.checkpoint, map_location=device)
         if state["alphabet"] != "".join(alphabet):
             raise SystemExit(f"{args.checkpoint} was learned from another text")
-        for name, part in parts.items():
+        for name, part in states.items():
             part.load_state_dict(state[name])
         tensor.set_rng_state(state["cpu"].cpu())
         if device.type == "cuda":
@@ -231,13 +233,13 @@ def main() -> None:
                 f"{validate(model, test_data, args):.3f}, {speed:.0f} characters/s"
             )
             if args.checkpoint is not None:
-                state = {name: part.state_dict() for name, part in parts.items()}
+                state = {name: part.state_dict() for name, part in states.items()}
                 state |= {"losses": losses, "alphabet": "".join(alphabet), "cpu": tensor.get_rng_state()}
                 if device.type == "cuda":
                     state["cuda"] = tensor.cuda.get_rng_state(device)
                 tensor.save(state, args.checkpoint)
     written = write(model, [number[character] for character in prompt], args, device)
-    print("".join(alphabet[place] for place in written))
+    print("".join(alphabet[index] for index in written))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CHANNELS = 8
 #: Threads of a multiprocessor that keep the memory busy.
 _BUSY = 2048
-_TAPS = {"nearest": "Nearest", "bilinear": "Linear", "bicubic": "Cubic"}
+_WEIGHTS = {"nearest": "Nearest", "bilinear": "Linear", "bicubic": "Cubic"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class Sampling:
     @property
     def template(self) -> str:
         """Template arguments of the kernels."""
-        taps = f"{_TAPS[self.mode]}<Sum>"
-        depth = taps if len(self.size) == 3 else "One<Sum>"
+        weights = f"{_WEIGHTS[self.mode]}<Sum>"
+        depth = weights if len(self.size) == 3 else "One<Sum>"
         align = str(self.align_corners).lower()
         offset = "int" if prod(self.size) < 1 << 31 else "long long"
-        return f"{offset}, {len(self.size)}, {depth}, {taps}, {taps}, {self.padding.upper()}, {align}"
+        return f"{offset}, {len(self.size)}, {depth}, {weights}, {weights}, {self.padding.upper()}, {align}"
 
     @property
     def label(self) -> str:

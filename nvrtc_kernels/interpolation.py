@@ -35,20 +35,20 @@ class Axis:
     ----------
     input_size, output_size : int
         Sizes before and after.
-    taps : int
+    support : int
         Most elements that one of the result depends on; 0 where the dimension stays as it is.
     """
 
     input_size: int
     output_size: int
-    taps: int
+    support: int
 
     @property
     def row(self) -> str:
         """Type of a row of the matrix in CUDA C++."""
-        if not self.taps:
+        if not self.support:
             return "Same"
-        return f"Few<{self.taps}, Sum>" if self.taps <= _FEW else "Many<Sum>"
+        return f"Few<{self.support}, Sum>" if self.support <= _FEW else "Many<Sum>"
 
 
 def weight_type(dtype: dtype) -> str:
@@ -74,7 +74,7 @@ def plan(device: Device, axes: Sequence[Axis], planes: int, dtype: dtype) -> Cal
     starts, at = [], 0
     for axis in axes:
         starts.append(at)
-        at += 2 * axis.output_size + 1 if axis.taps else 0
+        at += 2 * axis.output_size + 1 if axis.support else 0
     positions, area = prod(axis.output_size for axis in axes), prod(axis.input_size for axis in axes)
     accumulate_type = max(planes * positions, planes * area) >= _MANY
     index, total = ("long long", "q") if accumulate_type else ("int", "i")
@@ -83,7 +83,7 @@ def plan(device: Device, axes: Sequence[Axis], planes: int, dtype: dtype) -> Cal
     packed = struct.pack("=9i", *(n for pair in zip(axes, starts, strict=True) for n in _numbers(*pair)))
 
     name = "_".join(
-        ["interpolate", dtype.name, *("same" if not a.taps else f"{min(a.taps, 5)}" for a in axes)]
+        ["interpolate", dtype.name, *("same" if not a.support else f"{min(a.support, 5)}" for a in axes)]
     )
     name += "_wide" if accumulate_type else ""
     source = (

@@ -122,8 +122,8 @@ def _disk_key(program: Program, architecture: str, line_info: bool) -> str | Non
     headers = program.header_digest()
     if headers is None:
         return None
-    parts = (program.key, headers, compiler_version(), architecture, line_info)
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
+    key = (program.key, headers, compiler_version(), architecture, line_info)
+    return hashlib.sha256(repr(key).encode()).hexdigest()
 
 
 def _pack(compiled: CompiledProgram) -> bytes:

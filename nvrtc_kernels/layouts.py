@@ -130,11 +130,11 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Ints:
 def broadcast_strides(shape: Sequence[int], strides: Sequence[int], to: Sequence[int]) -> Ints:
     """Strides with which a tensor of ``shape`` is read as ``to``: 0 where a size of 1 is stretched."""
     lead = len(to) - len(shape)
-    kept = (
+    stretched = (
         0 if size == 1 and padded != 1 else t
         for size, t, padded in zip(shape, strides, to[lead:], strict=True)
     )
-    return (0,) * lead + tuple(kept)
+    return (0,) * lead + tuple(stretched)
 
 
 def collapse(shape: Sequence[int], *operands: Sequence[int]) -> tuple[Ints, tuple[Ints, ...]]:

@@ -50,7 +50,7 @@ class Program:
     key: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        parts = (
+        fields = (
             self.source,
             self.name,
             self.options,
@@ -59,7 +59,7 @@ class Program:
             self.name_expressions,
             self.line_info,
         )
-        object.__setattr__(self, "key", hashlib.sha256(repr(parts).encode()).hexdigest())
+        object.__setattr__(self, "key", hashlib.sha256(repr(fields).encode()).hexdigest())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and self.key == other.key

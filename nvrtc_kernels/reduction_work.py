@@ -66,18 +66,18 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Collapsed dimensions, innermost last: kept ones count the rows, reduced ones the elements of a row."""
+    """Collapsed dimensions, innermost last: outer ones count the rows, reduced ones the elements of a row."""
 
-    kept: Ints
-    output_strides: tuple[Ints, ...]  # of outputs over the kept dimensions
-    input_strides: tuple[Ints, ...]  # of inputs over the kept dimensions
+    outer: Ints
+    output_strides: tuple[Ints, ...]  # of outputs over the outer dimensions
+    input_strides: tuple[Ints, ...]  # of inputs over the outer dimensions
     reduced: Ints
     reduced_strides: tuple[Ints, ...]  # of inputs over the reduced dimensions
 
     @property
     def count(self) -> int:
         """Number of rows."""
-        return prod(self.kept)
+        return prod(self.outer)
 
     @property
     def length(self) -> int:
@@ -87,20 +87,20 @@ class Rows:
     def pack(self, work: Work) -> tuple[bytes, str]:
         """The structure ``Rows`` of ``cuda/reduction.cuh`` as bytes, and its type."""
         index, code = ("long long", "q") if self._is_far() else ("unsigned int", "I")
-        kept = (*self.output_strides, *self.input_strides)
-        numbers = [*self.kept, *(step for strides in kept for step in strides)]
+        strides = (*self.output_strides, *self.input_strides)
+        numbers = [*self.outer, *(step for each in strides for step in each)]
         numbers += [*self.reduced, *(step for strides in self.reduced_strides for step in strides)]
         numbers += [self.count, self.length, work.chunks, work.piece]
-        ranks = f"{len(self.kept)}, {len(self.reduced)}"
+        ranks = f"{len(self.outer)}, {len(self.reduced)}"
         operands = f"{len(self.output_strides)}, {len(self.input_strides)}"
         return struct.pack(f"={len(numbers)}{code}", *numbers), f"Rows<{ranks}, {operands}, {index}>"
 
     def _is_far(self) -> bool:
         """Whether indices need 64 bits; half of 32 is kept for a thread's last step, which goes past the end."""
         reach = [self.count * self.length, self.count + _BLOCKS * THREADS]
-        reach += [extent(self.kept, strides)[1] for strides in self.output_strides]
-        for kept, reduced in zip(self.input_strides, self.reduced_strides, strict=True):
-            reach.append(extent((*self.kept, *self.reduced), (*kept, *reduced))[1])
+        reach += [extent(self.outer, strides)[1] for strides in self.output_strides]
+        for outer, reduced in zip(self.input_strides, self.reduced_strides, strict=True):
+            reach.append(extent((*self.outer, *self.reduced), (*outer, *reduced))[1])
         return max(reach) >= 1 << 31
 
 
@@ -124,12 +124,12 @@ def collapsed(
     others = [dim for dim in range(len(shape)) if dim not in dims]
     sizes, strides = _taken(shape, others, (*outputs, *inputs))
     sizes, strides = _taken(sizes, stride_order(sizes, *strides[len(outputs) :])[::-1], strides)
-    kept, kept_strides = collapse(sizes, *strides)
+    outer, outer_strides = collapse(sizes, *strides)
     sizes, strides = _taken(shape, sorted(dims), inputs)
     if not keep_order:
         sizes, strides = _taken(sizes, stride_order(sizes, *strides)[::-1], strides)
     reduced, reduced_strides = collapse(sizes, *strides)
-    return Rows(kept, kept_strides[: len(outputs)], kept_strides[len(outputs) :], reduced, reduced_strides)
+    return Rows(outer, outer_strides[: len(outputs)], outer_strides[len(outputs) :], reduced, reduced_strides)
 
 
 def _taken(
@@ -145,14 +145,14 @@ def work_for(rows: Rows, itemsize: int) -> tuple[Work, Work | None]:
     ``itemsize`` is that of the widest input, in bytes.
     """
     widest = max(16 // itemsize, 1)
-    if _step(rows.kept, rows.input_strides) < _step(rows.reduced, rows.reduced_strides):
-        runs = rows.kept, rows.input_strides, rows.reduced, rows.reduced_strides
+    if _step(rows.outer, rows.input_strides) < _step(rows.reduced, rows.reduced_strides):
+        runs = rows.outer, rows.input_strides, rows.reduced, rows.reduced_strides
         width = _load_width(min(widest, _WIDEST_COLUMN), *runs)
         return _by_columns(rows, width), _by_columns(rows, 1) if width > 1 else None
     unit = all(strides == (1,) for strides in rows.reduced_strides)
     if unit and widest > 1 and rows.length >= 8 * widest:
         return _by_rows(rows, "Ragged", widest), None
-    width = _load_width(widest, rows.reduced, rows.reduced_strides, rows.kept, rows.input_strides)
+    width = _load_width(widest, rows.reduced, rows.reduced_strides, rows.outer, rows.input_strides)
     return _by_rows(rows, "Strided", width), _by_rows(rows, "Strided", 1) if width > 1 else None
 
 

@@ -104,7 +104,7 @@ def _work(selection: Selection, values: Sequence[int]) -> _Work:
     )
     total = prod(key_shape)
     key = next(key_dtype for limit, key_dtype in _KEYS if total <= limit)
-    parts = [
+    collapsed = [
         collapse(indexed.shape, [values[dim] for dim in positions]),
         collapse(key_shape, [strides[axis] for axis in keyed]),
         collapse(
@@ -114,12 +114,12 @@ def _work(selection: Selection, values: Sequence[int]) -> _Work:
         ),
     ]
     count, width = prod(indexed.shape), prod(shape[dim] for dim in slices)
-    reach = sum(max(extent(part[0], steps)[1] for steps in part[1]) for part in parts)
+    reach = sum(max(extent(part[0], steps)[1] for steps in part[1]) for part in collapsed)
     index, code = ("unsigned int", "I") if max(count * width, total, reach) < 1 << 31 else ("long long", "q")
     numbers = [count, width]
-    for part_sizes, part_strides in parts:
+    for part_sizes, part_strides in collapsed:
         numbers += [*part_sizes, *(step for steps in part_strides for step in steps)]
-    ranks = ", ".join(str(len(part[0])) for part in parts)
+    ranks = ", ".join(str(len(part[0])) for part in collapsed)
     return _Work(
         indexed,
         key,

@@ -28,13 +28,13 @@ class JobSecret:
     key: bytes
     stance: int
 
-    def proof(self, purpose: bytes, *parts: bytes) -> bytes:
-        """What only those who know the secret can compute. ``parts`` have a fixed number and fixed sizes."""
-        return hmac.digest(self.key, b"graphroot " + purpose + b"\0" + b"".join(parts), "sha256")
+    def proof(self, purpose: bytes, *fields: bytes) -> bytes:
+        """What only those who know the secret can compute. ``fields`` have a fixed number and fixed sizes."""
+        return hmac.digest(self.key, b"graphroot " + purpose + b"\0" + b"".join(fields), "sha256")
 
-    def proves(self, proof: bytes, purpose: bytes, *parts: bytes) -> bool:
-        """Whether ``proof`` is that of ``purpose`` and ``parts``; takes the same time for all that are not."""
-        return hmac.compare_digest(proof, self.proof(purpose, *parts))
+    def proves(self, proof: bytes, purpose: bytes, *fields: bytes) -> bool:
+        """Whether ``proof`` is that of ``purpose`` and ``fields``; takes the same time for all that are not."""
+        return hmac.compare_digest(proof, self.proof(purpose, *fields))
 
 
 def required_between(own: int, other: int) -> bool:

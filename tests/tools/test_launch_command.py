@@ -78,7 +78,7 @@ def test_memcheck(tmp_path: Path) -> None:
     assert run.returncode == 86, run.stderr
     assert "memcheck: [1] race" in run.stderr
     assert run.stderr.endswith(
-        "memcheck: program.py ended with status 0; 2 processes that it started used a GPU; 1 errors\n"
+        "memcheck: program.py ended with status 0; 2 processes that it started used a GPU; 1 error\n"
     )
 
 

@@ -12,7 +12,7 @@ from textwrap import dedent
 
 import pytest
 
-from tools.simulate.command_line import FOUND
+from tools.simulate.command_line import FINDINGS_STATUS
 
 ROOT = Path(__file__).resolve().parents[2]
 RACE = """
@@ -136,7 +136,7 @@ def test_our_own_programs_are_on_the_same_device() -> None:
 
 def test_findings_are_told_and_end_with_a_status_of_their_own() -> None:
     run = program(RACE)
-    assert run.returncode == FOUND
+    assert run.returncode == FINDINGS_STATUS
     assert "graphroot: 1 finding on the simulated GPU in process" in run.stderr
     assert "race: nothing orders fill of 64 bytes on stream" in run.stderr
     assert program(RACE, "check=on").returncode == 0
@@ -148,7 +148,7 @@ def test_processes_that_the_command_starts(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {RACE!r}], check=True)")
     run = simulate("sh", "-c", f"{sys.executable} {script}")
-    assert run.returncode == FOUND, run.stderr
+    assert run.returncode == FINDINGS_STATUS, run.stderr
 
 
 def test_functions_that_are_not_simulated_are_named() -> None:

@@ -159,8 +159,8 @@ def _strided(view: Callable[[Any], Any], shape: tuple[int, ...], reach: float, u
 
 
 def _cat(dtype: Any) -> Work:
-    parts = [_empty(ROWS, COLUMNS // 4, dtype=dtype) for _ in range(4)]
-    return Work(lambda: tensor.cat(parts, 1), 2 * ROWS * COLUMNS * _size(dtype), STRIDED)
+    inputs = [_empty(ROWS, COLUMNS // 4, dtype=dtype) for _ in range(4)]
+    return Work(lambda: tensor.cat(inputs, 1), 2 * ROWS * COLUMNS * _size(dtype), STRIDED)
 
 
 def _broadcast(dtype: Any) -> Work:

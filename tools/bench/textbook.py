@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from drv.simulator.timing.records import TimedOperation
 
+    Arguments = Callable[[Callable[[int], Any]], tuple[Any, ...]]
+
 _N = 1 << 24
 #: Loads of a chain: enough to go round several times where it stays in a cache.
 _HOPS = 30_000
@@ -48,7 +50,7 @@ class Step:
     kernel: str
     grid: Any
     block: Any
-    arguments: Callable[[Callable[[int], Any]], tuple[Any, ...]]
+    arguments: Arguments
     published: float | None = None
 
 
@@ -104,6 +106,14 @@ def _i(value: int) -> Any:
     return np.int32(value)
 
 
+def _bank_arguments(ways: int) -> Arguments:
+    return lambda new: (new(1 << 22), _i(ways), _i(200))
+
+
+def _strided_arguments(stride: int) -> Arguments:
+    return lambda new: (new(4 * _N * stride), new(4 * _N * stride), _i(stride))
+
+
 def _strides() -> Iterator[Step]:
     for stride in (1, 2, 4, 8):
         yield Step(
@@ -111,7 +121,7 @@ def _strides() -> Iterator[Step]:
             "strided",
             _N // 256,
             256,
-            lambda new, stride=stride: (new(4 * _N * stride), new(4 * _N * stride), _i(stride)),
+            _strided_arguments(stride),
             float(stride),
         )
 
@@ -134,6 +144,10 @@ def _transposes() -> Iterator[Step]:
         )
 
 
+def _reduction_arguments(n: int, more: tuple[Any, ...]) -> Arguments:
+    return lambda new: (new(4 * n), new(4 * n), *more)
+
+
 def _reductions() -> Iterator[Step]:
     n, times = 1 << 22, (8.054, 3.456, 1.722, 0.965, 0.536, 0.381, 0.268)
     labels = (
@@ -153,7 +167,7 @@ def _reductions() -> Iterator[Step]:
             f"reduce_{number}",
             min(blocks, 1024) if number == 7 else blocks,
             128,
-            lambda new, more=more: (new(4 * n), new(4 * n), *more),
+            _reduction_arguments(n, more),
             time / times[0],
         )
 
@@ -376,7 +390,7 @@ SERIES = (
                 "banks",
                 132 * 8,
                 256,
-                lambda new, ways=ways: (new(1 << 22), _i(ways), _i(200)),
+                _bank_arguments(ways),
                 float(ways),
             )
             for ways in (1, 2, 4, 8, 16, 32)

@@ -73,10 +73,10 @@ def _compared(namespace: str) -> Namespace:
         status = _status(words)
         return Namespace(namespace, None, words, tuple(Name(name, status, words) for name in names))
     owner = "tensor.Tensor" if ours is tensor.Tensor else ours.__name__
-    return Namespace(namespace, owner, "", tuple(_found(owner, ours, name) for name in names))
+    return Namespace(namespace, owner, "", tuple(_entry(owner, ours, name) for name in names))
 
 
-def _found(owner: str, ours: Any, name: str) -> Name:
+def _entry(owner: str, ours: Any, name: str) -> Name:
     if _has(ours, name):
         return Name(name, Status.HERE)
     words = said_of(owner, name) or ""

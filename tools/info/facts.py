@@ -117,9 +117,9 @@ def _libraries() -> dict[str, dict[str, Any]]:
         except CudaError:
             path = None
         result[name] = {"path": path, "version": _version(package), "install": "graphroot[gpu]"}
-    found = importlib.util.find_spec("mpi4py")
+    spec = importlib.util.find_spec("mpi4py")
     result["mpi"] = {
-        "path": None if found is None else found.origin,
+        "path": None if spec is None else spec.origin,
         "version": _version("mpi4py"),
         "install": "graphroot[mpi]",
     }

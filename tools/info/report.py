@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from tools.counted import counted
+
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _INDENT, _LINE = 12, 110
 
@@ -18,7 +20,7 @@ def as_text(facts: dict[str, Any]) -> str:
             "Python",
             [
                 f"{python['version']} ({python['executable']})",
-                f"{python['platform']}, {_count(python['processors'], 'processor')}",
+                f"{python['platform']}, {counted(python['processors'], 'processor', separator=',')}",
             ],
         ),
         ("driver", _driver(facts)),
@@ -28,7 +30,10 @@ def as_text(facts: dict[str, Any]) -> str:
             "packages",
             [", ".join(f"{name} {version}" for name, version in facts["packages"].items() if version)],
         ),
-        ("cache", [f"{cache['folder']}: {_count(cache['files'], 'file')}, {size(cache['bytes'])}"]),
+        (
+            "cache",
+            [f"{cache['folder']}: {counted(cache['files'], 'file', separator=',')}, {size(cache['bytes'])}"],
+        ),
     ]
     if facts["variables"]:
         sections.append(("variables", [f"{name}={value}" for name, value in facts["variables"].items()]))
@@ -68,7 +73,7 @@ def _driver(facts: dict[str, Any]) -> list[str]:
         f"{name}, CUDA {driver['cuda']}",
         *(
             f"cuda:{number}  {each['name']}, capability {each['capability']}, {size(each['memory'])}, "
-            f"{_count(each['multiprocessors'], 'multiprocessor')}"
+            f"{counted(each['multiprocessors'], 'multiprocessor', separator=',')}"
             for number, each in enumerate(facts["devices"])
         ),
     ]
@@ -79,7 +84,3 @@ def _library(name: str, library: dict[str, Any]) -> str:
         return f"{name}: not found; pip install '{library['install']}'"
     version = f" {library['version']}" if library["version"] else ""
     return f"{name}{version}: {library['path']}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

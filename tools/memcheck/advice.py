@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DEFAULT = "default stream"
 
 
-def place(stack: Stack) -> str:
+def location(stack: Stack) -> str:
     """``train.py:23``: the innermost line that is the user's own, else of an installed package; empty without one."""
     frames = own(stack)
     frame = next((frame for frame in frames if not _is_installed(frame[0])), frames[0] if frames else None)
@@ -29,8 +29,8 @@ def place(stack: Stack) -> str:
 def headline(finding: Finding) -> str:
     """What to do and where, or what is wrong where nothing else is known."""
     accesses, memory = finding.accesses, finding.memory
-    where = _at(place(accesses[-1].stack)) if accesses else ""
-    allocated = _at(place(memory.allocated)) if memory is not None else ""
+    where = _at(location(accesses[-1].stack)) if accesses else ""
+    allocated = _at(location(memory.allocated)) if memory is not None else ""
     if finding.kind == "race" and len(accesses) == 2:
         first, second = accesses
         if second.operation == HOST or second.stream is None:
@@ -39,7 +39,7 @@ def headline(finding: Finding) -> str:
             return f"order {first.operation} before {second.operation}{where}"
         return f"let {second.stream} wait for {first.stream} before {_named(second, where)}"
     if finding.kind == "freed while in use" and accesses[0].stream is not None:
-        return f"keep memory until {accesses[0].stream} has used it{_at(place(accesses[0].stack))}"
+        return f"keep memory until {accesses[0].stream} has used it{_at(location(accesses[0].stack))}"
     if finding.kind == "uninitialized read":
         return f"write memory before it is read{where}{allocated and f'; it is allocated{allocated}'}"
     if finding.kind == "leak":
@@ -56,7 +56,7 @@ def advice(finding: Finding) -> str:
         return _kept_for(first, second) or finding.advice
     if finding.kind != "race":
         return finding.advice
-    where = place(second.stack)
+    where = location(second.stack)
     if None in (first.stream, second.stream) or first.stream == second.stream or not where:
         return finding.advice
     if first.operation == "the memory":
@@ -75,7 +75,7 @@ def advice(finding: Finding) -> str:
 
 def _kept_for(use: Access, free: Access) -> str:
     """How memory is kept until a stream has used it; empty where the places are not known."""
-    where = place(use.stack)
+    where = location(use.stack)
     if use.stream is None or free.operation != "the memory" or not where:
         return ""
     named = "" if _is_default(use) else f" s is {stream_of(use)}."
@@ -87,7 +87,7 @@ def _kept_for(use: Access, free: Access) -> str:
 
 def stream_of(access: Access) -> str:
     """The stream of an access, and where the program created it."""
-    created = place(access.stream_created)
+    created = location(access.stream_created)
     return f"{access.stream}, created at {created}" if created else access.stream or ""
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from tools.counted import counted
 from tools.run.following import Followed
 from tools.run.script import CannotRun, Script, become_torch
 
@@ -119,15 +120,15 @@ def _frozen() -> Iterator[None]:
 
 
 def _summary(options: Options, watch: Watch, ended: str, processes: int, findings: Sequence[Finding]) -> str:
-    parts = [ended]
+    phrases = [ended]
     if processes:
-        parts.append(
+        phrases.append(
             f"{'a process' if processes == 1 else f'{processes} processes'} that it started used a GPU"
         )
     if not watch.runtimes and not processes:
-        parts.append(
+        phrases.append(
             "it used no GPU" + ("" if options.simulate is not None else " (--simulate gives it one)")
         )
     elif watch.lost and options.leak_check:
-        parts.append("leaks were not looked for, as an error has lost the device's context")
-    return f"{'; '.join(parts)}; {len(findings)} errors"
+        phrases.append("leaks were not looked for, as an error has lost the device's context")
+    return f"{'; '.join(phrases)}; {counted(len(findings), 'error')}"

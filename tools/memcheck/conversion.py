@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from drv.allocators.guarding.guard import OverwriteKind
 from drv.simulator.checks.findings import ACTIONS, Kind
 from drv.simulator.faults import FaultKind
+from tools.counted import counted
 
 from .findings import Access, Finding, Memory
 
@@ -51,19 +52,14 @@ def plain(text: str) -> str:
 
 def _written(mangled: str) -> str:
     """The name, without parameters, that a mangled one stands for."""
-    parts, at = [], 3 if mangled.startswith("_ZN") else 2
+    names, at = [], 3 if mangled.startswith("_ZN") else 2
     while (number := re.compile(r"\d+").match(mangled, at)) is not None:
         start = number.end()
         at = start + int(number[0])
-        parts.append(mangled[start:at])
+        names.append(mangled[start:at])
         if not mangled.startswith("_ZN"):
             break
-    return "::".join(parts) or mangled
-
-
-def count_of(number: int, what: str = "byte") -> str:
-    """``1 byte``, ``2 bytes``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return "::".join(names) or mangled
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -139,15 +135,15 @@ def from_fault(fault: FaultRecord, streams: Mapping[str, Stack]) -> Finding:
         ranges = ((start, start + bad.width),)
         if bad.kind is FaultKind.OUT_OF_BOUNDS and max(-start, start - memory.size) > memory.size + _FAR:
             memory, ranges = None, ()
-    what = f"{operation} {access.action} {count_of(bad.width)}"
+    what = f"{operation} {access.action} {counted(bad.width, 'byte')}"
     freed = bad.kind is FaultKind.FREED
     if memory is not None and not freed:
         memory = replace(memory, freed=None)
     advice = _KEEP if freed else ""
-    return Finding(str(bad.kind), f"{what} {_place(bad, memory)}", (access,), memory, ranges, advice)
+    return Finding(str(bad.kind), f"{what} {_location(bad, memory)}", (access,), memory, ranges, advice)
 
 
-def _place(bad: Any, memory: Memory | None) -> str:
+def _location(bad: Any, memory: Memory | None) -> str:
     if bad.space != "global":
         names = {"shared": "the block's shared memory", "local": "the thread's local memory"}
         return f"at byte {bad.address} of {names.get(bad.space, 'its parameters')}"
@@ -157,15 +153,15 @@ def _place(bad: Any, memory: Memory | None) -> str:
         return "through a null pointer" if bad.address < 1 << 16 else f"at {bad.address:#x}, where nothing is"
     start = bad.address - memory.address
     if bad.kind is FaultKind.FREED:
-        return f"at byte {start} of {count_of(memory.size)} that were freed"
+        return f"at byte {start} of {counted(memory.size, 'byte')} that were freed"
     if bad.kind is FaultKind.FORBIDDEN:
         return f"at byte {start} of memory that it may not touch that way"
     if start < 0:
-        return f"that begin {count_of(-start)} before an allocation of {count_of(memory.size)}"
+        return f"that begin {counted(-start, 'byte')} before an allocation of {counted(memory.size, 'byte')}"
     if start < memory.size:
-        return f"across the end of an allocation of {count_of(memory.size)}"
+        return f"across the end of an allocation of {counted(memory.size, 'byte')}"
     past = start - memory.size
-    return f"{f'{count_of(past)} past' if past else 'right past'} the end of an allocation of {count_of(memory.size)}"
+    return f"{counted(past, 'byte') + ' past' if past else 'right past'} the end of an allocation of {counted(memory.size, 'byte')}"
 
 
 def from_overwrite(overwrite: Overwrite, count: int, writer: str) -> Finding:
@@ -207,7 +203,7 @@ def leaks(left: Iterable[Memory]) -> list[Finding]:
         total = sum(memory.size for memory in group)
         where = "" if first.device is None else f" on device {first.device}"
         pieces = "is" if len(group) == 1 else f"in {len(group)} allocations are"
-        message = f"{count_of(total)} of {first.what}{where} {pieces} still allocated when the script is gone"
+        message = f"{counted(total, 'byte')} of {first.what}{where} {pieces} still allocated when the script is gone"
         if len(group) == 1 and total != 1:
             message = message.replace(" is still", " are still")
         leaked.append(

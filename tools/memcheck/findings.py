@@ -119,13 +119,13 @@ class Finding:
 
 def merged(findings: list[Finding]) -> list[Finding]:
     """The findings, those that the same lines make as one with a count."""
-    kept: dict[Hashable, Finding] = {}
+    by_key: dict[Hashable, Finding] = {}
     for each in findings:
-        known = kept.setdefault(each.key(), each)
+        known = by_key.setdefault(each.key(), each)
         if known is not each:
             known.count += each.count
             known.processes = tuple(dict.fromkeys(known.processes + each.processes))
-    return list(kept.values())
+    return list(by_key.values())
 
 
 def grouped(findings: Sequence[Finding]) -> list[list[Finding]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .advice import advice, headline, place, stream_of
+from .advice import advice, headline, location, stream_of
 from .findings import grouped
 from .sources import own, short
 
@@ -76,10 +76,10 @@ class Style:
 
 def _frequency(finding: Finding) -> str:
     """How often and where, as the end of a line."""
-    parts = [f"{finding.count} times"] if finding.count > 1 else []
+    phrases = [f"{finding.count} times"] if finding.count > 1 else []
     if finding.processes:
-        parts.append(f"in {_listed(finding.processes)}")
-    return f" ({', '.join(parts)})" if parts else ""
+        phrases.append(f"in {_listed(finding.processes)}")
+    return f" ({', '.join(phrases)})" if phrases else ""
 
 
 def _body(finding: Finding, sources: Sources, style: Style) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _others(rest: Sequence[Finding]) -> Iterator[str]:
         yield f"The same wait is missing for {len(rest)} more:"
     for each in rest:
         access = each.accesses[-1]
-        where = place(access.stack)
+        where = location(access.stack)
         yield f"  {access.operation} {access.action}{f' at {where}' if where else ''}{_frequency(each)}"
 
 

@@ -61,8 +61,8 @@ class Sources:
 
 def own(stack: Stack) -> Stack:
     """A stack without Python's own modules, such as ``threading``, unless nothing else is in it."""
-    kept = tuple(frame for frame in stack if not _is_pythons(frame[0]))
-    return kept or stack
+    frames = tuple(frame for frame in stack if not _is_pythons(frame[0]))
+    return frames or stack
 
 
 @functools.cache

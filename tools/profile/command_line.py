@@ -12,6 +12,7 @@ from drv import selection
 from drv.simulator.timing.advice import METRICS
 from tensor.cuda.memory_history import _record_memory_history, _snapshot
 from tensor.profiler import ProfilerActivity, profile
+from tools.counted import counted
 from tools.run import arguments as arguments_
 from tools.run.following import Followed
 from tools.run.script import CannotRun, Script, become_torch
@@ -136,7 +137,7 @@ def _report(
     for kernel in kernels[:5]:
         if kernel.advice:
             print(
-                f"\n{kernel.name} ({kernel.total_us:,.1f} us in {len(kernel.launches)} launches)",
+                f"\n{kernel.name} ({kernel.total_us:,.1f} us in {counted(len(kernel.launches), 'launch', 'launches')})",
                 file=sys.stderr,
             )
             for sentence in kernel.advice:
@@ -172,7 +173,7 @@ def _report(
     if options.html is not None:
         write_report(options.html, run, script.name, content)
     print(
-        f"profile: {script.name} ended with status {script.status}; {totals['launches']} launches, "
+        f"profile: {script.name} ended with status {script.status}; {counted(totals['launches'], 'launch', 'launches')}, "
         f"{totals['device_us']:,.1f} us of devices" + (f", {run.device_times}" if run.device_times else ""),
         file=sys.stderr,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.spans import Spans
 from tensor.profiler.devices import source_of_devices
+from tools.counted import counted
 
 from .kernels import kernels_of_events
 
@@ -80,6 +81,6 @@ def lines_of(reports: Sequence[dict[str, Any]]) -> Iterable[str]:
     for each in reports:
         kernels = ", ".join(kernel["name"] for kernel in each["kernels"])
         yield (
-            f"  {each['process']}: {each['launches']} launches, {each['device_us']:,.1f} us of devices"
+            f"  {each['process']}: {counted(each['launches'], 'launch', 'launches')}, {each['device_us']:,.1f} us of devices"
             + (f"; longest: {kernels}" if kernels else "")
         )

@@ -45,7 +45,7 @@ def add_simulate(parser: argparse.ArgumentParser) -> None:
     action.completer = simulator_completions
 
 
-def simulator_completions(prefix: str, **_: object) -> list[str]:
+def simulator_completions(prefix: str, **more: object) -> list[str]:
     """What options of the simulator ``prefix``, which may end in the middle of one, can become."""
     before, comma, _ = prefix.rpartition(",")
     taken = {part.partition("=")[0] for part in before.split(",")}

@@ -165,11 +165,12 @@ class Script:
             self._exits[:] = [each for each in self._exits if each[0] != function]
             unregister(function)
 
-        atexit.register, atexit.unregister = divert, forget
+        functions = vars(atexit)
+        functions.update(register=divert, unregister=forget)
         try:
             yield
         finally:
-            atexit.register, atexit.unregister = register, unregister
+            functions.update(register=register, unregister=unregister)
 
 
 def become_torch(prog: str) -> bool:

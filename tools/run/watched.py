@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tools.memcheck.findings import Finding
 
 #: The exit status of a program in which something was found, as memcheck has it.
-FOUND = 86
+FINDINGS_STATUS = 86
 #: How many findings are told in full.
 _LIMIT = 20
 
@@ -46,7 +46,7 @@ def watched(name: str, options: str, run: Callable[[], int]) -> int:
     findings = together(races, children.reports)
     report.write(sys.stderr, findings, races.sources, _LIMIT, tool="graphroot")
     print(f"graphroot: {_summary(name, races, len(children.reports), findings)}", file=sys.stderr)
-    return FOUND if findings else status
+    return FINDINGS_STATUS if findings else status
 
 
 def _summary(name: str, races: Races, processes: int, findings: Sequence[Finding]) -> str:

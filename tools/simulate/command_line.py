@@ -19,9 +19,10 @@ from .options import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from types import FrameType
 
 #: The exit status of a command in whose processes something was found, as memcheck has it.
-FOUND = 86
+FINDINGS_STATUS = 86
 _NOT_FOUND = 127
 
 
@@ -60,9 +61,9 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.si
             print(f"{prog}: {error}", file=sys.stderr)
             return 2
         status = _run([program, *words[1:]], environment(folder, options, nvrtc))
-        found = list(folder.glob("findings-*"))
-    if found and status == 0:
-        return FOUND
+        findings = list(folder.glob("findings-*"))
+    if findings and status == 0:
+        return FINDINGS_STATUS
     return status
 
 
@@ -93,10 +94,12 @@ def _run(command: list[str], variables: dict[str, str]) -> int:
 @contextmanager
 def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Leave Ctrl-C, which a terminal sends to both, to the command, and pass a request to end on to it."""
-    before = {
-        number: signal.signal(number, lambda received, _: received == signal.SIGTERM and process.terminate())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        if number == signal.SIGTERM:
+            process.terminate()
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

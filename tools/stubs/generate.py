@@ -57,11 +57,11 @@ def _forms() -> str:
     """The call forms of all definitions as a file, so that importing them compiles nothing."""
     import_module("nn")
     by_key = {key_of(text): text for text in sorted(call_forms.texts)}
-    parts = [_FORMS_NOTE]
+    sections = [_FORMS_NOTE]
     for number, text in enumerate(by_key.values()):
-        parts.append(maker_text(f"form_{number}", text))
+        sections.append(maker_text(f"form_{number}", text))
     rows = "".join(f'    "{key}": form_{number},\n' for number, key in enumerate(by_key))
-    return "\n\n".join([*parts, f"FORMS = {{\n{rows}}}\n"])
+    return "\n\n".join([*sections, f"FORMS = {{\n{rows}}}\n"])
 
 
 def definition(function: FunctionType) -> FunctionType:
@@ -173,8 +173,8 @@ def _method(name: str, function: FunctionType, needed: set[str], members: frozen
 def _without_out(
     names: list[ast.arg], defaults: list[ast.expr | None]
 ) -> tuple[list[ast.arg], list[ast.expr | None]]:
-    kept = [(each, default) for each, default in zip(names, defaults, strict=True) if each.arg != "out"]
-    return [each for each, _ in kept], [default for _, default in kept]
+    parameters = [(each, default) for each, default in zip(names, defaults, strict=True) if each.arg != "out"]
+    return [each for each, _ in parameters], [default for _, default in parameters]
 
 
 class _Defaults(ast.NodeTransformer):

@@ -171,8 +171,8 @@ def silent_ranks(communicator: Any) -> list[int]:
         heard = {other: np.zeros(1, np.int8) for other in range(size) if other != rank}
         sending = [_process.world.Isend([word, mpi.INT8_T], ranks[other], tag) for other in heard]
         receiving = {
-            other: _process.world.Irecv([place, mpi.INT8_T], ranks[other], tag)
-            for other, place in heard.items()
+            other: _process.world.Irecv([buffer, mpi.INT8_T], ranks[other], tag)
+            for other, buffer in heard.items()
         }
     deadline = time.monotonic() + _ANSWER
     silent = list(heard)

@@ -316,7 +316,7 @@ def test_as_a_command_where_the_project_is_not_installed(bench: Bench) -> None:
     assert (done.returncode, done.stdout) == (86, "[nan, nan]\n")
     assert "uninitialized read" in done.stderr
     assert "runpy" not in done.stderr
-    assert done.stderr.endswith(" 1 errors\n")
+    assert done.stderr.endswith(" 1 error\n")
 
 
 def test_stack_ends_at_the_script(bench: Bench) -> None:

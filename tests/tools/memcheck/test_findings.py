@@ -49,7 +49,7 @@ def test_write_outside_an_allocation(bench: Bench, at: int, where: str, span: li
     assert lines(result["memory"]["allocated"]) == ["x = tensor.ones(1000, device='cuda')"]
     assert result["memory"]["size"] == 4000
     assert f'File "script.py", line {access["stack"][0]["line"]}, in <module>' in run.err
-    assert run.err.endswith(" 1 errors\n")
+    assert run.err.endswith(" 1 error\n")
 
 
 def test_read_outside_an_allocation_within_a_red_zone_of_any_size(bench: Bench) -> None:

@@ -82,8 +82,8 @@ def _pairs(
 ) -> Row:
     """Allocate and free at once."""
     allocator = _fresh(options)
-    kept = [allocator.allocate(sizes[0], streams[0]) for _ in range(live + 2 * free)]
-    for block in kept[: 2 * free : 2]:
+    blocks = [allocator.allocate(sizes[0], streams[0]) for _ in range(live + 2 * free)]
+    for block in blocks[: 2 * free : 2]:
         allocator.free(block)
     order = [(sizes[i % len(sizes)], streams[i % len(streams)]) for i in range(PAIRS)]
 
@@ -151,7 +151,9 @@ def _peers(size: int) -> dict[str, Callable[[], object]]:
         pass
     else:
         if torch.cuda.is_available():
-            give, take = torch.cuda.caching_allocator_alloc, torch.cuda.caching_allocator_delete
+            # PyTorch annotates neither.
+            give: Callable[[int], int] = torch.cuda.caching_allocator_alloc
+            take: Callable[[int], None] = torch.cuda.caching_allocator_delete
 
             def torch_pairs() -> None:
                 for _ in range(PAIRS):

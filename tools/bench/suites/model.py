@@ -26,6 +26,7 @@ from drv.simulator.timing.figures import figures_of, pipe_rates
 from drv.simulator.timing.recorder import recording
 from tools.bench.measure import OURS, Row, on_gpu, work_times
 from tools.bench.modelled_work import FAMILIES
+from tools.counted import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -68,16 +69,16 @@ def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     if on_gpu():
         yield from _compared(only, options)
         return
-    kept: list[Row] = []
+    measured: list[Row] = []
     drv.reset()
     with drv.simulator.installed(model=options.model, check="off") as runtime:
         device = runtime.driver.machine[0]
         for row in _modelled(only, options, runtime, device):
-            kept.append(row)
+            measured.append(row)
             print(f"{row.name}: {row.note}", file=sys.stderr)
             yield row
     if options.markdown is not None:
-        options.markdown.write_text(_markdown(kept, options.model), encoding="utf-8")
+        options.markdown.write_text(_markdown(measured, options.model), encoding="utf-8")
 
 
 def _modelled(only: str, options: argparse.Namespace, runtime: Any, device: Any) -> Iterator[Row]:
@@ -153,7 +154,7 @@ def _row(
         "limits_us": metrics.get("limits_us", {}),
         "sample_error": max((each.metrics["sample_error"] for each in kernels), default=0.0),
     }
-    note = f"{details['us']:,.1f} us in {details['launches']} calls, bound by {details['bound']}"
+    note = f"{details['us']:,.1f} us in {counted(details['launches'], 'call')}, bound by {details['bound']}"
     return Row(
         name, "% of limit", {OURS: 100 * share}, better="higher", reach=work.reach, note=note, details=details
     )

@@ -1,3 +1,4 @@
+const launches = (count) => `${count} launch${count === 1 ? "" : "es"}`;
 const microseconds = (us) =>
   us >= 1e6 ? `${(us / 1e6).toFixed(2)} s` : us >= 1e3 ? `${(us / 1e3).toFixed(2)} ms` : `${us.toFixed(2)} µs`;
 const number = (value) => {
@@ -27,7 +28,7 @@ function head() {
     totals.append(box);
   }
   for (const each of data.processes) {
-    const line = `${each.process}, which it started: ${each.launches} launches, ${microseconds(each.device_us)} of devices`;
+    const line = `${each.process}, which it started: ${launches(each.launches)}, ${microseconds(each.device_us)} of devices`;
     document.querySelector("header").append(element("p", "source", line));
   }
   for (const sentence of data.over) document.querySelector("header").append(element("p", "over", sentence));
@@ -41,7 +42,7 @@ function advice() {
   for (const kernel of told) {
     const box = element("div", "kernel");
     const title = element("h3", "", kernel.name);
-    const share = ` ${microseconds(kernel.total_us)}, ${((100 * kernel.total_us) / total).toFixed(1)} % of kernel time, ${kernel.launches} launches`;
+    const share = ` ${microseconds(kernel.total_us)}, ${((100 * kernel.total_us) / total).toFixed(1)} % of kernel time, ${launches(kernel.launches)}`;
     title.append(element("span", "share", share));
     const list = element("ul");
     for (const sentence of kernel.advice) list.append(element("li", "", sentence));
@@ -139,7 +140,7 @@ function roofline() {
     marker: { size: points.map((point) => 8 + 44 * Math.sqrt(point.us / total)), color: PALETTE[0], opacity: 0.65,
       line: { color: "white", width: 1 } },
     hovertext: points.map((point) => `<b>${point.name}</b><br>${number(point.intensity)} FLOP/B, ` +
-      `${number(point.rate / 1e12)} TFLOP/s<br>${microseconds(point.us)} in ${point.launches} launches<br>bound by ${point.bound}`),
+      `${number(point.rate / 1e12)} TFLOP/s<br>${microseconds(point.us)} in ${launches(point.launches)}<br>bound by ${point.bound}`),
     hoverinfo: "text" };
   const axis = { type: "log", gridcolor: "#e6eaef", exponentformat: "power" };
   Plotly.newPlot(place, [...roofs, dots], { ...LAYOUT, height: 480, margin: { l: 80, r: 20, t: 30, b: 60 },
