@@ -1,6 +1,6 @@
 """Hooks of modules: their tables, and how a call runs them.
 
-A module has a table for each kind of hook; one table holds the hooks of every kind that all modules run.
+A module has a table for each kind of hook; one table holds those that all modules run, with their roles.
 :func:`call` is what a module with any hook does when it is called; without hooks a call is ``forward``.
 """
 
@@ -57,8 +57,8 @@ class Hook:
     ----------
     function
         What the user registered.
-    kind
-        Its kind, for hooks that every module runs.
+    role
+        What it is called for, if every module runs it.
     with_kwargs
         Whether it is called with the keyword arguments of ``forward`` too.
     always_call
@@ -66,7 +66,7 @@ class Hook:
     """
 
     function: Callable[..., Any]
-    kind: str = ""
+    role: str = ""
     with_kwargs: bool = False
     always_call: bool = False
 
@@ -88,13 +88,13 @@ def add(table: HookTable, hook: Hook, *, prepend: bool = False) -> RemovableHand
     return handle
 
 
-def _of_every_module(kind: str) -> list[Hook]:
-    return [hook for hook in every_module.values() if hook.kind == kind] if every_module else []
+def _of_every_module(role: str) -> list[Hook]:
+    return [hook for hook in every_module.values() if hook.role == role] if every_module else []
 
 
-def registered(owner: Module, kind: str, name: str, value: Any) -> Any:
+def registered(owner: Module, role: str, name: str, value: Any) -> Any:
     """``value``, or the replacement that a hook on the registration of parameters, buffers or modules returns."""
-    for hook in _of_every_module(kind):
+    for hook in _of_every_module(role):
         changed = hook.function(owner, name, value)
         if changed is not None:
             value = changed

@@ -95,7 +95,7 @@ def _host_array(input: TensorFields, *, writes: bool) -> NDArray[Any]:
     layout, storage = input._layout, input._storage
     if not isinstance(storage, HostStorage):
         if isinstance(layout, SparseLayout):
-            raise SparseOperandError(layout.kind)
+            raise SparseOperandError(layout.layout_name)
         raise TypeError(
             f"can't convert {layout.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
             "host memory first."

@@ -35,20 +35,20 @@ sparse_csc = LayoutName("sparse_csc")
 class SparseOperandError(NotImplementedError):
     """An operation that knows dense tensors alone was given a sparse one."""
 
-    def __init__(self, kind: LayoutName, what: str = "") -> None:
-        super().__init__(kind, what)
-        self.kind = kind
+    def __init__(self, layout_name: LayoutName, what: str = "") -> None:
+        super().__init__(layout_name, what)
+        self.layout_name = layout_name
         #: The outermost function of these packages that was called, whichever asked for the memory.
         self.operation = what or _caller()
 
     def __str__(self) -> str:
         return (
-            f"{self.operation}() is not implemented for sparse tensors, and an operand has the layout {self.kind!r}: convert "
+            f"{self.operation}() is not implemented for sparse tensors, and an operand has the layout {self.layout_name!r}: convert "
             "it with to_dense() first"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SparseOperandError, (self.kind, self.operation)
+        return SparseOperandError, (self.layout_name, self.operation)
 
 
 def _caller() -> str:
@@ -66,16 +66,16 @@ class SparseLayout(Layout):
 
     Attributes
     ----------
-    kind : layout
+    layout_name : layout
         ``tensor.sparse_coo``, ``tensor.sparse_csr`` or ``tensor.sparse_csc``.
     """
 
-    __slots__ = ("kind",)
+    __slots__ = ("layout_name",)
 
-    kind: LayoutName
+    layout_name: LayoutName
 
     def __init__(
-        self, shape: Sequence[int], dtype: dtype, device_state: DeviceState, kind: LayoutName
+        self, shape: Sequence[int], dtype: dtype, device_state: DeviceState, layout_name: LayoutName
     ) -> None:
         self.shape = Size.trusted(shape)
         self.dtype = dtype
@@ -83,41 +83,41 @@ class SparseLayout(Layout):
         self.device = device_state.device
         self.itemsize = dtype.itemsize
         self.numel = self.shape.numel()
-        self.kind = kind
+        self.layout_name = layout_name
 
     def __repr__(self) -> str:
-        return f"<SparseLayout {self.kind!r} {list(self.shape)} {self.dtype} on {self.device}>"
+        return f"<SparseLayout {self.layout_name!r} {list(self.shape)} {self.dtype} on {self.device}>"
 
     if not TYPE_CHECKING:
 
         def _refused(self) -> NoReturn:
-            raise SparseOperandError(self.kind)
+            raise SparseOperandError(self.layout_name)
 
         contiguous = dense = strides = numpy_strides = span = nbytes = property(_refused)
 
     def with_strides(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> Layout:
         """Raise SparseOperandError: there are no strides."""
-        raise SparseOperandError(self.kind)
+        raise SparseOperandError(self.layout_name)
 
     def with_dtype(self, dtype: dtype) -> Layout:
         """The layout of elements of another type."""
-        return sparse[self.shape, dtype, self.device_state, self.kind]
+        return sparse[self.shape, dtype, self.device_state, self.layout_name]
 
     def with_shape(self, shape: Sequence[int]) -> SparseLayout:
         """The layout of another shape."""
-        return sparse[Size.trusted(shape), self.dtype, self.device_state, self.kind]
+        return sparse[Size.trusted(shape), self.dtype, self.device_state, self.layout_name]
 
     def of(self, values: Tensor) -> SparseLayout:
         """The layout with the dtype and device of ``values``."""
         layout = values._layout
-        return sparse[self.shape, layout.dtype, layout.device_state, self.kind]
+        return sparse[self.shape, layout.dtype, layout.device_state, self.layout_name]
 
     def on(self, device_state: DeviceState) -> Layout:
         """The layout on another device."""
-        return sparse[self.shape, self.dtype, device_state, self.kind]
+        return sparse[self.shape, self.dtype, device_state, self.layout_name]
 
 
-#: ``sparse[shape, dtype, device_state, kind]``: the shared layout.
+#: ``sparse[shape, dtype, device_state, layout_name]``: the shared layout.
 sparse: Memo[SparseLayout] = Memo(SparseLayout)
 
 
@@ -134,7 +134,7 @@ class Coordinates:
 
     __slots__ = ("coalesced", "indices")
 
-    kind = sparse_coo
+    layout_name = sparse_coo
 
     def __init__(self, indices: Tensor, *, coalesced: bool) -> None:
         self.indices = indices
@@ -168,7 +168,7 @@ class Compressed:
         Whether it is columns that are compressed.
     """
 
-    __slots__ = ("by_columns", "kind", "plain", "starts")
+    __slots__ = ("by_columns", "layout_name", "plain", "starts")
 
     dimensions = 2
     #: The elements of a row are thought to be distinct.
@@ -178,7 +178,7 @@ class Compressed:
         self.starts = starts
         self.plain = plain
         self.by_columns = by_columns
-        self.kind = sparse_csc if by_columns else sparse_csr
+        self.layout_name = sparse_csc if by_columns else sparse_csr
 
     @property
     def count(self) -> int:
@@ -220,7 +220,7 @@ class SparseStorage:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"a sparse tensor's storage has no attribute {name!r}")
-        raise SparseOperandError(self.structure.kind)
+        raise SparseOperandError(self.structure.layout_name)
 
     def record_stream(self, stream: Stream) -> None:
         """Note that ``stream`` uses the memory of all parts."""

@@ -134,16 +134,16 @@ class _Function:
 
     Parameters
     ----------
-    kind : {"c2c", "r2c", "c2r"}
+    transform_type : {"c2c", "r2c", "c2r"}
         Half the transform of real data is conjugate for the inverse one; real data come from half a Hermitian spectrum
         by the inverse transform, and by the forward one from the conjugate spectrum.
     single
         Whether it is for one dimension.
     """
 
-    def __init__(self, name: str, kind: str, *, inverse: bool, single: bool) -> None:
+    def __init__(self, name: str, transform_type: str, *, inverse: bool, single: bool) -> None:
         self.name = name
-        self.kind = kind
+        self.transform_type = transform_type
         self.inverse = inverse
         self.single = single
 
@@ -165,7 +165,7 @@ class _Function:
 
     def plan(self, layout: Layout, s: Any, dim: Any, norm: str | None) -> Callable[[Tensor], Tensor]:
         """How to transform tensors of a layout."""
-        name, kind, inverse, shape = self.name, self.kind, self.inverse, layout.shape
+        name, transform_type, inverse, shape = self.name, self.transform_type, self.inverse, layout.shape
         number = layout.dtype
         if not number.is_floating_point and not number.is_complex:
             # What they are converted to may change.
@@ -174,19 +174,19 @@ class _Function:
             _dimension(name, shape, dim)
             s, dim = (None if s is None else (s,)), (dim,)
         mode = _norm(name, norm)
-        number = _precision(name, number, kind != "r2c")
-        dims, sizes = _shape(name, shape, s, dim, last_half=kind == "c2r")
+        number = _precision(name, number, transform_type != "r2c")
+        dims, sizes = _shape(name, shape, s, dim, last_half=transform_type == "c2r")
         if not dims:
-            if kind == "c2c":
+            if transform_type == "c2c":
                 return lambda x: x.to(number).clone()
             raise RuntimeError(f"{name} must transform at least one axis")
         scale = _scale(mode, prod(sizes), inverse=inverse)
-        size, mirrored = None, (kind, inverse) in (("r2c", True), ("c2r", False))
-        if kind == "c2r":
+        size, mirrored = None, (transform_type, inverse) in (("r2c", True), ("c2r", False))
+        if transform_type == "c2r":
             size = sizes[-1]
             sizes[-1] = size // 2 + 1
-        backwards = inverse if kind == "c2c" else kind == "c2r"
-        transform = recorded(kind, tuple(dims), size, inverse=backwards, scale=scale)
+        backwards = inverse if transform_type == "c2c" else transform_type == "c2r"
+        transform = recorded(transform_type, tuple(dims), size, inverse=backwards, scale=scale)
         if number is layout.dtype and not mirrored and [shape[axis] for axis in dims] == sizes:
             return transform(layout)
 
@@ -194,10 +194,10 @@ class _Function:
             if number is not layout.dtype:
                 x = x.to(number)
             x = _resized(x, dims, sizes)
-            if mirrored and kind == "c2r":
+            if mirrored and transform_type == "c2r":
                 x = x.conj()
             result = transform(x._layout)(x)
-            return result.conj() if mirrored and kind == "r2c" else result
+            return result.conj() if mirrored and transform_type == "r2c" else result
 
         return run
 

@@ -104,7 +104,7 @@ def _blocks(shape: Sequence[int], room: int) -> Iterator[tuple[Any, ...]]:
 
 
 def plan(
-    kind: str,
+    transform_type: str,
     argument: Sequence[int],
     dtype: np.dtype[Any],
     axes: int,
@@ -117,7 +117,7 @@ def plan(
 
     Parameters
     ----------
-    kind : {"c2c", "r2c", "c2r"}
+    transform_type : {"c2c", "r2c", "c2r"}
         A transform to real elements is always an inverse one.
     given, dtype
         Shape and type of the input.
@@ -128,14 +128,14 @@ def plan(
     rank = len(argument)
     # All of the scale is the last dimension's.
     names = {"c2c": "ifft" if inverse else "fft", "r2c": "rfft", "c2r": "irfft"}
-    last = Lines(_loop(names[kind], argument[-1] if size is None else size), number(scale))
+    last = Lines(_loop(names[transform_type], argument[-1] if size is None else size), number(scale))
     others = [
         ((*range(axis), *range(axis + 1, rank), axis), Lines(_loop(names["c2c"], argument[axis]), number(1)))
         for axis in range(rank - 2, rank - axes - 1, -1)
     ]
 
     def transform(array: Array, result: Array, along: Callable[[Lines, Array, Array], None]) -> None:
-        if kind != "c2r":
+        if transform_type != "c2r":
             along(last, array, result)
             for order, lines in others:
                 turned = result.transpose(order)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Plans that a cache keeps at first, as PyTorch does for CUDA 10 and later.
 DEFAULT_SIZE = 4096
-_KINDS = {
+_TRANSFORM_TYPES = {
     ("c2c", 8): (cufftType.CUFFT_C2C, "cufftExecC2C"),
     ("c2c", 16): (cufftType.CUFFT_Z2Z, "cufftExecZ2Z"),
     ("r2c", 8): (cufftType.CUFFT_R2C, "cufftExecR2C"),
@@ -48,7 +48,7 @@ class Side(NamedTuple):
 class Key(NamedTuple):
     """What a plan is made for; the direction is chosen at each execution."""
 
-    kind: str
+    transform_type: str
     complex_bytes: int
     sizes: tuple[int, ...]
     input: Side
@@ -70,9 +70,9 @@ class FftPlan:
         self.library: Any = device_state.runtime.library("cufft")
         self._current = device_state.runtime.current
         device_state.native.use()
-        kind, execute = _KINDS[key.kind, key.complex_bytes]
+        transform_type, execute = _TRANSFORM_TYPES[key.transform_type, key.complex_bytes]
         self._execute = getattr(self.library, execute)
-        self._directed = key.kind == "c2c"
+        self._directed = key.transform_type == "c2c"
         handle = self.library.cufftCreate()
         try:
             self.library.cufftSetAutoAllocation(handle, 0)
@@ -86,7 +86,7 @@ class FftPlan:
                 key.output.embed,
                 key.output.step,
                 key.output.batch,
-                kind,
+                transform_type,
                 key.transforms,
             )
         except BaseException:

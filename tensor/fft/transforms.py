@@ -39,7 +39,7 @@ _RANK = 3
 COMPLEX = {float32: complex64, float64: complex128}
 REAL = {complex64: float32, complex128: float64}
 #: Types of results that are not the inputs'.
-_KINDS: dict[str, dict[dtype, dtype]] = {"c2c": {}, "r2c": COMPLEX, "c2r": REAL}
+_TRANSFORM_TYPES: dict[str, dict[dtype, dtype]] = {"c2c": {}, "r2c": COMPLEX, "c2r": REAL}
 
 
 class _Shape(NamedTuple):
@@ -58,23 +58,28 @@ class _Shape(NamedTuple):
     output: Layout
 
     @classmethod
-    def of(cls, kind: str, layout: Layout, dims: tuple[int, ...], size: int | None) -> _Shape:
-        """Of a transform of kind ``c2c``, ``r2c`` or ``c2r``, the last to ``size`` elements."""
+    def of(cls, transform_type: str, layout: Layout, dims: tuple[int, ...], size: int | None) -> _Shape:
+        """Of a transform of type ``c2c``, ``r2c`` or ``c2r``, the last to ``size`` elements."""
         strides, shape = layout.strides, list(layout.shape)
         outer = sorted(
             [axis for axis in range(len(shape)) if axis not in dims], key=lambda axis: -strides[axis]
         )
-        last = dims[-1:] if kind != "c2c" else ()
+        last = dims[-1:] if transform_type != "c2c" else ()
         inner = sorted(dims[: len(dims) - len(last)], key=lambda axis: -strides[axis])
         order = (*outer, *inner, *last)
-        if kind == "r2c":
+        if transform_type == "r2c":
             shape[dims[-1]] = shape[dims[-1]] // 2 + 1
-        elif kind == "c2r":
+        elif transform_type == "c2r":
             assert size is not None
             shape[dims[-1]] = size
         return cls(
             order,
-            in_order(tuple(shape), order, _KINDS[kind].get(layout.dtype, layout.dtype), layout.device_state),
+            in_order(
+                tuple(shape),
+                order,
+                _TRANSFORM_TYPES[transform_type].get(layout.dtype, layout.dtype),
+                layout.device_state,
+            ),
         )
 
 
@@ -90,11 +95,11 @@ def in_order(
 
 
 def _transform_plan(
-    kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
+    transform_type: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
 ) -> Callable[[Tensor], Tensor]:
     """How to transform tensors of a layout, times ``scale``.
 
-    ``device_state.plans[TRANSFORM, kind, layout, dims, size, inverse, scale]``: ``run(x)``, not recorded.
+    ``device_state.plans[TRANSFORM, transform_type, layout, dims, size, inverse, scale]``: ``run(x)``, not recorded.
 
     Parameters
     ----------
@@ -102,23 +107,23 @@ def _transform_plan(
         Elements of the last dimension of a real result.
     """
     if not layout.numel:
-        result = _Shape.of(kind, layout, dims, size).output
+        result = _Shape.of(transform_type, layout, dims, size).output
         make = maker(result.as_contiguous())
         return lambda _: make()
     plan = _on_device if layout.device_state.is_cuda else _on_host
-    return plan(kind, layout, dims, size, inverse, scale)
+    return plan(transform_type, layout, dims, size, inverse, scale)
 
 
 TRANSFORM = planned(_transform_plan)
 
 
 def _on_host(
-    kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
+    transform_type: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
 ) -> Callable[[Tensor], Tensor]:
-    order, output = _Shape.of(kind, layout, dims, size)
+    order, output = _Shape.of(transform_type, layout, dims, size)
     argument, shape = (tuple([each.shape[axis] for axis in order]) for each in (layout, output))
     transform = on_host.plan(
-        kind, argument, layout.dtype.numpy, len(dims), inverse=inverse, scale=scale, size=size
+        transform_type, argument, layout.dtype.numpy, len(dims), inverse=inverse, scale=scale, size=size
     )
     flat, dtype = layouts.contiguous[shape, output.dtype, layout.device_state], output.dtype.numpy
     if order == tuple(range(len(order))):
@@ -139,17 +144,17 @@ def _on_host(
 
 
 def _on_device(
-    kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
+    transform_type: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
 ) -> Callable[[Tensor], Tensor]:
     """By as many plans of cuFFT as it takes."""
     rest, last = dims[:-_RANK], dims[-_RANK:]
-    slices = [(kind, last, size, False)]
+    slices = [(transform_type, last, size, False)]
     while rest:
         rest, some = rest[:-_RANK], rest[-_RANK:]
         slices.append(("c2c", some, None, False))
-    if kind == "c2r" and len(slices) > 1:
+    if transform_type == "c2r" and len(slices) > 1:
         # What the steps before made is nobody else's.
-        slices = [*slices[1:], (kind, last, size, True)]
+        slices = [*slices[1:], (transform_type, last, size, True)]
     steps = []
     for each, some, length, overwrites in slices:
         run, layout, scale = _step(each, layout, some, length, inverse, scale, overwrites=overwrites)
@@ -178,7 +183,7 @@ def _scaled(layout: Layout, scale: float) -> Callable[[Tensor], Tensor]:
 
 
 def _step(
-    kind: str,
+    transform_type: str,
     layout: Layout,
     dims: tuple[int, ...],
     size: int | None,
@@ -196,10 +201,10 @@ def _step(
     overwrites
         Whether nobody needs the input afterwards.
     """
-    order, output = _Shape.of(kind, layout, dims, size)
+    order, output = _Shape.of(transform_type, layout, dims, size)
     device_state: Any = layout.device_state
     # cuFFT may write to the input of a transform to real numbers.
-    copies = kind == "c2r" and not overwrites
+    copies = transform_type == "c2r" and not overwrites
     argument = None if copies else _side(layout, order, len(dims))
     before = layout
     if argument is None:
@@ -210,12 +215,12 @@ def _step(
     assert written is not None
     inner = order[len(order) - len(dims) :]
     complex_bytes = max(layout.dtype.itemsize, output.dtype.itemsize)
-    if kind != "c2c":
+    if transform_type != "c2c":
         complex_bytes = 2 * min(layout.dtype.itemsize, output.dtype.itemsize)
-    real = output if kind == "c2r" else layout
+    real = output if transform_type == "c2r" else layout
     sizes = tuple([real.shape[axis] for axis in inner])
     key = Key(
-        kind,
+        transform_type,
         complex_bytes,
         sizes,
         argument,
@@ -274,7 +279,7 @@ def _side(layout: Layout, order: tuple[int, ...], count: int) -> Side | None:
 
 def _adjoint(
     grad: Tensor,
-    kind: str,
+    transform_type: str,
     dims: tuple[int, ...],
     size: int | None,
     argument: int,
@@ -283,9 +288,9 @@ def _adjoint(
 ) -> Tensor:
     """The adjoint transform of the gradient; ``given`` is the size of the last transformed dimension of the input."""
     dim = dims[-1]
-    if kind == "c2c":
+    if transform_type == "c2c":
         return c2c(grad, dims, inverse=not inverse, scale=scale)
-    if kind == "r2c":
+    if transform_type == "r2c":
         # A real element has half the gradient of each coefficient that has a mirror image.
         return c2r(_weighted(grad, dim, argument, 0.5), dims, argument, scale=scale)
     assert size is not None
@@ -297,8 +302,10 @@ def _adjoint(
 
 
 _FORMULAS = {
-    kind: BackwardFormula(f"Fft{kind.upper()}Backward0", "x", [Derivative(_adjoint, needs="")])
-    for kind in ("c2c", "r2c", "c2r")
+    transform_type: BackwardFormula(
+        f"Fft{transform_type.upper()}Backward0", "x", [Derivative(_adjoint, needs="")]
+    )
+    for transform_type in ("c2c", "r2c", "c2r")
 }
 
 
@@ -322,14 +329,14 @@ def _weighted(x: Tensor, dim: int, size: int, weight: float) -> Tensor:
 
 
 def recorded(
-    kind: str, dims: tuple[int, ...], size: int | None, *, inverse: bool, scale: float
+    transform_type: str, dims: tuple[int, ...], size: int | None, *, inverse: bool, scale: float
 ) -> Callable[[Layout], Callable[[Tensor], Tensor]]:
     """Of a layout, what transforms tensors of it and records that."""
 
     def prepared(layout: Layout) -> Callable[[Tensor], Tensor]:
-        transform = layout.device_state.plans[TRANSFORM, kind, layout, dims, size, inverse, scale]
-        context = kind, dims, size, layout.shape[dims[-1]], inverse, scale
-        formula = _FORMULAS[kind]
+        transform = layout.device_state.plans[TRANSFORM, transform_type, layout, dims, size, inverse, scale]
+        context = transform_type, dims, size, layout.shape[dims[-1]], inverse, scale
+        formula = _FORMULAS[transform_type]
 
         def run(x: Tensor) -> Tensor:
             result: Tensor = transform(x)

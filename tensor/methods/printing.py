@@ -264,7 +264,8 @@ def sparse_text(tensor: Tensor) -> str:
     storage = storage_of(tensor)
     structure = storage.structure
     parts = [
-        (name, each) for name, each in zip(_INDEX_NAMES[structure.kind], structure.tensors(), strict=True)
+        (name, each)
+        for name, each in zip(_INDEX_NAMES[structure.layout_name], structure.tensors(), strict=True)
     ]
     prefix, options = "tensor(", _options
     texts = []
@@ -283,9 +284,9 @@ def sparse_text(tensor: Tensor) -> str:
         default_dtype_of(1j),
     ):
         suffixes.append(f"dtype={layout.dtype!r}")
-    suffixes += [f"layout={structure.kind!r}", *_history(tensor)]
+    suffixes += [f"layout={structure.layout_name!r}", *_history(tensor)]
     text = prefix + (",\n" + " " * len(prefix)).join(texts)
-    return _with_suffixes(text, len(prefix), suffixes, options, below=structure.kind is sparse_coo)
+    return _with_suffixes(text, len(prefix), suffixes, options, below=structure.layout_name is sparse_coo)
 
 
 _INDEX_NAMES = {

@@ -49,7 +49,7 @@ class SparseTensor(Tensor):
     @property
     def layout(self) -> LayoutName:
         """``tensor.sparse_coo``, ``tensor.sparse_csr`` or ``tensor.sparse_csc``."""
-        return storage_of(self).structure.kind
+        return storage_of(self).structure.layout_name
 
     @property
     def is_sparse(self) -> bool:  # type: ignore[override]
@@ -277,7 +277,7 @@ class SparseTensor(Tensor):
         storage = storage_of(self)
         structure = storage.structure
         described = (
-            structure.kind.name,
+            structure.layout_name.name,
             structure.tensors(),
             storage.values,
             tuple(self._layout.shape),

@@ -44,10 +44,12 @@ def rule_of(name: str) -> Callable[..., Any] | None:
 
 def refusal(name: str, operands: Sequence[Any]) -> SparseOperandError:
     """The error of an operation that has no rule for its operands."""
-    kinds = (
-        x._layout.kind for x in operands if isinstance(x, TensorBase) and type(x._layout) is SparseLayout
+    layout_names = (
+        x._layout.layout_name
+        for x in operands
+        if isinstance(x, TensorBase) and type(x._layout) is SparseLayout
     )
-    return SparseOperandError(next(kinds), name)
+    return SparseOperandError(next(layout_names), name)
 
 
 def without_elements(name: str, shape: Sequence[int], layout: LayoutName, *arguments: Any) -> Tensor:
@@ -103,7 +105,7 @@ def answer(
     own = name if name == f"{function.__name__}_" else function.__name__
     own_rule = _rules.get(own)
     if own_rule is None:
-        raise SparseOperandError(error.kind, name) from None
+        raise SparseOperandError(error.layout_name, name) from None
     code = function.__code__
     places = code.co_varnames[: code.co_argcount]
     starred = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :][: bool(code.co_flags & 4)]

@@ -111,25 +111,25 @@ class Encoder:
         ValueError
             For what contains itself, or nests too deep.
         """
-        kind = type(value)
-        if value is None or kind is bool or kind is str:
+        cls = type(value)
+        if value is None or cls is bool or cls is str:
             return value
-        if kind is int:
+        if cls is int:
             # Long numbers in hexadecimal, which Python reads whatever their length.
             return value if -_WIDE <= value < _WIDE else {"int": hex(value)}
-        if kind is float:
+        if cls is float:
             return value if math.isfinite(value) else {"float": str(value)}
-        if kind is complex:
+        if cls is complex:
             return {"complex": [self.encode(value.real), self.encode(value.imag)]}
-        if kind is slice:
+        if cls is slice:
             return {"slice": [self.encode(each, path) for each in (value.start, value.stop, value.step)]}
-        if kind is dtypes.dtype:
+        if cls is dtypes.dtype:
             return {"dtype": value.name}
-        if kind is device:
+        if cls is device:
             return {"device": str(value)}
         if isinstance(value, np.generic) and value.dtype.name in _SCALARS:
             return {"numpy": [value.dtype.name, value.tobytes().hex()]}
-        if isinstance(value, TensorBase) or kind is list or kind in _SEQUENCES or kind in _MAPPINGS:
+        if isinstance(value, TensorBase) or cls is list or cls in _SEQUENCES or cls in _MAPPINGS:
             return self._object(value, path)
         raise TypeError(f"cannot save {shown(path)}: {unwanted(value)}")
 
@@ -162,14 +162,14 @@ class Encoder:
         return node
 
     def _mapping(self, value: dict[Any, Any], path: Path) -> dict[str, Any]:
-        kind = type(value)
+        cls = type(value)
         if all(type(key) is str for key in value):
             entries: Any = {key: self.encode(each, (*path, key)) for key, each in value.items()}
         else:
             entries = []
             for key, each in value.items():
                 entries.append([self._key(key, path), self.encode(each, (*path, key))])
-        node = {_MAPPINGS[kind]: entries}
+        node = {_MAPPINGS[cls]: entries}
         if isinstance(value, defaultdict) and value.default_factory is not None:
             name = getattr(value.default_factory, "__name__", "")
             if _FACTORIES.get(name) is not value.default_factory:
@@ -241,14 +241,14 @@ class Decoder:
         UnreadableError
             If it is nothing that :class:`Encoder` makes.
         """
-        kind = type(node)
-        if node is None or kind in (bool, int, float, str):
+        cls = type(node)
+        if node is None or cls in (bool, int, float, str):
             return node
         if depth > DEPTH:
             raise UnreadableError(f"its structure nests deeper than {DEPTH} levels")
-        if kind is list:
+        if cls is list:
             return self._filled(node, depth)
-        if kind is not dict or not node:
+        if cls is not dict or not node:
             raise UnreadableError(f"its structure has {_excerpt(node)} where a value should be")
         tag = next(iter(node))
         result = self._atom(tag, node[tag], depth + 1) if len(node) == 1 else _NOTHING

@@ -47,8 +47,8 @@ _nodes: dict[type, tuple[Callable[[Any], tuple[Any, Any]], Callable[[Any, Any], 
 }
 
 
-def _is_named_tuple(kind: type) -> bool:
-    return issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_make")
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields") and hasattr(cls, "_make")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,10 @@ def _entries(tree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[Any, Any
     """Entries and context of a container; None for a leaf."""
     if is_leaf is not None and is_leaf(tree):
         return None
-    kind = type(tree)
-    if kind in _nodes:
-        return _nodes[kind][0](tree)
-    return (list(tree), None) if _is_named_tuple(kind) else None
+    cls = type(tree)
+    if cls in _nodes:
+        return _nodes[cls][0](tree)
+    return (list(tree), None) if _is_named_tuple(cls) else None
 
 
 def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, leaves: list[Any]) -> TreeSpec:

@@ -41,7 +41,7 @@ def _check_stored(key: tuple[Any, ...]) -> None:
     """
     for each in key[1:]:
         if type(each) is SparseLayout:
-            raise SparseOperandError(each.kind)
+            raise SparseOperandError(each.layout_name)
         of = getattr(each, "dtype", None)
         if type(of) is dtype and of.is_storage_only and of not in getattr(key[0], "takes", ()):
             raise not_implemented(_name_of(key), of)

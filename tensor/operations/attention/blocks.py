@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 #: Rows of a block, below which its keys are divided too: products of fewer rows are slow.
 _FEW_ROWS = 256
-#: Positions of a part of a causal sequence, and those from which on it is divided: what lies above the diagonal
-#: of the parts is left out.
+#: Positions of a tile of a causal sequence, and those from which on it is divided: what lies above the diagonal
+#: of the tiles is left out.
 _CAUSAL_ROWS, _CAUSAL_LENGTH = 512, 1024
 _ROUND = 64
 
@@ -58,7 +58,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Tile:
     """Some rows of some matrices.
 
     Attributes
@@ -70,7 +70,7 @@ class Part:
     blocks : tuple of Block
         The keys that they see.
     first : bool
-        Whether it is the first part of its matrices; it sees all keys that later ones see.
+        Whether it is the first tile of its matrices; it sees all keys that later ones see.
     """
 
     matrix: int
@@ -109,10 +109,10 @@ def _chunks(dims: Sequence[int], most: int) -> Iterator[tuple[tuple[slice, ...],
             start += count
 
 
-def parts(problem: Problem, capacity: int, most_keys: int) -> Iterator[Part]:
-    """All parts, none of whose blocks holds more than ``capacity`` scores, unless a few keys of one row do.
+def tiles(problem: Problem, capacity: int, most_keys: int) -> Iterator[Tile]:
+    """All tiles, none of whose blocks holds more than ``capacity`` scores, unless a few keys of one row do.
 
-    Parts of the same matrices come one after the other, and of causal ones those with most keys first.
+    Tiles of the same matrices come one after the other, and of causal ones those with most keys first.
     """
     length, total = problem.positions, problem.keys
     keys = min(total, most_keys)
@@ -122,7 +122,7 @@ def parts(problem: Problem, capacity: int, most_keys: int) -> Iterator[Part]:
     if problem.causal and length >= _CAUSAL_LENGTH:
         rows = min(rows, _CAUSAL_ROWS)
     if rows < length:
-        # Parts of about the same size.
+        # Tiles of about the same size.
         rows = -(-length // -(-length // rows))
         if rows > _ROUND and -(-rows // _ROUND) * _ROUND * stride(keys) <= capacity:
             rows = -(-rows // _ROUND) * _ROUND
@@ -141,5 +141,5 @@ def parts(problem: Problem, capacity: int, most_keys: int) -> Iterator[Part]:
                     )
                     for each in _ranges(seen, keys)
                 )  # fmt: skip
-                yield Part(matrix, matrices, row, number, (*index, *heads, some), blocks, first)
+                yield Tile(matrix, matrices, row, number, (*index, *heads, some), blocks, first)
                 first = False

@@ -17,7 +17,7 @@ from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.storage import DeviceStorage
 from tensor.operations.products import blas
 
-from .blocks import parts
+from .blocks import tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
-    from .blocks import Part, Problem
+    from .blocks import Problem, Tile
 
 _ALIGNMENT = 256
 _CONVERT = pointwise.Expression("convert", "a")
@@ -42,7 +42,7 @@ def _transposed(read: blas.Factor) -> blas.Factor:
 
 
 class _Matrices:
-    """Tensors of shape (matrices, rows, columns) of one dtype, of which products take a part."""
+    """Tensors of shape (matrices, rows, columns) of one dtype, of which products take a tile."""
 
     __slots__ = ("itemsize", "read", "strides")
 
@@ -67,16 +67,16 @@ class _Blocks:
         self.compute_dtype = kernels.compute_dtype(dtype)
         self.mixed = self.compute_dtype is not dtype
         self.problem = problem
-        self.parts = list(parts(problem, capacity, kernels.most_keys(dtype)))
+        self.tiles = list(tiles(problem, capacity, kernels.most_keys(dtype)))
         self.products: dict[Any, Callable[..., None]] = {}
         #: Most elements of a block with its padding.
         self.most = max(
             block.matrices * block.rows * kernels.stride(block.keys)
-            for part in self.parts
-            for block in part.blocks
+            for tile in self.tiles
+            for block in tile.blocks
         )
-        self.rows = max(part.matrices * part.rows for part in self.parts)
-        self.deep = any(len(part.blocks) > 1 for part in self.parts)
+        self.rows = max(tile.matrices * tile.rows for tile in self.tiles)
+        self.deep = any(len(tile.blocks) > 1 for tile in self.tiles)
 
     def contiguous(self, rows: int, columns: int, dtype: dtype | None = None) -> Layout:
         """Layout of matrices."""
@@ -95,8 +95,8 @@ class _Blocks:
             self.products[sizes, reads, output] = result
         return result
 
-    def scores(self, part: Part, block: Block, rows: blas.Factor, columns: blas.Factor, depth: int) -> Any:
-        """The product of rows of a part with the rows of a block's keys or values."""
+    def scores(self, tile: Tile, block: Block, rows: blas.Factor, columns: blas.Factor, depth: int) -> Any:
+        """The product of rows of a tile with the rows of a block's keys or values."""
         sizes = block.matrices, block.rows, block.keys, depth
         return self.product(sizes, rows, _transposed(columns), box(block), self.compute_dtype)
 
@@ -148,25 +148,25 @@ def plan(
         workspace += own.rows * values * own.compute_dtype.itemsize
     into = _Matrices(out)
     steps = []
-    for part in own.parts:
-        aside = own.mixed and len(part.blocks) > 1
-        result = blas.Factor(False, values, (part.rows if aside else rows) * values)
+    for tile in own.tiles:
+        aside = own.mixed and len(tile.blocks) > 1
+        result = blas.Factor(False, values, (tile.rows if aside else rows) * values)
         blocks = [
             (
                 block,
-                own.scores(part, block, q.read, k.read, problem.width),
-                k.at(part.matrix, block.first_key),
+                own.scores(tile, block, q.read, k.read, problem.width),
+                k.at(tile.matrix, block.first_key),
                 own.product(
                     (block.matrices, block.rows, values, block.keys), box(block), v.read, result,
                     own.compute_dtype if aside else dtype,
                 ),
-                v.at(part.matrix, block.first_key),
+                v.at(tile.matrix, block.first_key),
             )
-            for block in part.blocks
+            for block in tile.blocks
         ]  # fmt: skip
-        convert = own.conversion((part.matrices, part.rows, values), rows * values) if aside else None
-        target = into.at(part.matrix, part.row)
-        steps.append((q.at(part.matrix, part.row), target, result.batch, convert, blocks))
+        convert = own.conversion((tile.matrices, tile.rows, values), rows * values) if aside else None
+        target = into.at(tile.matrix, tile.row)
+        steps.append((q.at(tile.matrix, tile.row), target, result.batch, convert, blocks))
 
     def run(
         query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: Dropout | None, scale: float
@@ -222,10 +222,10 @@ def plan_backward(
     output = own.contiguous(rows, width), own.contiguous(total, width), own.contiguous(total, values)
     saved = contiguous[(problem.matrices, rows), compute_dtype, device_state]
     # Keys behind the last query are seen by none of them.
-    reached = max(block.first_key + block.keys for block in own.parts[0].blocks)
+    reached = max(block.first_key + block.keys for block in own.tiles[0].blocks)
     # Sums of half precision over several blocks go on in single precision.
-    several = own.mixed and not all(part.first for part in own.parts)
-    most = max(part.matrices for part in own.parts)
+    several = own.mixed and not all(tile.first for tile in own.tiles)
+    most = max(tile.matrices for tile in own.tiles)
     box_bytes = _round(own.most * compute_dtype.itemsize)
     at = {"scores": 0, "slopes": box_bytes}
     end = 2 * box_bytes
@@ -241,24 +241,24 @@ def plan_backward(
     if not own.mixed:
         at["weights"], at["score_grads"] = at["scores"], at["slopes"]
     steps = []
-    for number, part in enumerate(own.parts):
-        aside = own.mixed and len(part.blocks) > 1
-        of_query = blas.Factor(False, width, (part.rows if aside else rows) * width)
+    for number, tile in enumerate(own.tiles):
+        aside = own.mixed and len(tile.blocks) > 1
+        of_query = blas.Factor(False, width, (tile.rows if aside else rows) * width)
         of_key = blas.Factor(False, width, (reached if several else total) * width)
         of_value = blas.Factor(False, values, (reached if several else total) * values)
         blocks = []
-        for block in part.blocks:
+        for block in tile.blocks:
             scores = box(block)
             matrices, height, keys = block.matrices, block.rows, block.keys
-            column = 0 if several else part.matrix * total
+            column = 0 if several else tile.matrix * total
             blocks.append(
                 (
                     block,
-                    part.region(block),
-                    own.scores(part, block, q.read, k.read, width),
-                    own.scores(part, block, g.read, v.read, values),
-                    k.at(part.matrix, block.first_key),
-                    v.at(part.matrix, block.first_key),
+                    tile.region(block),
+                    own.scores(tile, block, q.read, k.read, width),
+                    own.scores(tile, block, g.read, v.read, values),
+                    k.at(tile.matrix, block.first_key),
+                    v.at(tile.matrix, block.first_key),
                     own.product(
                         (matrices, height, width, keys), scores, k.read, of_query, compute_dtype if aside else dtype
                     ),
@@ -273,14 +273,14 @@ def plan_backward(
                     column + block.first_key,
                 )
             )  # fmt: skip
-        last = number + 1 == len(own.parts) or own.parts[number + 1].first
-        round_query = own.conversion((part.matrices, part.rows, width), rows * width) if aside else None
+        last = number + 1 == len(own.tiles) or own.tiles[number + 1].first
+        round_query = own.conversion((tile.matrices, tile.rows, width), rows * width) if aside else None
         round_others = None
         if several and last:
             round_others = tuple(
-                own.conversion((part.matrices, reached, size), total * size) for size in (width, values)
+                own.conversion((tile.matrices, reached, size), total * size) for size in (width, values)
             )
-        steps.append((part, blocks, round_query, round_others))
+        steps.append((tile, blocks, round_query, round_others))
     size, narrow_size = compute_dtype.itemsize if several else dtype.itemsize, dtype.itemsize
 
     def run(
@@ -308,10 +308,10 @@ def plan_backward(
         )  # fmt: skip
         hidden = b"" if mask is None or seen is None else seen.packed(mask._address)
         dropped = b"" if dropout is None else dropout.packed
-        for part, blocks, round_query, round_others in steps:
-            q_at = q_address + q.at(part.matrix, part.row)
-            g_at = g_address + g.at(part.matrix, part.row)
-            target = dq + (part.matrix * rows + part.row) * width * narrow_size
+        for tile, blocks, round_query, round_others in steps:
+            q_at = q_address + q.at(tile.matrix, tile.row)
+            g_at = g_address + g.at(tile.matrix, tile.row)
+            target = dq + (tile.matrix * rows + tile.row) * width * narrow_size
             dq_at = target if round_query is None else where["query"]
             later = False
             for block, region, score, slope, k_at, v_at, to_query, to_key, to_value, column in blocks:
@@ -324,16 +324,16 @@ def plan_backward(
                 if expected[0]:
                     to_query(dq_at, where["score_grads"], k_address + k_at, scale, later)
                 if expected[1]:
-                    to_key(dk_sums + column * width * size, where["score_grads"], q_at, scale, not part.first)
+                    to_key(dk_sums + column * width * size, where["score_grads"], q_at, scale, not tile.first)
                 if expected[2]:
-                    to_value(dv_sums + column * values * size, where["weights"], g_at, 1, not part.first)
+                    to_value(dv_sums + column * values * size, where["weights"], g_at, 1, not tile.first)
                 if of_mask is not None:
                     _add_to_mask(of_mask, region, block, dtype, scratch, at["score_grads"])
                 later = True
             if round_query is not None and expected[0]:
                 round_query(stream, target, dq_at)
             if round_others is not None:
-                first = part.matrix * total * narrow_size
+                first = tile.matrix * total * narrow_size
                 if expected[1]:
                     round_others[0](stream, dk + first * width, dk_sums)
                 if expected[2]:

@@ -14,7 +14,7 @@ from tensor.core.layout import contiguous
 from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
 from tensor.operations.random.philox import words
 
-from .blocks import parts
+from .blocks import tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
-    from .blocks import Part, Problem
+    from .blocks import Problem, Tile
 
     Array = NDArray[Any]
 
 
-def _matrices(part: Part) -> slice:
-    return slice(part.matrix, part.matrix + part.matrices)
+def _matrices(tile: Tile) -> slice:
+    return slice(tile.matrix, tile.matrix + tile.matrices)
 
 
-def _rows(part: Part) -> tuple[slice, slice]:
-    return _matrices(part), slice(part.row, part.row + part.rows)
+def _rows(tile: Tile) -> tuple[slice, slice]:
+    return _matrices(tile), slice(tile.row, tile.row + tile.rows)
 
 
-def _keys(part: Part, block: Block) -> tuple[slice, slice]:
-    return _matrices(part), slice(block.first_key, block.first_key + block.keys)
+def _keys(tile: Tile, block: Block) -> tuple[slice, slice]:
+    return _matrices(tile), slice(block.first_key, block.first_key + block.keys)
 
 
 def _mask(mask: Tensor | None, layout: Layout | None) -> Array | None:
@@ -49,17 +49,17 @@ def _mask(mask: Tensor | None, layout: Layout | None) -> Array | None:
     return view_of(mask._storage, layout, mask._offset)._host
 
 
-def _scores(part: Part, block: Block, queries: Array, keys: Array, mask: Array | None, scale: float) -> Array:
-    x: Array = multiply(queries, keys[_keys(part, block)].swapaxes(1, 2))
+def _scores(tile: Tile, block: Block, queries: Array, keys: Array, mask: Array | None, scale: float) -> Array:
+    x: Array = multiply(queries, keys[_keys(tile, block)].swapaxes(1, 2))
     x *= x.dtype.type(scale)
     if mask is not None:
-        some = mask[part.region(block)].reshape(x.shape)
+        some = mask[tile.region(block)].reshape(x.shape)
         if some.dtype == bool:
             x[~some] = -np.inf
         else:
             x += some.astype(x.dtype, copy=False)
     if block.causal:
-        position = np.arange(part.row, part.row + part.rows) % block.positions
+        position = np.arange(tile.row, tile.row + tile.rows) % block.positions
         hidden = np.arange(block.first_key, block.first_key + block.keys) > position[:, None]
         x[:, hidden] = -np.inf
     return x
@@ -92,10 +92,10 @@ def plan(
         result = np.empty(out.shape, compute_dtype.numpy)
         logarithms = np.empty(shape, compute_dtype.numpy)
         with np.errstate(all="ignore"):
-            for part in parts(problem, capacity, most_keys(layout.dtype)):
-                rows = _rows(part)
-                for block in part.blocks:
-                    x = _scores(part, block, queries[rows], keys, seen, scale)
+            for tile in tiles(problem, capacity, most_keys(layout.dtype)):
+                rows = _rows(tile)
+                for block in tile.blocks:
+                    x = _scores(tile, block, queries[rows], keys, seen, scale)
                     largest = x.max(-1, keepdims=True)
                     shift = np.where(largest == -np.inf, 0, largest)
                     np.exp(np.subtract(x, shift, out=x), out=x)
@@ -112,7 +112,7 @@ def plan(
                     logarithms[rows] = logarithm[..., 0]
                     if dropout is not None:
                         x *= _factors(dropout, block).astype(x.dtype)
-                    result[rows] += multiply(x, values[_keys(part, block)])
+                    result[rows] += multiply(x, values[_keys(tile, block)])
         return tensor_of(result, out), wrap(logarithms)
 
     return run
@@ -143,11 +143,11 @@ def plan_backward(
         dq, dk, dv = (np.zeros((problem.matrices, *shape), compute_dtype.numpy) for shape in lengths)
         of_mask = np.zeros(mask_shape or (), compute_dtype.numpy)
         with np.errstate(all="ignore"):
-            for part in parts(problem, capacity, most_keys(layout.dtype)):
-                rows = _rows(part)
-                for block in part.blocks:
-                    some = _keys(part, block)
-                    x = _scores(part, block, queries[rows], keys, seen, scale)
+            for tile in tiles(problem, capacity, most_keys(layout.dtype)):
+                rows = _rows(tile)
+                for block in tile.blocks:
+                    some = _keys(tile, block)
+                    x = _scores(tile, block, queries[rows], keys, seen, scale)
                     x = np.where(sums[rows] == -np.inf, 0, np.exp(x - sums[rows]))
                     slopes = multiply(grads[rows], values[some].swapaxes(1, 2))
                     weights = x
@@ -159,7 +159,7 @@ def plan_backward(
                     slopes -= along[rows]
                     slopes *= x
                     if expected[3] and mask_shape is not None:
-                        _add_to_mask(of_mask, part.region(block), slopes)
+                        _add_to_mask(of_mask, tile.region(block), slopes)
                     slopes *= slopes.dtype.type(scale)
                     dq[rows] += multiply(slopes, keys[some])
                     dk[some] += multiply(slopes.swapaxes(1, 2), queries[rows])

@@ -36,7 +36,7 @@ class Indexing:
     ----------
     name : str
         The operation that users called: errors and kernels have it.
-    kind : str
+    mode : str
         ``"advanced"`` (``x[i, :, j]``), ``"along"`` (slices of ``dim``), ``"elementwise"`` (an index for every
         element along ``dim``) or ``"flat"`` (row-major positions).
     dim : int
@@ -45,11 +45,11 @@ class Indexing:
         Index tensors; ``None`` for a whole dimension.
     """
 
-    __slots__ = ("dim", "indices", "kind", "name")
+    __slots__ = ("dim", "indices", "mode", "name")
 
-    def __init__(self, name: str, kind: str, indices: Sequence[Tensor | None], dim: int = 0) -> None:
+    def __init__(self, name: str, mode: str, indices: Sequence[Tensor | None], dim: int = 0) -> None:
         self.name = name
-        self.kind = kind
+        self.mode = mode
         self.dim = dim
         self.indices = tuple(indices)
 
@@ -60,44 +60,44 @@ class Indexing:
 
     def key(self) -> tuple[Any, ...]:
         """What decides, with the indexed tensor's layout, how the work is done."""
-        return (self.name, self.kind, self.dim, *[None if x is None else x._layout for x in self.indices])
+        return (self.name, self.mode, self.dim, *[None if x is None else x._layout for x in self.indices])
 
     def named(self, name: str) -> Indexing:
         """The same indexing, for the operation ``name``."""
-        return Indexing(name, self.kind, self.indices, self.dim)
+        return Indexing(name, self.mode, self.indices, self.dim)
 
     def without_tensors(self) -> Indexing:
         """The same with the layouts of the index tensors in place of them."""
         layouts: list[Any] = [None if x is None else x._layout for x in self.indices]
-        return Indexing(self.name, self.kind, layouts, self.dim)
+        return Indexing(self.name, self.mode, layouts, self.dim)
 
     def by(self, tensors: Sequence[Tensor]) -> Indexing:
         """The same indexing by other index tensors of the same layouts."""
         rest = iter(tensors)
         result = [None if x is None else next(rest) for x in self.indices]
-        return Indexing(self.name, self.kind, result, self.dim)
+        return Indexing(self.name, self.mode, result, self.dim)
 
 
 def _selection(
-    layout: Layout, name: str, kind: str, dim: int, indices: Sequence[Layout | None]
+    layout: Layout, name: str, mode: str, dim: int, indices: Sequence[Layout | None]
 ) -> indexing.Selection:
     array = (layout.shape, layout.strides, layout.dtype)
     argument = [None if x is None else (x.shape, x.strides, x.dtype) for x in indices]
-    if kind == "advanced":
+    if mode == "advanced":
         return indexing.advanced(array, argument)
     (index,) = argument
     assert index is not None
-    if kind == "along":
+    if mode == "along":
         return indexing.along(array, dim, index, wrap=name == "index_fill")
-    return indexing.elementwise(array, dim, index) if kind == "elementwise" else indexing.flat(array, index)
+    return indexing.elementwise(array, dim, index) if mode == "elementwise" else indexing.flat(array, index)
 
 
-def _shape_plan(layout: Layout, name: str, kind: str, dim: int, *indices: Layout | None) -> tuple[int, ...]:
+def _shape_plan(layout: Layout, name: str, mode: str, dim: int, *indices: Layout | None) -> tuple[int, ...]:
     """Shape of what is selected from tensors of ``layout``."""
-    result = _selection(layout, name, kind, dim, indices)
+    result = _selection(layout, name, mode, dim, indices)
     # A number, and indices that are one, count as vectors of one element.
-    one = (kind == "elementwise" and indices[0] is not None and not indices[0].shape) or (
-        kind == "along" and not layout.shape
+    one = (mode == "elementwise" and indices[0] is not None and not indices[0].shape) or (
+        mode == "along" and not layout.shape
     )
     return () if one else result.shape
 
@@ -112,17 +112,17 @@ def shape_of(layout: Layout, indexing: Indexing) -> tuple[int, ...]:
 
 
 def _read_plan(
-    layout: Layout, name: str, kind: str, dim: int, *indices: Layout | None
+    layout: Layout, name: str, mode: str, dim: int, *indices: Layout | None
 ) -> Callable[..., Tensor]:
     """What reads from tensors of ``layout``.
 
     ``device_state.plans[READ, layout, *indexing.key()](input, index tensors)`` is a new tensor.
     """
-    selection = _selection(layout, name, kind, dim, indices)
-    shape = _SHAPE.plan(layout, name, kind, dim, *indices)
+    selection = _selection(layout, name, mode, dim, indices)
+    shape = _SHAPE.plan(layout, name, mode, dim, *indices)
     out = contiguous[shape, layout.dtype, layout.device_state]
     if not layout.device_state.is_cuda:
-        return _host_read(out, _HostPositions(name, kind, dim, layout, indices))
+        return _host_read(out, _HostPositions(name, mode, dim, layout, indices))
     device_state = layout.device_state
     strides = out.strides if shape == selection.shape else (1,) * len(selection.shape)
     run = gathering.plan(device_state.native, name, selection, strides)
@@ -141,7 +141,7 @@ def _change_plan(
     host: Callable[[Array, Array, Array], None],
     layout: Layout,
     name: str,
-    kind: str,
+    mode: str,
     dim: int,
     *rest: Layout | None,
 ) -> Callable[..., None]:
@@ -159,8 +159,8 @@ def _change_plan(
     *indices, values = rest
     assert values is not None
     if not layout.device_state.is_cuda:
-        return _host_change(host, _HostPositions(name, kind, dim, layout, indices))
-    selection = _selection(layout, name, kind, dim, indices)
+        return _host_change(host, _HostPositions(name, mode, dim, layout, indices))
+    selection = _selection(layout, name, mode, dim, indices)
     operand = (values.strides if values.shape else (1,) * len(selection.shape), values.dtype)
     return device(layout.device_state, name, selection, operand)
 
@@ -200,18 +200,18 @@ class _HostPositions:
     """From index arrays to the selected elements' places in row-major order, checked."""
 
     def __init__(
-        self, name: str, kind: str, dim: int, layout: Layout, indices: Sequence[Layout | None]
+        self, name: str, mode: str, dim: int, layout: Layout, indices: Sequence[Layout | None]
     ) -> None:
         self.name = name
-        self.kind = kind
+        self.mode = mode
         self.dim = dim
         self.shape = tuple(layout.shape) or (1,)
         # PyTorch's classes of error, which programs may catch.
-        self.error = RuntimeError if kind == "elementwise" or name == "index_add" else IndexError
-        self.selection = _selection(layout, name, kind, dim, indices)
+        self.error = RuntimeError if mode == "elementwise" or name == "index_add" else IndexError
+        self.selection = _selection(layout, name, mode, dim, indices)
         steps = [prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
-        self.sizes = [prod(self.shape)] if kind == "flat" else [self.shape[a] for a in self.selection.indexed]
-        self.steps = [1] if kind == "flat" else [steps[axis] for axis in self.selection.indexed]
+        self.sizes = [prod(self.shape)] if mode == "flat" else [self.shape[a] for a in self.selection.indexed]
+        self.steps = [1] if mode == "flat" else [steps[axis] for axis in self.selection.indexed]
         chosen = self.selection.shape
         #: Where indices do not matter: the places of the elements of the other dimensions.
         self.whole: Any = 0
@@ -247,14 +247,14 @@ class _HostPositions:
         low, high = int(index.min()), int(index.max())
         if high >= size or low < (-size if self.selection.wrap else 0):
             wrong = high if high >= size else low
-            where = "a tensor" if self.kind == "flat" else f"dimension {axis}"
+            where = "a tensor" if self.mode == "flat" else f"dimension {axis}"
             raise self.error(f"{self.name}(): index {wrong} is out of bounds for {where} with size {size}")
         return np.where(index < 0, index + size, index) if low < 0 else index
 
 
 def _host_read(out: Layout, positions: _HostPositions) -> Callable[..., Tensor]:
     shape = positions.shape
-    rows = positions.kind == "along" and len(shape) > 1
+    rows = positions.mode == "along" and len(shape) > 1
 
     def read(input: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         result = empty(out)

@@ -34,7 +34,7 @@ def planes(array: Array) -> Array | None:
 
 
 def _by_blocks(array: Array, work: Callable[[_Slices, Array], None]) -> None:
-    """``work(items and channels, scratch of their shape)`` for parts of ``array``."""
+    """``work(items and channels, scratch of their shape)`` for blocks of ``array``."""
     items, channels, inner = array.shape
     some = min(max(_BLOCK // inner, 1), channels)
     several = max(_BLOCK // (channels * inner), 1)
@@ -47,11 +47,11 @@ def _by_blocks(array: Array, work: Callable[[_Slices, Array], None]) -> None:
         scratch = np.empty((min(several, items), some, inner), array.dtype)
         for piece in range(number * each, min((number + 1) * each, pieces)):
             item, channel = piece // across * several, piece % across * some
-            part = (
+            block = (
                 slice(item, min(item + several, items)),
                 slice(channel, min(channel + some, channels)),
             )
-            work(part, scratch[: part[0].stop - item, : part[1].stop - channel])
+            work(block, scratch[: block[0].stop - item, : block[1].stop - channel])
 
     share(run, -(-pieces // each))
 
@@ -63,12 +63,12 @@ def moments(array: Array) -> tuple[Array, Array]:
     ones = np.ones(inner, array.dtype)
     means, squares = np.empty((2, *array.shape[:2]), array.dtype)
 
-    def work(part: _Slices, away: Array) -> None:
-        x, mean = array[part], means[part]
+    def work(block: _Slices, away: Array) -> None:
+        x, mean = array[block], means[block]
         np.matmul(x, ones, out=mean)
         mean /= inner
         np.subtract(x, mean[..., None], out=away)
-        np.vecdot(away, away, out=squares[part])
+        np.vecdot(away, away, out=squares[block])
 
     _by_blocks(array, work)
     mean = means.mean(0, dtype=array.dtype)
@@ -80,9 +80,9 @@ def moments(array: Array) -> tuple[Array, Array]:
 def apply(array: Array, mean: Array, scale: Array, bias: Array | None, out: Array) -> None:
     """``out = (array - mean) * scale + bias`` with vectors of channels."""
 
-    def work(part: _Slices, _: Array) -> None:
-        into, channels = out[part], part[1]
-        np.subtract(array[part], mean[channels, None], out=into)
+    def work(block: _Slices, _: Array) -> None:
+        into, channels = out[block], block[1]
+        np.subtract(array[block], mean[channels, None], out=into)
         into *= scale[channels, None]
         if bias is not None:
             into += bias[channels, None]
@@ -95,11 +95,11 @@ def sums(grad: Array, array: Array, mean: Array, scale: Array) -> tuple[Array, A
     ones = np.ones(array.shape[2], array.dtype)
     total, products = np.empty((2, *array.shape[:2]), array.dtype)
 
-    def work(part: _Slices, away: Array) -> None:
-        argument = grad[part]
-        np.subtract(array[part], mean[part[1], None], out=away)
-        np.vecdot(argument, away, out=products[part])
-        np.matmul(argument, ones, out=total[part])
+    def work(block: _Slices, away: Array) -> None:
+        argument = grad[block]
+        np.subtract(array[block], mean[block[1], None], out=away)
+        np.vecdot(argument, away, out=products[block])
+        np.matmul(argument, ones, out=total[block])
 
     _by_blocks(array, work)
     return total.sum(0), products.sum(0) * scale
@@ -110,11 +110,11 @@ def input_gradient(
 ) -> None:
     """``out = (grad - shift - (array - mean) * factor) * scale`` with vectors of channels."""
 
-    def work(part: _Slices, _: Array) -> None:
-        into, channels = out[part], part[1]
-        np.subtract(array[part], mean[channels, None], out=into)
+    def work(block: _Slices, _: Array) -> None:
+        into, channels = out[block], block[1]
+        np.subtract(array[block], mean[channels, None], out=into)
         into *= -factor[channels, None]
-        into += grad[part]
+        into += grad[block]
         into -= shift[channels, None]
         into *= scale[channels, None]
 

@@ -189,7 +189,7 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
             f"copy_(): expected sparse tensors of one shape, got {list(input._layout.shape)} and {list(src._layout.shape)}"
         )
     writable(input, "copy_")
-    origin = to_layout(src.detach(), structure_of(input).kind, "copy_")
+    origin = to_layout(src.detach(), structure_of(input).layout_name, "copy_")
     moved = origin.to(device=input.device, dtype=input.dtype, non_blocking=non_blocking)
     return replace_parts(input, moved.clone() if moved is src or moved._storage is src._storage else moved)
 
@@ -213,18 +213,18 @@ def zeros_like(
     """Rule of :func:`tensor.zeros_like`: a tensor without specified elements."""
     where = input.device if device is None else device
     own = structure_of(input) if is_sparse(input) else None
-    if isinstance(own, Coordinates) and (layout is None or layout is own.kind):
+    if isinstance(own, Coordinates) and (layout is None or layout is own.layout_name):
         values = storage_of(input).values
         blank = values.new_empty((0, *values._layout.shape[1:]), dtype=dtype, device=where)
         indices = own.indices.new_empty((own.dimensions, 0), device=where)
         result = sparse_of(Coordinates(indices, coalesced=True), blank, input._layout.shape)
         return result.requires_grad_() if requires_grad else result
-    kind = input.layout if layout is None else layout
-    if kind is strided:
+    layout_name = input.layout if layout is None else layout
+    if layout_name is strided:
         return zeros(
             input._layout.shape, dtype=dtype or input.dtype, device=where, requires_grad=requires_grad
         )
-    return empty_sparse(input._layout.shape, kind, dtype or input.dtype, where, requires_grad)
+    return empty_sparse(input._layout.shape, layout_name, dtype or input.dtype, where, requires_grad)
 
 
 rule("zeros", "empty")(empty_sparse)

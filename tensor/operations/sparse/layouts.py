@@ -132,8 +132,8 @@ def to_compressed(input: Tensor, name: str, *, by_columns: bool, dense_dim: int 
     RuntimeError
         If it is no matrix.
     """
-    kind = sparse_csc if by_columns else sparse_csr
-    if is_sparse(input) and structure_of(input).kind is kind:
+    layout_name = sparse_csc if by_columns else sparse_csr
+    if is_sparse(input) and structure_of(input).layout_name is layout_name:
         return input
     shape = input._layout.shape
     count = len(shape) - (dense_dim or 0)
@@ -159,7 +159,7 @@ def to_compressed(input: Tensor, name: str, *, by_columns: bool, dense_dim: int 
     )
 
 
-def to_layout(input: Tensor, kind: LayoutName, name: str, dense_dim: int | None = None) -> Tensor:
+def to_layout(input: Tensor, layout_name: LayoutName, name: str, dense_dim: int | None = None) -> Tensor:
     """The tensor in a layout.
 
     Raises
@@ -167,14 +167,14 @@ def to_layout(input: Tensor, kind: LayoutName, name: str, dense_dim: int | None 
     RuntimeError
         If it cannot be.
     """
-    if kind is sparse_coo:
+    if layout_name is sparse_coo:
         shape = input._layout.shape
         return to_coordinates(input, None if dense_dim is None else len(shape) - dense_dim)
-    if kind is strided:
+    if layout_name is strided:
         return to_dense(input)
-    if kind not in (sparse_csr, sparse_csc):
-        raise RuntimeError(f"{name}: conversion from {_layout_name(input)} to {kind!r} not supported")
-    return to_compressed(input, name, by_columns=kind is sparse_csc, dense_dim=dense_dim)
+    if layout_name not in (sparse_csr, sparse_csc):
+        raise RuntimeError(f"{name}: conversion from {_layout_name(input)} to {layout_name!r} not supported")
+    return to_compressed(input, name, by_columns=layout_name is sparse_csc, dense_dim=dense_dim)
 
 
 def sparse_mask(input: Tensor, mask: Tensor) -> Tensor:

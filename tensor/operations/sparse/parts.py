@@ -79,7 +79,7 @@ def sparse_of(
 ) -> Tensor:
     """The sparse tensor of a structure and dense ``values``, whose memory it shares."""
     layout = values._layout
-    own = sparse[Size.trusted(shape), layout.dtype, layout.device_state, structure.kind]
+    own = sparse[Size.trusted(shape), layout.dtype, layout.device_state, structure.layout_name]
     result = sparse_tensor(SparseStorage(structure, plain(values)), own)
     _sparse_formula(name).record((result,), (values,), (), (structure,))
     return result

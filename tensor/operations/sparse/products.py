@@ -129,7 +129,7 @@ def transpose_of(x: Tensor) -> Tensor:
 
 def times_sparse(a: Tensor, b: Tensor) -> Tensor:
     """The product of two sparse matrices, in the layout of the first."""
-    kind = structure_of(a).kind
+    layout_name = structure_of(a).layout_name
     left, rows, middle, _ = by_rows(a)
     right, _, columns, starts = by_rows(b)
     height, width = a._layout.shape[0], b._layout.shape[1]
@@ -142,7 +142,7 @@ def times_sparse(a: Tensor, b: Tensor) -> Tensor:
     indices = rows.new_empty((2, total))
     indices[0], indices[1] = rows.index_select(0, mine), columns.index_select(0, theirs)
     result = coalesced(sparse_of(Coordinates(indices, coalesced=False), values, (height, width)))
-    return to_layout(result, kind, "mm")
+    return to_layout(result, layout_name, "mm")
 
 
 def product(name: str, a: Tensor, b: Tensor, *, masked: bool = False) -> Tensor:

@@ -187,4 +187,4 @@ def softmax_of(input: Tensor, dim: int, dtype: Any, name: str, *, logarithm: boo
         totals = gathered(sums(powers, groups.number, groups.count), groups.number)
         result = (shifted - totals.log() if logarithm else powers / totals).reshape(values._layout.shape)
     node = "SparseLogSoftmaxBackward0" if logarithm else "SparseSoftmaxBackward0"
-    return to_layout(sparse_of(structure, result, shape, node), structure_of(input).kind, name)
+    return to_layout(sparse_of(structure, result, shape, node), structure_of(input).layout_name, name)

@@ -244,7 +244,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     """Rule of :func:`tensor.cat`."""
     without_out(out, "cat")
     entries = _checked(tensors, "cat")
-    kind = structure_of(entries[0]).kind
+    layout_name = structure_of(entries[0]).layout_name
     parts = [as_coordinates(each) for each in entries]
     first = parts[0]
     rank = len(first._layout.shape)
@@ -282,7 +282,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     coalesced_still = at == 0 and count > 0 and all(structure_of(each).coalesced for each in parts)
     structure = Coordinates(joined(indices, 1), coalesced=coalesced_still)
     result = sparse_of(structure, joined(values), shape, node("cat"))
-    return to_layout(result, kind, "cat")
+    return to_layout(result, layout_name, "cat")
 
 
 def _between_zeros(values: Tensor, dim: int, before: int, after: int) -> Tensor:

@@ -174,14 +174,14 @@ def same(a: Structure, b: Structure) -> bool:
     """Whether two structures are known to be one, without a look at their elements."""
     if a is b:
         return True
-    if type(a) is not type(b) or a.kind is not b.kind:
+    if type(a) is not type(b) or a.layout_name is not b.layout_name:
         return False
     return all(_same_memory(x, y) for x, y in zip(a.tensors(), b.tensors(), strict=True))
 
 
 def equal_on_host(a: Structure, b: Structure) -> bool:
     """Whether two structures of CPU tensors have equal indices; False on a device, where the host would have to wait."""
-    if type(a) is not type(b) or a.kind is not b.kind or a.count != b.count:
+    if type(a) is not type(b) or a.layout_name is not b.layout_name or a.count != b.count:
         return False
     pairs = list(zip(a.tensors(), b.tensors(), strict=True))
     if any(x._layout.device_state.is_cuda or y._layout.device_state.is_cuda for x, y in pairs):

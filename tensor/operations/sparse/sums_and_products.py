@@ -64,8 +64,8 @@ _ADD, _SUB = (
 def _sum(name: str, a: Tensor, b: Tensor, alpha: Any) -> Tensor:
     """``a + alpha * b``, both sparse."""
     _check_pair(name, a, b)
-    kind = structure_of(a).kind
-    if kind is not structure_of(b).kind:
+    layout_name = structure_of(a).layout_name
+    if layout_name is not structure_of(b).layout_name:
         raise RuntimeError(
             f"{name}: expected 'self' and 'other' to have one layout, but got {a.layout!r} and {b.layout!r}: convert one of "
             "them, as with to_sparse()"
@@ -85,7 +85,7 @@ def _sum(name: str, a: Tensor, b: Tensor, alpha: Any) -> Tensor:
     if not result._layout.device_state.is_cuda and structure_of(x).coalesced and structure_of(y).coalesced:
         # So that sums of sums, as of gradients, do not grow; on a device the host would have to wait.
         result = coalesced(result)
-    return result if isinstance(structure_of(a), Coordinates) else to_layout(result, kind, name)
+    return result if isinstance(structure_of(a), Coordinates) else to_layout(result, layout_name, name)
 
 
 def _onto_dense(name: str, dense: Tensor, x: Tensor, alpha: Any) -> Tensor:
@@ -222,7 +222,7 @@ def _intersection(a: Tensor, b: Tensor) -> Tensor:
             f"mul: expected 'self' and 'other' to have same sizes, but {list(a._layout.shape)} != {list(b._layout.shape)}"
         )
     _check_pair("mul", a, b)
-    kind = structure_of(a).kind
+    layout_name = structure_of(a).layout_name
     x, y = coalesced(as_coordinates(a)), coalesced(as_coordinates(b))
     if same(structure_of(a), structure_of(b)) and structure_of(a).coalesced:
         return mapped(a, values_of(a) * values_of(b), "mul")
@@ -242,7 +242,7 @@ def _intersection(a: Tensor, b: Tensor) -> Tensor:
         mine = theirs = indices.new_empty(0)
     values = gathered(values_of(x), mine) * gathered(values_of(y), theirs)
     joined = Coordinates(indices.index_select(1, mine), coalesced=True)
-    return to_layout(sparse_of(joined, values, shape, node("mul")), kind, "mul")
+    return to_layout(sparse_of(joined, values, shape, node("mul")), layout_name, "mul")
 
 
 @rule("mul")

@@ -123,25 +123,25 @@ class Pickler:
     # Values
 
     def _save(self, value: Any, path: Path) -> None:
-        kind = type(value)
-        if value is None or kind is bool:
+        cls = type(value)
+        if value is None or cls is bool:
             self._write({None: pickle.NONE, True: pickle.NEWTRUE, False: pickle.NEWFALSE}[value])
-        elif kind is int:
+        elif cls is int:
             self._integer(value, path)
-        elif kind is float:
+        elif cls is float:
             self._write(pickle.BINFLOAT, struct.pack(">d", value))
-        elif kind is str:
+        elif cls is str:
             self._string(value)
-        elif kind in (bytes, bytearray):
+        elif cls in (bytes, bytearray):
             self._bytes(value)
-        elif kind is complex:
+        elif cls is complex:
             self._called("__builtin__", "complex", (value.real, value.imag), path)
-        elif kind is dtypes.dtype:
+        elif cls is dtypes.dtype:
             self._global("torch", value.name)
-        elif kind is device:
+        elif cls is device:
             of_device = (value.type,) if value.index is None else (value.type, value.index)
             self._called("torch", "device", of_device, path)
-        elif isinstance(value, TensorBase) or kind in (list, tuple, dict, OrderedDict, Counter, Size, set):
+        elif isinstance(value, TensorBase) or cls in (list, tuple, dict, OrderedDict, Counter, Size, set):
             self._object(value, path)
         else:
             raise TypeError(f"cannot save {shown(path)}: {_unread(value)}")
@@ -199,23 +199,23 @@ class Pickler:
         if len(path) > DEPTH:
             raise ValueError(f"cannot save {shown(path[:3])}...: it nests deeper than {DEPTH} levels")
         self._open.add(identity)
-        kind = type(value)
+        cls = type(value)
         if isinstance(value, TensorBase):
             self._tensor(value, path)
             self._put(identity)
-        elif kind is tuple:
+        elif cls is tuple:
             self._elements(value, path)
             self._put(identity)
-        elif kind is Size:
+        elif cls is Size:
             self._called("torch", "Size", (tuple(value),), path)
             self._put(identity)
-        elif kind is set:
+        elif cls is set:
             # In an order that is the same whenever the set is.
             self._called(
                 "__builtin__", "set", (sorted(value, key=lambda each: (str(type(each)), repr(each))),), path
             )
             self._put(identity)
-        elif kind is list:
+        elif cls is list:
             self._write(pickle.EMPTY_LIST)
             self._put(identity)
             self._write(pickle.MARK)
@@ -228,11 +228,11 @@ class Pickler:
         self._alive.append(value)
 
     def _mapping(self, value: dict[Any, Any], path: Path) -> None:
-        kind = type(value)
-        if kind is dict:
+        cls = type(value)
+        if cls is dict:
             self._write(pickle.EMPTY_DICT)
         else:
-            self._called("collections", kind.__name__, (), path)
+            self._called("collections", cls.__name__, (), path)
         self._put(id(value))
         self._write(pickle.MARK)
         for key, each in value.items():
@@ -245,9 +245,9 @@ class Pickler:
         self._write(pickle.SETITEMS)
         state = getattr(value, "__dict__", {})
         if state:
-            if kind is not OrderedDict:
+            if cls is not OrderedDict:
                 raise TypeError(
-                    f"cannot save {shown(path)}: it is a {kind.__name__} with attributes; make it a dict"
+                    f"cannot save {shown(path)}: it is a {cls.__name__} with attributes; make it a dict"
                 )
             self._state(state, path)
             self._write(pickle.BUILD)

@@ -383,7 +383,7 @@ def test_strides_that_cufft_can_walk_need_no_copy(name: str) -> None:
     x = prepare(tensor.from_numpy(array).cuda())
     transform(x)
     (key,) = plan_cache(cuda_state(0))._plans
-    assert (key.kind, key.sizes, tuple(key.input), tuple(key.output)) == expected
+    assert (key.transform_type, key.sizes, tuple(key.input), tuple(key.output)) == expected
     (plan,) = plan_cache(cuda_state(0))._plans.values()
     tensor.cuda.reset_peak_memory_stats()
     before = tensor.cuda.memory_allocated()
@@ -409,7 +409,7 @@ def test_up_to_three_dimensions_are_one_plan(transform: Any, kinds: list[str]) -
     x = tensor.from_numpy(array)
     result = transform(x.cuda())
     keys = plan_cache(cuda_state(0))._plans
-    assert [f"{key.kind} {''.join(map(str, key.sizes))}" for key in keys] == kinds
+    assert [f"{key.transform_type} {''.join(map(str, key.sizes))}" for key in keys] == kinds
     np.testing.assert_allclose(result.cpu().numpy(), transform(x).numpy(), atol=1e-12)
 
 

@@ -150,7 +150,7 @@ def test_frames_are_read_where_they_lie() -> None:
     tensor.stft(x, 64, 16, center=False, return_complex=True)
     (key,) = plan_cache(cuda_state(0))._plans
     # Transforms of 64 elements that begin 16 apart: they overlap.
-    assert (key.kind, key.sizes, key.input.step, key.input.batch) == ("r2c", (64,), 1, 16)
+    assert (key.transform_type, key.sizes, key.input.step, key.input.batch) == ("r2c", (64,), 1, 16)
     before = tensor.cuda.memory_allocated()
     tensor.cuda.reset_peak_memory_stats()
     result = tensor.stft(x, 64, 16, center=False, return_complex=True)

@@ -352,13 +352,13 @@ def test_blocks(batch: Any, groups: Any, positions: int, keys: int, causal: bool
     rows = np.arange(counts[..., 0].size).reshape(counts.shape[:-1])
     reached: dict[int, int] = {}
     largest = 0
-    for part in attention_blocks.parts(problem, capacity, 1024):
-        most = max(block.first_key + block.keys for block in part.blocks)
-        if part.first:
-            reached = dict.fromkeys(range(part.matrix, part.matrix + part.matrices), most)
-        assert most <= reached[part.matrix]
-        for block in part.blocks:
-            region = part.region(block)
+    for tile in attention_blocks.tiles(problem, capacity, 1024):
+        most = max(block.first_key + block.keys for block in tile.blocks)
+        if tile.first:
+            reached = dict.fromkeys(range(tile.matrix, tile.matrix + tile.matrices), most)
+        assert most <= reached[tile.matrix]
+        for block in tile.blocks:
+            region = tile.region(block)
             counts[region] += 1
             largest = max(largest, block.matrices * block.rows * -(-block.keys // 8) * 8)
             assert block.first_key % 4 == 0
@@ -367,7 +367,7 @@ def test_blocks(batch: Any, groups: Any, positions: int, keys: int, causal: bool
             ]
             np.testing.assert_array_equal(rows[region[:-1]].ravel(), np.concatenate(numbers))
             if causal:
-                assert (part.row + part.rows - 1) % positions >= block.first_key or block.rows >= positions
+                assert (tile.row + tile.rows - 1) % positions >= block.first_key or block.rows >= positions
     assert largest <= max(capacity, 64)
     hidden = ~np.tri(positions, keys, dtype=bool) if causal else np.zeros((positions, keys), bool)
     assert (counts[..., ~hidden] == 1).all()

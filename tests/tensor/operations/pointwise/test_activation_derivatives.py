@@ -1,4 +1,4 @@
-"""Derivatives of the first three orders of every activation function."""
+"""Derivatives of the first three orders of every activation function, in evaluation mode where there are two."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "sigmoid": ("sigmoid", (), {}),
     "tanh": ("tanh", (), {}),
     "glu": ("glu", (), {}),
+    "softmax": ("softmax", (-1,), {}),
+    "log softmax": ("log_softmax", (-1,), {}),
+    "softmin": ("softmin", (-1,), {}),
+    "rrelu": ("rrelu", (0.1, 0.4), {}),
 }
 #: PyTorch has no second derivative of it.
 _ONCE_IN_PYTORCH = {"hardsigmoid"}
