@@ -22,11 +22,11 @@ _UNFINISHED = ".unfinished"
 _ABANDONED_SECONDS = 3600.0
 #: Share of the room that is left in a cache which a process fills until it looks again how much that is, for others fill it
 #: too. A look at some thousand files takes as long as compiling a small kernel.
-_LOOKED_FOR_AGAIN = 0.5
+_RESCAN_SHARE = 0.5
 #: The same at least, as a share of the limit.
 _LEAST_ROOM = 1 / 64
 #: A full cache shrinks to this share of its limit, so that not every later entry has to evict one.
-_KEPT_SHARE = 0.9
+_FILL_SHARE = 0.9
 
 
 class DiskCache:
@@ -114,11 +114,11 @@ class DiskCache:
         total = sum(size for _, size, _ in entries)
         if total > self.limit:
             for _, size, path in sorted(entries):
-                if total <= self.limit * _KEPT_SHARE:
+                if total <= self.limit * _FILL_SHARE:
                     break
                 Path(path).unlink(missing_ok=True)
                 total -= size
-        self._room = max((self.limit - total) * _LOOKED_FOR_AGAIN, self.limit * _LEAST_ROOM)
+        self._room = max((self.limit - total) * _RESCAN_SHARE, self.limit * _LEAST_ROOM)
 
 
 def _trusted(status: os.stat_result) -> bool:

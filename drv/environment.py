@@ -86,10 +86,10 @@ def option_pairs(text: str, source: str) -> dict[str, str]:
         If a part is not ``name:value`` or a name comes twice; the message quotes the part.
     """
     options: dict[str, str] = {}
-    for part in _split_outside_brackets(text):
-        name, colon, value = (piece.strip() for piece in part.partition(":"))
+    for pair in _split_outside_brackets(text):
+        name, colon, value = (piece.strip() for piece in pair.partition(":"))
         if not (name and colon and value):
-            raise InvalidValueError(f"{source}: {part.strip()!r} is not name:value")
+            raise InvalidValueError(f"{source}: {pair.strip()!r} is not name:value")
         if name in options:
             raise InvalidValueError(f"{source}: {name!r} is given twice")
         options[name] = value
@@ -121,11 +121,11 @@ def _flag(variable: str) -> bool:
 
 def _split_outside_brackets(text: str) -> list[str]:
     """Parts between commas, leaving lists such as ``[256:1,512:2]`` whole."""
-    parts, depth, start = [], 0, 0
+    pairs, depth, start = [], 0, 0
     for index, character in enumerate(text):
         depth += (character == "[") - (character == "]")
         if character == "," and depth == 0:
-            parts.append(text[start:index])
+            pairs.append(text[start:index])
             start = index + 1
-    parts.append(text[start:])
-    return [part for part in parts if part.strip()]
+    pairs.append(text[start:])
+    return [pair for pair in pairs if pair.strip()]

@@ -27,7 +27,7 @@ _BLOCKING = (
 )
 _INVALIDATED = 2
 _NOT_SUPPORTED = 801
-_places = StackRecorder(True)
+_call_sites = StackRecorder(True)
 _LOST = "The context is lost: every later call on this device fails with the same error."
 
 
@@ -96,14 +96,14 @@ def _origin(runtime: Runtime, first: str, *, asynchronous: bool) -> list[str]:
 
 def _capture(runtime: Runtime, failed: str) -> list[str]:
     """Where a call stands that a capture does not allow, and what has become of the capture by it."""
-    stack = _places.take()
+    stack = _call_sites.take()
     lines = [f"Called by\n{format_stack(stack[:4])}"] if stack else []
     for capture in runtime.captures:
         answer = runtime.driver.cuStreamIsCapturing(capture.stream.handle)
         if capture.failure is None and not answer[0] and int(answer[1]) == _INVALIDATED:
             capture.failure = "\n".join([failed, *lines])
             lines.append(
-                f"The capture on {capture.stream!r} that began at {capture.place} is void by that: what a capture records "
+                f"The capture on {capture.stream!r} that began at {capture.call_site} is void by that: what a capture records "
                 "is not done, so nothing of it can be waited for, and what it does not see, such as an allocation, would "
                 "be missing at a launch. Do this before it begins or after it has ended."
             )

@@ -118,14 +118,14 @@ def set_aside() -> Iterator[None]:
     Objects of the one set aside work on, also within the block.
     """
     with _selection.lock:
-        kept = in_use.runtime, _selection.simulator
+        saved = in_use.runtime, _selection.simulator
         in_use.runtime = _selection.simulator = None
     try:
         yield
     finally:
         reset()
         with _selection.lock:
-            in_use.runtime, _selection.simulator = kept
+            in_use.runtime, _selection.simulator = saved
 
 
 def supervise(supervisor: Supervisor | None) -> None:

@@ -72,8 +72,8 @@ class History:
     def record(self, action: str, address: int, size: int, stream: int, frames: Frames | None) -> None:
         """See :class:`~drv.allocators.protocol.Observer`."""
         if self._trace:
-            kept = frames if self._level >= _LEVELS["alloc"] else None
-            self._entries.append((action, address, size, stream, time.time_ns() // 1000, kept))
+            stack = frames if self._level >= _LEVELS["alloc"] else None
+            self._entries.append((action, address, size, stream, time.time_ns() // 1000, stack))
 
     def trace(self) -> list[dict[str, Any]]:
         """The actions, the earliest first, as ``device_traces`` of PyTorch's snapshots hold them."""

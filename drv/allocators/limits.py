@@ -83,19 +83,19 @@ def explain(
     would have held the request, together with what is free, or is a large part of the device's memory.
     """
     idle = reserved - allocated
-    parts = [
+    sentences = [
         f"CUDA out of memory. Tried to allocate {format_size(size)}.",
         f"GPU {device} has a total capacity of {format_size(total)} of which {format_size(free)} is free.",
     ]
     if process_use is not None:
-        parts.append(
+        sentences.append(
             f"Including memory outside the allocator, this process has {format_size(process_use)} memory in use."
         )
     limit = "" if allowed is None else f"{format_size(allowed)} allowed; "
-    parts.append(
+    sentences.append(
         f"{limit}Of the allocated memory {format_size(allocated)} is allocated by graphroot, and "
         f"{format_size(idle)} is reserved by graphroot but unallocated."
     )
     available = free if allowed is None else min(free, max(allowed - reserved, 0))
     fragmented = idle > 0 and (idle + available >= size or idle >= total * _LARGE)
-    return " ".join(parts) + (_HINT if fragmented and not expandable else "")
+    return " ".join(sentences) + (_HINT if fragmented and not expandable else "")

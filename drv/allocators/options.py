@@ -149,10 +149,10 @@ def _roundup_power2_divisions(name: str, value: str) -> dict[str, Any]:
         raise _bad(name, value, "a list in brackets")
     intervals = [0] * _INTERVALS
     last: int | None = None
-    for part in value[1:-1].split(","):
-        boundary, colon, divisions = (piece.strip() for piece in part.partition(":"))
+    for entry in value[1:-1].split(","):
+        boundary, colon, divisions = (piece.strip() for piece in entry.partition(":"))
         if not colon:
-            raise _bad(name, part.strip(), "of the form SIZE:DIVISIONS or >:DIVISIONS")
+            raise _bad(name, entry.strip(), "of the form SIZE:DIVISIONS or >:DIVISIONS")
         number = _divisions(name, divisions)
         if boundary == ">":
             start = 0 if last is None else last + 1

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 RECORD = 3
 #: Journal length at which the counters read it.
 JOURNAL_LIMIT = 2048 * RECORD
-#: Sizes are multiples of 512, so the bits below hold the code: some flags, and from ``PARTS`` on the
+#: Sizes are multiples of 512, so the bits below hold the code: some flags, and from ``SPLITS`` on the
 #: change in the number of free blocks that are parts of a segment, plus 2.
 CODES = 512
-PARTS = 4
-UNCHANGED = 2 * PARTS
+SPLITS = 4
+UNCHANGED = 2 * SPLITS
 #: The record is of the large pool.
 LARGE = 1
 #: Parts of segments do not count: whole pages of an expandable segment can always be given back.
@@ -115,14 +115,14 @@ class Counters:
 
 def _changes(journal: list[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """What the records change: ``(quantities, records)``, in the order of ``_JOURNALLED``; which are large."""
-    sizes, requested, parts = np.fromiter(journal, np.int64, len(journal)).reshape(-1, RECORD).T
+    sizes, requested, inactive_split = np.fromiter(journal, np.int64, len(journal)).reshape(-1, RECORD).T
     codes = sizes & (CODES - 1)
     changes = np.empty((len(_JOURNALLED), len(codes)), dtype=np.int64)
     np.subtract(sizes, codes, out=changes[0])
     changes[1] = requested
     np.sign(changes[0], out=changes[2])
-    changes[3] = codes // PARTS - UNCHANGED // PARTS
-    changes[4] = parts
+    changes[3] = codes // SPLITS - UNCHANGED // SPLITS
+    changes[4] = inactive_split
     expandable = codes & EXPANDABLE
     if expandable.any():
         changes[3:, expandable != 0] = 0

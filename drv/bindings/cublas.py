@@ -636,8 +636,8 @@ class HostScalar:
     @property
     def value(self) -> Scalar:
         """The number, rounded to the type."""
-        parts = self._struct.unpack_from(self._buffer)
-        return complex(*parts) if self._complex else parts[0]
+        components = self._struct.unpack_from(self._buffer)
+        return complex(*components) if self._complex else components[0]
 
     @value.setter
     def value(self, value: Scalar) -> None:

@@ -179,7 +179,7 @@ class Capture(Recording):
 
     def _failed(self, status: Any, unjoined: list[Stream]) -> CaptureError:
         runtime = self.stream.runtime
-        error = failure(runtime, status, f"the capture that began at {self.place}")
+        error = failure(runtime, status, f"the capture that began at {self.call_site}")
         lines = [str(error)]
         if self.failure is not None:
             lines.append(f"It is void since this call failed:\n{self.failure}")

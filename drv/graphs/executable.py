@@ -58,11 +58,11 @@ class ExecutableGraph:
     >>> stream.synchronize()
     """
 
-    def __init__(self, device: Device, handle: Any, kept: tuple[Any, ...]) -> None:
+    def __init__(self, device: Device, handle: Any, referenced: tuple[Any, ...]) -> None:
         self.device = device
         self.runtime = device.runtime
         self.handle = handle
-        self._kept = kept
+        self._referenced = referenced
         self._owned = True
 
     def __getattr__(self, name: str) -> Any:
@@ -136,7 +136,7 @@ class ExecutableGraph:
         if int(status) == _UPDATE_FAILED:
             raise _refused(info, graph)
         self.runtime.check((status, info), "cuGraphExecUpdate")
-        self._kept += tuple(graph._kept)
+        self._referenced += tuple(graph._referenced)
 
     def replace(self, node: GraphNode, other: GraphNode) -> None:
         """Give a node the parameters of another one, from the next launch on.
@@ -165,7 +165,7 @@ class ExecutableGraph:
         parameters = check(getattr(driver, get)(other.handle), get)
         context = (self.device.context,) if kind in _IN_CONTEXT else ()
         check(getattr(driver, take)(self.handle, node.handle, parameters, *context), take)
-        self._kept += tuple(other.graph._kept)
+        self._referenced += tuple(other.graph._referenced)
 
     def set_enabled(self, node: GraphNode, enabled: bool) -> None:
         """Let a launch of a kernel, a copy or a fill take place or not, from the next launch of the graph on.

@@ -89,7 +89,7 @@ class Graph:
         self.device = device
         self.runtime = device.runtime
         self.handle = handle
-        self._kept: list[Any] = []
+        self._referenced: list[Any] = []
         self._owned = True
 
     def __getattr__(self, name: str) -> Any:
@@ -463,14 +463,16 @@ class Graph:
         bodies = tuple(Graph._of(self.device, handle, owned=False) for handle in target.phGraph_out)
         for body in bodies:
             # What is added to a body is kept by the graph.
-            body._kept = self._kept
+            body._referenced = self._referenced
         return bodies
 
     # What becomes of it
 
     def keep(self, *objects: object) -> None:
         """Let objects live as long as this graph and the executable graphs that are made of it."""
-        self._kept += [each for each in objects if each is not None and not isinstance(each, (int, float))]
+        self._referenced += [
+            each for each in objects if each is not None and not isinstance(each, (int, float))
+        ]
 
     def instantiate(self, *, auto_free: bool = False) -> ExecutableGraph:
         """Make the graph, as it is now, executable.
@@ -487,7 +489,7 @@ class Graph:
             executable graph of it is there already.
         """
         handle = self._ask("cuGraphInstantiate", _AUTO_FREE if auto_free else 0)
-        return ExecutableGraph(self.device, handle, tuple(self._kept))
+        return ExecutableGraph(self.device, handle, tuple(self._referenced))
 
     def clone(self) -> Graph:
         """A copy of the graph and of the graphs inside it.
@@ -498,7 +500,7 @@ class Graph:
             If it allocates memory or has conditional nodes.
         """
         result = Graph._of(self.device, self._ask("cuGraphClone"), owned=True)
-        result._kept = list(self._kept)
+        result._referenced = list(self._referenced)
         return result
 
     def dot(self, *, verbose: bool = False) -> str:
@@ -545,7 +547,7 @@ class Graph:
             self._owned = False
             handle = self.handle
             del self.handle
-            self._kept = []
+            self._referenced = []
             self.runtime.check(self.runtime.driver.cuGraphDestroy(handle), "cuGraphDestroy")
 
     def __del__(self) -> None:

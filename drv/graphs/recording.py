@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Mode = Literal["global", "thread_local", "relaxed"]
 MODES = {"global": 0, "thread_local": 1, "relaxed": 2}
 ACTIVE = 1
-_places = StackRecorder(True)
+_call_sites = StackRecorder(True)
 
 
 class Recording:
@@ -54,7 +54,7 @@ class Recording:
         self.stream = stream
         self.mode = mode
         self.identifier = 0
-        self.place = ""
+        self.call_site = ""
         self.failure: str | None = None
         self._target = target
         self._after = list(after)
@@ -73,7 +73,7 @@ class Recording:
         stream, runtime = self.stream, self.stream.runtime
         stream.device.make_current()
         runtime.collect()
-        self.place = _place()
+        self.call_site = _call_site()
         mode, driver = _mode(self.mode), runtime.driver
         if self._target is None:
             runtime.check(driver.cuStreamBeginCapture(stream.handle, mode), "cuStreamBeginCapture")
@@ -160,7 +160,7 @@ def _mode(mode: Mode) -> Any:
     return CUstreamCaptureMode(MODES[mode])
 
 
-def _place() -> str:
+def _call_site() -> str:
     """``file:line`` of the program that calls."""
-    stack = _places.take()
+    stack = _call_sites.take()
     return f"{stack[0][0]}:{stack[0][1]}" if stack else "an unknown place"

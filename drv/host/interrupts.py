@@ -71,12 +71,12 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
             return
     if is_whole(frame):
         # Not threading.Thread, whose locks the interrupted code may hold.
-        _thread.start_new_thread(_again, ())
+        _thread.start_new_thread(_redeliver, ())
         return
     signal.default_int_handler(number, frame)
 
 
-def _again() -> None:
+def _redeliver() -> None:
     time.sleep(PAUSE)
     _thread.interrupt_main()
 

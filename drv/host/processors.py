@@ -61,8 +61,8 @@ def _groups(root: Path) -> Iterator[Path]:
         inner = Path(path.lstrip("/"))
         for base in bases:
             # A container may see its own group as the root of the mount, whatever the host calls it.
-            for part in (inner, *inner.parents):
-                yield base / part
+            for group in (inner, *inner.parents):
+                yield base / group
 
 
 def _limit(group: Path) -> float | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Messages that are kept; about as many as NVIDIA's driver has room for (25600 bytes).
-_KEPT = 320
+_CAPACITY = 320
 _TRUNCATED = "[older messages are lost]\n"
 _NO_ERROR = CUresult.CUDA_ERROR_NOT_READY
 
@@ -30,7 +30,7 @@ class CallLog:
     """
 
     def __init__(self) -> None:
-        self._calls: deque[tuple[float, str, CUresult]] = deque(maxlen=_KEPT)
+        self._calls: deque[tuple[float, str, CUresult]] = deque(maxlen=_CAPACITY)
         self.next = 0
         self.listeners: dict[int, Callable[[str], None]] = {}
 
@@ -55,15 +55,15 @@ class CallLog:
         text = self.since(number)
         if len(text) <= nbytes:
             return text
-        kept: deque[str] = deque()
+        latest: deque[str] = deque()
         room = nbytes - len(_TRUNCATED)
         for entry in reversed(self._calls):
             message = _message(entry)
             room -= len(message)
             if room < 0:
                 break
-            kept.appendleft(message)
-        return _TRUNCATED + "".join(kept) if kept else ""
+            latest.appendleft(message)
+        return _TRUNCATED + "".join(latest) if latest else ""
 
 
 def _message(entry: tuple[float, str, CUresult]) -> str:

@@ -34,7 +34,7 @@ _LAYOUT = struct.Struct("<i4x16sQQQ48x5I20x")
 _UNION = 96
 _MAGIC = b"graphroot part"
 #: Multiprocessors that a group is of at most, where it is to be scheduled together.
-_MOST_TOGETHER = 32
+_MOST_COSCHEDULED = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Multiprocessors:
     first: int
     count: int
     least: int
-    together: int
+    coscheduled: int
     split: int = 0
     flags: int = 0
 
@@ -54,12 +54,14 @@ class Multiprocessors:
         result = cuda.CUdevResource()
         if not self.count:
             return result
-        told = (self.count, self.least, self.together, self.flags, 0)
+        told = (self.count, self.least, self.coscheduled, self.flags, 0)
         return filled(result, _LAYOUT.pack(SM, _MAGIC, self.device, self.split, self.first, *told))
 
-    def part(self, first: int, count: int, split: int, together: int, flags: int = 0) -> Multiprocessors:
+    def partition(
+        self, first: int, count: int, split: int, coscheduled: int, flags: int = 0
+    ) -> Multiprocessors:
         """``count`` of them, from the one that is ``first`` among them."""
-        return Multiprocessors(self.device, self.first + first, count, self.least, together, split, flags)
+        return Multiprocessors(self.device, self.first + first, count, self.least, coscheduled, split, flags)
 
 
 def all_of(device: SimulatedDevice) -> Multiprocessors:
@@ -75,15 +77,15 @@ def _granularity(device: SimulatedDevice) -> tuple[int, int]:
     return {6: 1, 7: 2}.get(major, 4), 2
 
 
-def given_resource(resource: Any) -> Multiprocessors:
+def resource_of(resource: Any) -> Multiprocessors:
     """The multiprocessors that a ``CUdevResource`` is."""
     data = contents(structure(resource, cuda.CUdevResource), _LAYOUT.size)
-    kind, magic, device, split, first, count, least, together, flags, _ = _LAYOUT.unpack(data)
+    kind, magic, device, split, first, count, least, coscheduled, flags, _ = _LAYOUT.unpack(data)
     if kind != SM:
         raise CallError(CUresult.CUDA_ERROR_INVALID_RESOURCE_TYPE)
     if magic.rstrip(b"\0") != _MAGIC:
         raise invalid_value()
-    return Multiprocessors(device, first, count, least, together, split, flags)
+    return Multiprocessors(device, first, count, least, coscheduled, split, flags)
 
 
 def workqueue_resource(device: SimulatedDevice) -> Any:
@@ -103,19 +105,19 @@ def split_by_count(
         raise invalid_value()
     if whole.split:
         raise CallError(CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION)
-    smallest, together = _granularity(device)
+    smallest, coscheduled = _granularity(device)
     if flags & _IGNORE_COSCHEDULING:
-        smallest = together = 2
+        smallest = coscheduled = 2
     elif flags & _LARGEST_CLUSTERS and device.capability >= (9, 0):
-        smallest = together = 16
-    size = max(-(-least // together) * together, smallest)
+        smallest = coscheduled = 16
+    size = max(-(-least // coscheduled) * coscheduled, smallest)
     most = whole.count // size
     count = min(groups, most) if groups else most
     if not count:
         raise CallError(CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION)
-    parts = [whole.part(size * number, size, split, together) for number in range(count)]
+    partitions = [whole.partition(size * number, size, split, coscheduled) for number in range(count)]
     used = size * count
-    return parts, whole.part(used, whole.count - used, split, together)
+    return partitions, whole.partition(used, whole.count - used, split, coscheduled)
 
 
 def split_by_groups(
@@ -129,20 +131,22 @@ def split_by_groups(
     result, used = [], 0
     for group in groups:
         asked = structure(group, cuda.CU_DEV_SM_RESOURCE_GROUP_PARAMS)
-        together = int(asked.coscheduledSmCount) or (8 if modern else 2)
+        coscheduled = int(asked.coscheduledSmCount) or (8 if modern else 2)
         flags, count = int(asked.flags), int(asked.smCount)
-        if flags & ~_BACKFILL or together % 2 or together > (_MOST_TOGETHER if modern else 2):
+        if flags & ~_BACKFILL or coscheduled % 2 or coscheduled > (_MOST_COSCHEDULED if modern else 2):
             raise invalid_value()
         backfilled = bool(flags & _BACKFILL)
         left = whole.count - used
         if count == 0:
-            count = left // 2 * 2 if backfilled else left // together * together
-        elif not 2 <= count <= whole.count or count % 2 or (count % together and not backfilled):
+            count = left // 2 * 2 if backfilled else left // coscheduled * coscheduled
+        elif not 2 <= count <= whole.count or count % 2 or (count % coscheduled and not backfilled):
             raise invalid_value()
-        if count > left or count < together:
+        if count > left or count < coscheduled:
             raise CallError(CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION)
-        result.append((asked, whole.part(used, count, split, together, flags)))
+        result.append((asked, whole.partition(used, count, split, coscheduled, flags)))
         used += count
-    for asked, part in result:
-        asked.smCount = part.count
-    return [part for _, part in result], whole.part(used, whole.count - used, split, whole.together)
+    for asked, partition in result:
+        asked.smCount = partition.count
+    return [partition for _, partition in result], whole.partition(
+        used, whole.count - used, split, whole.coscheduled
+    )

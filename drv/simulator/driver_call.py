@@ -181,10 +181,10 @@ def structure(value: Any, kind: type) -> Any:
 
 def listed(values: Any, count: int) -> list[Any]:
     """The first ``count`` of an argument that is a list; the bindings' error where it is shorter."""
-    given = list(values or ())
-    if count > len(given):
-        raise RuntimeError(f"List is too small: {len(given)} < {count}")
-    return given[:count]
+    result = list(values or ())
+    if count > len(result):
+        raise RuntimeError(f"List is too small: {len(result)} < {count}")
+    return result[:count]
 
 
 def text(value: Any) -> bytes:

@@ -75,20 +75,20 @@ def parse_options(text: str = "", **keywords: Any) -> Options:
     a sequence of pairs for ``peers``. A model says what its capability, multiprocessors and memory are, where these are not
     given. Raises :class:`OptionError` that quotes the offending part.
     """
-    given: dict[str, Any] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, value = (piece.strip() for piece in part.partition("="))
+    settings: dict[str, Any] = {}
+    for setting in filter(None, (setting.strip() for setting in text.split(","))):
+        name, equals, value = (piece.strip() for piece in setting.partition("="))
         if not equals:
-            raise OptionError(f"simulator option {part!r}: expected name=value")
-        given[_known(name, part)] = value
+            raise OptionError(f"simulator option {setting!r}: expected name=value")
+        settings[_known(name, setting)] = value
     for name, value in keywords.items():
-        given[_known(name, f"{name}={value!r}")] = value
+        settings[_known(name, f"{name}={value!r}")] = value
 
-    values = DEFAULTS | given
+    values = DEFAULTS | settings
     devices = _integer("devices", values["devices"], 0, _MAX_DEVICES)
     models = _per_device("model", values["model"], devices, _model)
     for name in ("memory", "capability", "multiprocessors"):
-        if name not in given:
+        if name not in settings:
             values[name] = [
                 DEFAULTS[name] if model is None else getattr(model, name) for model in models
             ] or DEFAULTS[name]
@@ -113,10 +113,10 @@ def parse_options(text: str = "", **keywords: Any) -> Options:
     )
 
 
-def _known(name: str, part: str) -> str:
+def _known(name: str, setting: str) -> str:
     if name not in DEFAULTS:
         raise OptionError(
-            f"simulator option {part!r}: there is no option {name!r}; there are {', '.join(DEFAULTS)}"
+            f"simulator option {setting!r}: there is no option {name!r}; there are {', '.join(DEFAULTS)}"
         )
     return name
 
@@ -160,7 +160,7 @@ def _bytes(name: str, value: Any) -> int:
 
 def _is_pair(name: str, value: tuple[Any, ...]) -> bool:
     """Whether a tuple is one capability, not one per device."""
-    return name == "capability" and len(value) == 2 and all(isinstance(part, int) for part in value)
+    return name == "capability" and len(value) == 2 and all(isinstance(number, int) for number in value)
 
 
 def _capability(name: str, value: Any) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from drv.allocators.statistics import EXPANDABLE, LARGE, PARTS, UNCHANGED
+from drv.allocators.statistics import EXPANDABLE, LARGE, SPLITS, UNCHANGED
 
 from .blocks import CachedBlock
 from .rounding import BLOCK_UNIT, LARGE_SEGMENT, NO_LIMIT, SMALL_LIMIT
@@ -127,7 +127,7 @@ class BlockPool:
             if following is None and block.prev is None:
                 self._journal += (whole + self._code, requested, 0)
             else:
-                self._journal += (whole + self._code - PARTS, requested, -whole)
+                self._journal += (whole + self._code - SPLITS, requested, -whole)
             return block
         address = block.address + size
         remainder = self._spare
@@ -147,7 +147,7 @@ class BlockPool:
         elif block.prev is not None:
             self._journal += (size + self._code, requested, -size)
         else:
-            self._journal += (size + self._code + PARTS, requested, rest)
+            self._journal += (size + self._code + SPLITS, requested, rest)
         block.next = remainder
         block.size = size
         block.key = 0
@@ -184,7 +184,7 @@ class BlockPool:
             if index + 1 < len(keys) and keys[index + 1] < merged:
                 return False
             if whole:
-                self._journal += (code - PARTS - size, -freed, -rest, size + code + PARTS, requested, rest)
+                self._journal += (code - SPLITS - size, -freed, -rest, size + code + SPLITS, requested, rest)
             else:
                 self._journal += (code - size, -freed, size, size + code, requested, -size)
         else:
@@ -195,7 +195,7 @@ class BlockPool:
             if whole:
                 self._journal += (code - size, -freed, 0, size + code, requested, 0)
             else:
-                self._journal += (code + PARTS - size, -freed, size, size + code - PARTS, requested, -size)
+                self._journal += (code + SPLITS - size, -freed, size, size + code - SPLITS, requested, -size)
         block.live = True
         block.requested = requested
         return True
@@ -208,7 +208,7 @@ class BlockPool:
         if rest < self.least_remainder or size >= self.max_split_size:
             self._journal += (block.size + self._code, requested, 0)
             return block
-        self._journal += (size + self._code + PARTS, requested, rest)
+        self._journal += (size + self._code + SPLITS, requested, rest)
         following = block.next
         block.size = size
         block.next = remainder = CachedBlock(block.address + size, rest, self, block, following)
@@ -262,17 +262,17 @@ class BlockPool:
             return block
         else:
             block.key = key = (size << SIZE_SHIFT) | block.address
-            self._journal += (self._code + PARTS - counted, -requested, size)
+            self._journal += (self._code + SPLITS - counted, -requested, size)
             self._insert(key, block)
             return block
         size = block.size
         if block.next is None and block.prev is None:
             block.key = key = (size << SIZE_SHIFT) | block.address | WHOLE
             block.since = self.clock.now
-            self._journal += (self._code + PARTS * count - counted, -requested, -merged)
+            self._journal += (self._code + SPLITS * count - counted, -requested, -merged)
         else:
             block.key = key = (size << SIZE_SHIFT) | block.address
-            code = self._code + PARTS * (count + 1)
+            code = self._code + SPLITS * (count + 1)
             self._journal += (code - counted, -requested, size - merged)
         keys = self._keys[chunk]
         after = index + 1

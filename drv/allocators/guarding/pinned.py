@@ -52,7 +52,7 @@ class GuardedPinnedMemory:
         self.before[:] = self.after[:] = RED
         self.inside[:] = POISON
 
-    def parts(self) -> Iterator[tuple[int, NDArray[np.uint8], int]]:
+    def red_zones(self) -> Iterator[tuple[int, NDArray[np.uint8], int]]:
         """Ranges of a known byte: their first addresses, their contents, and the byte that is expected."""
         yield self.address - self.before.size, self.before, RED
         yield self.address + self.size, self.after, RED
@@ -128,10 +128,10 @@ class GuardedPinned:
         """Overwritten memory since the last check; its bytes are put right."""
         overwrites = []
         for memory in list(self._guarded.values()):
-            for start, part, expected in memory.parts():
-                offsets = np.flatnonzero(part != expected)
+            for start, red_zone, expected in memory.red_zones():
+                offsets = np.flatnonzero(red_zone != expected)
                 if offsets.size:
-                    part[:] = expected
-                    each = Range(start, part.size, expected)
+                    red_zone[:] = expected
+                    each = Range(start, red_zone.size, expected)
                     overwrites.append(self.guard.overwrite(self, memory, each, offsets))
         return overwrites

@@ -14,7 +14,7 @@ from drv.simulator.device_resources import (
     WORKQUEUE_CONFIG,
     Multiprocessors,
     all_of,
-    given_resource,
+    resource_of,
     split_by_count,
     split_by_groups,
     workqueue_resource,
@@ -59,7 +59,7 @@ class GreenContext:
     converted: int
     identifier: int
     context: Context
-    part: Multiprocessors
+    partition: Multiprocessors
     default: Stream | None = None
     #: An operation that all that is queued later in it comes after.
     barrier: Operation | None = None
@@ -110,7 +110,7 @@ class GreenContextCalls(StreamCalls, ContextCalls):
     def _resource(device: SimulatedDevice, green: GreenContext | None, typename: Any) -> tuple[Any, ...]:
         kind = integer(typename)
         if kind == SM:
-            return SUCCESS, (all_of(device) if green is None else green.part).resource()
+            return SUCCESS, (all_of(device) if green is None else green.partition).resource()
         if kind == WORKQUEUE_CONFIG:
             return SUCCESS, workqueue_resource(device)
         raise CallError(CUresult.CUDA_ERROR_INVALID_RESOURCE_TYPE)
@@ -119,43 +119,44 @@ class GreenContextCalls(StreamCalls, ContextCalls):
     def cuDevSmResourceSplitByCount(
         self, nbGroups: Any, input_: Any, flags: Any, minCount: Any
     ) -> tuple[Any, ...]:
-        groups, whole = unsigned(nbGroups, 32), given_resource(input_)
+        groups, whole = unsigned(nbGroups, 32), resource_of(input_)
         split = self.new_identifier()
         bits, least = unsigned(flags, 32), unsigned(minCount, 32)
-        parts, rest = split_by_count(whole, self.device(whole.device), groups, least, bits, split)
-        resources = [part.resource() for part in parts] if groups else []
+        partitions, rest = split_by_count(whole, self.device(whole.device), groups, least, bits, split)
+        resources = [partition.resource() for partition in partitions] if groups else []
         resources += [cuda.CUdevResource() for _ in range(groups - len(resources))]
-        return SUCCESS, resources, len(parts), rest.resource()
+        return SUCCESS, resources, len(partitions), rest.resource()
 
     @call(2)
     def cuDevSmResourceSplit(
         self, nbGroups: Any, input_: Any, flags: Any, groupParams: Any
     ) -> tuple[Any, ...]:
-        whole = given_resource(input_)
+        whole = resource_of(input_)
         groups = listed(groupParams, unsigned(nbGroups, 32))
         if unsigned(flags, 32) or not groups:
             raise invalid_value()
-        parts, rest = split_by_groups(whole, self.device(whole.device), groups, self.new_identifier())
-        return SUCCESS, [part.resource() for part in parts], rest.resource()
+        partitions, rest = split_by_groups(whole, self.device(whole.device), groups, self.new_identifier())
+        return SUCCESS, [partition.resource() for partition in partitions], rest.resource()
 
     @call(1)
     def cuDevResourceGenerateDesc(self, resources: Any, nbResources: Any) -> tuple[Any, ...]:
-        given = listed(resources, unsigned(nbResources, 32))
-        if not given:
+        inputs = listed(resources, unsigned(nbResources, 32))
+        if not inputs:
             raise invalid_value()
-        parts = []
-        for each in given:
+        partitions = []
+        for each in inputs:
             structure(each, cuda.CUdevResource)
             if int(each.type) not in (WORKQUEUE_CONFIG, WORKQUEUE):
-                parts.append(given_resource(each))
-        if len({(part.device, part.together) for part in parts}) != 1 or (
-            len(parts) > 1 and (len({part.split for part in parts}) > 1 or not parts[0].split)
+                partitions.append(resource_of(each))
+        if len({(partition.device, partition.coscheduled) for partition in partitions}) != 1 or (
+            len(partitions) > 1
+            and (len({partition.split for partition in partitions}) > 1 or not partitions[0].split)
         ):
             raise CallError(CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION)
-        handle, first = self.new_handle(), parts[0]
-        total = sum(part.count for part in parts)
+        handle, first = self.new_handle(), partitions[0]
+        total = sum(partition.count for partition in partitions)
         self._descriptions[handle] = Multiprocessors(
-            first.device, first.first, total, first.least, first.together, flags=first.flags
+            first.device, first.first, total, first.least, first.coscheduled, flags=first.flags
         )
         return SUCCESS, cuda.CUdevResourceDesc(handle)
 
@@ -163,15 +164,15 @@ class GreenContextCalls(StreamCalls, ContextCalls):
 
     @call(1)
     def cuGreenCtxCreate(self, desc: Any, dev: Any, flags: Any) -> tuple[Any, ...]:
-        part, device = self._descriptions.get(integer(desc)), self.device(dev)
+        partition, device = self._descriptions.get(integer(desc)), self.device(dev)
         bits = unsigned(flags, 32)
-        if part is None or bits & ~_DEFAULT_STREAM or part.device != device.ordinal:
+        if partition is None or bits & ~_DEFAULT_STREAM or partition.device != device.ordinal:
             raise invalid_value()
         status, primary = self.cuDevicePrimaryCtxRetain(dev)
         if status != SUCCESS:
             raise CallError(status)
         context = self.context(primary)
-        green = GreenContext(self.new_handle(), self.new_handle(), self.new_identifier(), context, part)
+        green = GreenContext(self.new_handle(), self.new_handle(), self.new_identifier(), context, partition)
         if bits & _DEFAULT_STREAM:
             name = self.stream_name(context, f"default stream of green context {green.identifier}")
             green.default = Stream(LEGACY_STREAM, context, name, self.new_identifier(), blocking=False)

@@ -61,9 +61,9 @@ class LogCalls(DriverState):
         address, room = host_address(buffer), unsigned(size)
         if unsigned(flags, 32) or address == 0:
             raise invalid_value()
-        wanted = self.log.since(_number(iterator))
+        entries = self.log.since(_number(iterator))
         messages = self.log.latest(_number(iterator), room - 1).encode()
-        if wanted and not messages:
+        if entries and not messages:
             raise invalid_value()
         if room:
             ctypes.memmove(address, messages + b"\0", len(messages) + 1)

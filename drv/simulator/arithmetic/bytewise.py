@@ -160,8 +160,8 @@ def _dot(a_part: str, b_part: str, used: slice) -> Function:
         left = np.ascontiguousarray(a).view(a_part)
         right = np.ascontiguousarray(b).view(b_part)
         total = c.view(np.int32)
-        for part, byte in enumerate(range(4)[used]):
-            total = total + left[part :: len(left) // len(a)].astype(np.int32) * right[byte::4]
+        for element, byte in enumerate(range(4)[used]):
+            total = total + left[element :: len(left) // len(a)].astype(np.int32) * right[byte::4]
         result: Lanes = total.view(c.dtype)
         return result
 

@@ -140,8 +140,8 @@ def _decoder(small: str, t: str, *, relu: bool) -> Function:
 
     def decode(packed: Lanes) -> Lanes:
         halves = []
-        for part in (packed >> bits, packed & ((1 << bits) - 1)):
-            value = part.astype(np.uint8).view(dtype).astype(np.float32)
+        for code in (packed >> bits, packed & ((1 << bits) - 1)):
+            value = code.astype(np.uint8).view(dtype).astype(np.float32)
             if relu:
                 value = np.where(value <= 0, np.float32(0), value)
             # Every value of the small formats is one of f16 and of bf16.
@@ -167,8 +167,8 @@ def _packed_integers(bits: int, low: int, high: int) -> Function:
     mask = (1 << bits) - 1
 
     def pack(upper: Lanes, lower: Lanes, rest: Lanes | None = None) -> Lanes:
-        parts = [np.clip(value, low, high).view(np.uint32) & mask for value in (upper, lower)]
-        result: Lanes = parts[0] << bits | parts[1]
+        halves = [np.clip(value, low, high).view(np.uint32) & mask for value in (upper, lower)]
+        result: Lanes = halves[0] << bits | halves[1]
         return result if rest is None else rest << 2 * bits | result
 
     return pack

@@ -176,7 +176,7 @@ class Flights:
 
     def _reading(self, shadow: ThreadShadow, entries: Array) -> list[Flight]:
         """Operations in flight that read some of ``entries``."""
-        wanted = np.unique(entries)
+        numbers = np.unique(entries)
         return [
             flight
             for flight in self._sites.values()
@@ -185,7 +185,7 @@ class Flights:
                 and piece.span.kind is Access.READ
                 and piece.open.any()
                 and np.isin(
-                    shadow.gather(piece.positions[piece.open], piece.span.width).ravel(), wanted
+                    shadow.gather(piece.positions[piece.open], piece.span.width).ravel(), numbers
                 ).any()
                 for piece in flight.pieces
             )

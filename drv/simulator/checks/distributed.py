@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .finding_text import byte_ranges, distributed_message
-from .findings import RANGES_KEPT, Finding, Kind
+from .findings import MAX_RANGES, Finding, Kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class DistributedMemory:
             started = order.knows_block(threads[mine], owner)
             if not started.all():
                 which = foreign[mine][~started]
-                ranges = byte_ranges(offsets[which], width)[:RANGES_KEPT]
+                ranges = byte_ranges(offsets[which], width)[:MAX_RANGES]
                 first = int(threads[mine][~started][0])
                 self._report(owner, first, kind, site, ranges, "is not known to have started")
             times, instructions, sites = self._latest.setdefault(

@@ -8,7 +8,7 @@ import numpy as np
 
 from drv.python_stack import format_stack
 
-from .findings import RANGES_KEPT, Kind
+from .findings import MAX_RANGES, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,8 +56,8 @@ def byte_ranges(offsets: NDArray[np.int64], width: int) -> list[tuple[int, int]]
 
 def describe_ranges(ranges: Sequence[tuple[int, int]]) -> str:
     """``bytes [0, 16), [32, 48)``; of many ranges the first few."""
-    text = ", ".join(f"[{start}, {stop})" for start, stop in ranges[:RANGES_KEPT])
-    rest = f" and {len(ranges) - RANGES_KEPT} more ranges" if len(ranges) > RANGES_KEPT else ""
+    text = ", ".join(f"[{start}, {stop})" for start, stop in ranges[:MAX_RANGES])
+    rest = f" and {len(ranges) - MAX_RANGES} more ranges" if len(ranges) > MAX_RANGES else ""
     return f"bytes {text}{rest}"
 
 

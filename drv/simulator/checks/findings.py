@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: What an access of each kind does, in reports.
 ACTIONS = {Access.READ: "reads", Access.WRITE: "writes", Access.ATOMIC: "updates atomically"}
 #: Byte ranges kept in one finding; a scattered access can touch thousands.
-RANGES_KEPT = 8
+MAX_RANGES = 8
 
 
 class Kind(StrEnum):
@@ -143,7 +143,7 @@ class Findings(Sequence[Finding]):
             else:
                 known.count += finding.count
                 ranges = dict.fromkeys(known.ranges + finding.ranges)
-                known.ranges = tuple(ranges)[:RANGES_KEPT]
+                known.ranges = tuple(ranges)[:MAX_RANGES]
             self._unraised[key] = known
             return known
 

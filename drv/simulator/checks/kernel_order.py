@@ -200,7 +200,10 @@ class KernelOrder:
     def in_one_cluster(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether two threads are in one cluster; asynchronous units are in none."""
         every = self.blocks * self.block_threads
-        same: NDArray[np.bool_] = self._place(np.where(first < every, first, 0))[0] == self._place(second)[0]
+        same: NDArray[np.bool_] = (
+            self._cluster_and_index(np.where(first < every, first, 0))[0]
+            == self._cluster_and_index(second)[0]
+        )
         return same & (first < every)
 
     def relation(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int8]:
@@ -310,9 +313,9 @@ class KernelOrder:
         """Whether each of ``threads`` knows ``earlier``, a thread or an asynchronous unit, up to ``time``."""
         result = np.zeros(threads.shape, np.bool_)
         every = self.blocks * self.block_threads
-        cluster, local = self._place(threads)
+        cluster, local = self._cluster_and_index(threads)
         is_unit = earlier >= every
-        other, _ = self._place(np.where(is_unit, 0, earlier))
+        other, _ = self._cluster_and_index(np.where(is_unit, 0, earlier))
         other = np.where(is_unit, (earlier - every) // UNITS, other)
         for number in np.unique(cluster).tolist():
             knowledge = self._knowledge.get(number)
@@ -326,7 +329,7 @@ class KernelOrder:
     def _columns(self, knowledge: Knowledge, who: NDArray[np.int64]) -> NDArray[np.int64]:
         """Columns of a cluster's clocks for threads and asynchronous units of it."""
         every = self.blocks * self.block_threads
-        local = self._place(np.where(who < every, who, 0))[1]
+        local = self._cluster_and_index(np.where(who < every, who, 0))[1]
         unit = knowledge.first_unit + (who - every) % UNITS
         columns: NDArray[np.int64] = np.where(who < every, knowledge.columns(local), unit)
         return columns
@@ -411,14 +414,14 @@ class KernelOrder:
 
     def local(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
         """Indices of threads in their clusters."""
-        return self._place(threads)[1]
+        return self._cluster_and_index(threads)[1]
 
     def forget(self, blocks: NDArray[np.int64]) -> None:
         """All threads of ``blocks`` have ended."""
         for number in np.unique(self.clusters.number(blocks)).tolist():
             self._knowledge.pop(number, None)
 
-    def _place(self, threads: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _cluster_and_index(self, threads: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Clusters of threads, and their indices there."""
         block, thread = np.divmod(threads, self.block_threads)
         local: NDArray[np.int64] = self.clusters.rank(block) * self.block_threads + thread
@@ -429,7 +432,7 @@ class KernelOrder:
     ) -> Iterator[tuple[Knowledge, NDArray[np.int64], NDArray[np.int64]]]:
         """Clusters of ``threads``: clocks, indices in ``threads``, and indices in the cluster."""
         block = threads // self.block_threads
-        cluster, local = self._place(threads)
+        cluster, local = self._cluster_and_index(threads)
         for number in np.unique(cluster).tolist():
             index = np.flatnonzero(cluster == number)
             yield self.knowledge_of(int(block[index[0]])), index, local[index]

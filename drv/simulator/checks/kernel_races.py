@@ -30,7 +30,7 @@ from .finding_text import (
     register_race_message,
     undefined_message,
 )
-from .findings import ACTIONS, RANGES_KEPT, AccessReport, Finding, Kind
+from .findings import ACTIONS, MAX_RANGES, AccessReport, Finding, Kind
 from .kernel_order import Clusters, KernelOrder, Meaning, meaning
 from .observation import Access
 from .thread_accesses import Accesses
@@ -423,10 +423,12 @@ class KernelRaces:
         earlier = record.thread[entries]
         new = np.full(entries.size, SINGLE, np.int8)
         if earlier.any():
-            kept = np.flatnonzero((earlier != 0) & ((earlier != threads + 1) | (scopes[entries] != SINGLE)))
-            kept = kept[~self.order.ordered(record, entries[kept], threads[kept])]
-            group = self.order.relation(earlier[kept] - 1, threads[kept])
-            new[kept] = np.maximum(group, scopes[entries[kept]])
+            unordered = np.flatnonzero(
+                (earlier != 0) & ((earlier != threads + 1) | (scopes[entries] != SINGLE))
+            )
+            unordered = unordered[~self.order.ordered(record, entries[unordered], threads[unordered])]
+            group = self.order.relation(earlier[unordered] - 1, threads[unordered])
+            new[unordered] = np.maximum(group, scopes[entries[unordered]])
         record.thread[entries] = threads + 1
         record.time[entries] = self.order.now
         scopes[entries] = new
@@ -454,9 +456,9 @@ class KernelRaces:
             which = np.flatnonzero(unwritten)
             report = self.side(accesses.kind, accesses.site, int(accesses.threads[which[0]]))
             ranges = byte_ranges(accesses.offsets[which], accesses.width)
-            kept = tuple(ranges[:RANGES_KEPT])
+            reported = tuple(ranges[:MAX_RANGES])
             message = undefined_message(report, None, ranges)
-            self._findings.add(Finding(Kind.UNINITIALIZED, message, None, report, kept, None))
+            self._findings.add(Finding(Kind.UNINITIALIZED, message, None, report, reported, None))
 
     def _meaning(self, kind: Access, site: Site) -> Meaning:
         key = (id(site), kind)
@@ -517,7 +519,7 @@ class KernelRaces:
         message = kernel_race_message(
             kind, first, second, allocation, ranges, same_block=same_block, advice=advice
         )
-        self._findings.add(Finding(kind, message, first, second, tuple(ranges[:RANGES_KEPT]), allocation))
+        self._findings.add(Finding(kind, message, first, second, tuple(ranges[:MAX_RANGES]), allocation))
 
 
 def _clusters(launch: Any) -> Clusters | None:

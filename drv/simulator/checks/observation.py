@@ -73,25 +73,25 @@ class Stored:
     """What lanes are about to store, and the memory that it goes to.
 
     ``values`` has an array for each element that an instruction stores side by side, ``(lanes,)``, or ``(1,)`` for a
-    value that all lanes have; ``places`` are the lanes' first bytes in ``memory``.
+    value that all lanes have; ``offsets`` are the lanes' first bytes in ``memory``.
     """
 
     values: Sequence[NDArray[Any]]
     memory: NDArray[np.uint8]
-    places: NDArray[np.int64]
+    offsets: NDArray[np.int64]
 
     def new(self, lanes: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Bytes ``(lanes, width)`` that the chosen lanes store."""
-        count = len(self.places)
-        parts = [np.broadcast_to(each, (count,))[lanes] for each in self.values]
+        count = len(self.offsets)
+        values = [np.broadcast_to(each, (count,))[lanes] for each in self.values]
         return np.concatenate(
-            [np.ascontiguousarray(each).view(np.uint8).reshape(len(lanes), -1) for each in parts], 1
+            [np.ascontiguousarray(each).view(np.uint8).reshape(len(lanes), -1) for each in values], 1
         )
 
     def old(self, lanes: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Bytes ``(lanes, width)`` that are where the chosen lanes store."""
         width = sum(each.dtype.itemsize for each in self.values)
-        bytes_there: NDArray[np.uint8] = self.memory[self.places[lanes][:, None] + np.arange(width)]
+        bytes_there: NDArray[np.uint8] = self.memory[self.offsets[lanes][:, None] + np.arange(width)]
         return bytes_there
 
 

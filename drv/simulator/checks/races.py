@@ -30,7 +30,7 @@ from .finding_text import (
     race_message,
     undefined_message,
 )
-from .findings import ACTIONS, RANGES_KEPT, AccessReport, Finding, Kind
+from .findings import ACTIONS, MAX_RANGES, AccessReport, Finding, Kind
 from .kernel_races import KernelRaces
 from .observation import Access
 from .shadow import CopiedDefinition, Shadow
@@ -548,14 +548,14 @@ class RaceChecker:
         if touch.moment.sequence < other.moment.sequence:
             first, second = second, first
         message = race_message(kind, first, second, allocation, ranges)
-        self.findings.add(Finding(kind, message, first, second, tuple(ranges[:RANGES_KEPT]), allocation))
+        self.findings.add(Finding(kind, message, first, second, tuple(ranges[:MAX_RANGES]), allocation))
 
     def _report_undefined(
         self, report: AccessReport, allocation: Allocation, ranges: list[tuple[int, int]]
     ) -> None:
         message = undefined_message(report, allocation, ranges)
-        kept = tuple(ranges[:RANGES_KEPT])
-        self.findings.add(Finding(Kind.UNINITIALIZED, message, None, report, kept, allocation))
+        reported = tuple(ranges[:MAX_RANGES])
+        self.findings.add(Finding(Kind.UNINITIALIZED, message, None, report, reported, allocation))
 
     def _sweep(self) -> None:
         """Drop states that cannot race with anything any more, or that no byte is in."""

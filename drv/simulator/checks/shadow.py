@@ -23,7 +23,7 @@ Item = TypeVar("Item", bound=np.generic)
 
 COARSEST = 16
 #: Items of a shadow looked through at a time; parts that were never touched stay uncommitted.
-PART = 1 << 18
+CHUNK = 1 << 18
 
 
 class Shadow:
@@ -88,30 +88,30 @@ class Shadow:
             return
         edges = np.flatnonzero(written[1:] != written[:-1]) + 1
         for first, last in pairwise([0, *edges.tolist(), written.size]):
-            part = self.cover(start + first, start + last)
-            self.defined[part] = written[first]
+            granules = self.cover(start + first, start + last)
+            self.defined[granules] = written[first]
 
     def undefined(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Ranges within bytes ``[start, stop)`` that were never written."""
         if self.defined is None or start >= stop:
             return []
         granules = self.cover(start, stop)
-        part = self.defined[granules]
-        if part.all():
+        defined = self.defined[granules]
+        if defined.all():
             return []
-        edges = np.flatnonzero(part[1:] != part[:-1]) + 1
-        bounds = [0, *edges.tolist(), part.size]
+        edges = np.flatnonzero(defined[1:] != defined[:-1]) + 1
+        bounds = [0, *edges.tolist(), defined.size]
         base = granules.start
-        return [self.bytes_of(base + a, base + b) for a, b in pairwise(bounds) if not part[a]]
+        return [self.bytes_of(base + a, base + b) for a, b in pairwise(bounds) if not defined[a]]
 
     def distinct_states(self) -> set[int]:
         """Every state that some byte is in."""
         states: set[int] = set()
-        for start in range(0, self.states.size, PART):
-            part = self.states[start : start + PART]
-            runs = part[np.flatnonzero(part[1:] != part[:-1])]
+        for start in range(0, self.states.size, CHUNK):
+            chunk = self.states[start : start + CHUNK]
+            runs = chunk[np.flatnonzero(chunk[1:] != chunk[:-1])]
             states.update(np.unique(runs).tolist())
-            states.add(int(part[-1]))
+            states.add(int(chunk[-1]))
         return states
 
     def forget(self) -> None:
@@ -176,9 +176,9 @@ def coarsest_granule(base: int) -> int:
 def refined(array: NDArray[Item], times: int) -> NDArray[Item]:
     """Every item of ``array`` ``times`` times, leaving parts that are zero uncommitted."""
     result = np.zeros(array.size * times, array.dtype)
-    for start in range(0, array.size, PART):
-        part = array[start : start + PART]
-        if part.any():
-            whole = result[start * times : (start + part.size) * times]
-            np.copyto(whole.reshape(-1, times), part[:, None])
+    for start in range(0, array.size, CHUNK):
+        chunk = array[start : start + CHUNK]
+        if chunk.any():
+            whole = result[start * times : (start + chunk.size) * times]
+            np.copyto(whole.reshape(-1, times), chunk[:, None])
     return result

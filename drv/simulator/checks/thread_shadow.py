@@ -104,8 +104,8 @@ class ThreadShadow:
             rows, columns = self.readers.shape
             finer = np.zeros((rows * times, columns), np.int32)
             used = np.flatnonzero(self.readers.any(axis=1))
-            for part in range(times):
-                finer[used * times + part] = self.readers[used]
+            for offset in range(times):
+                finer[used * times + offset] = self.readers[used]
             self.readers = finer
 
     def clear(self, start: int, stop: int) -> None:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from drv.simulator.memory.address_space import Allocation
 
 #: Bytes kept at most; the oldest copies are watched no longer then.
-KEPT_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 #: Copies watched at most.
-KEPT_COPIES = 1 << 10
+MAX_COPIES = 1 << 10
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +65,7 @@ class WatchedSources:
         before = source_view(allocation, start, shape, pitches).copy()
         self._sources[op] = WatchedSource(allocation, start, pitches, before)
         self._bytes += before.size
-        while self._bytes > KEPT_BYTES or len(self._sources) > KEPT_COPIES:
+        while self._bytes > MAX_BYTES or len(self._sources) > MAX_COPIES:
             self.release(next(iter(self._sources)))
 
     def changed(self, op: Any) -> tuple[Allocation, NDArray[np.int64]] | None:

@@ -128,7 +128,7 @@ class Activation:
                 self._run_whole()
             else:
                 depth = len(batch.stack)
-                self._run_part()
+                self._run_lanes()
                 if len(batch.stack) > depth:
                     return
 
@@ -176,7 +176,7 @@ class Activation:
             self.whole = pc
         batch.steps = steps
 
-    def _run_part(self) -> None:
+    def _run_lanes(self) -> None:
         """One block, for the lanes that stand there."""
         pc = self._choose()
         index = self.waiting.pop(pc)
@@ -202,13 +202,13 @@ class Activation:
                 self.waiting[pc] = index[~ready]
                 index = index[ready]
         self.stalled.clear()
-        part = lanes.subset(index)
+        some_lanes = lanes.subset(index)
         registers = self.registers
         arguments = [
             value if value.shape[0] == 1 else value[index]
             for value in map(registers.__getitem__, code.inputs)
         ]
-        values = code.body(part, *arguments)
+        values = code.body(some_lanes, *arguments)
         for number, value in zip(code.outputs, values[1:], strict=True):
             self.merge(number, index, value)
         self._end(code, values[0], index)
@@ -358,8 +358,8 @@ class Activation:
         elif end is End.CALL:
             self._call(code, decision, self._all(index))
         elif end is End.PHASE:
-            places, parities = decision
-            self.batch.mbarriers.wait(self, code, places, parities, self._all(index))
+            positions, parities = decision
+            self.batch.mbarriers.wait(self, code, positions, parities, self._all(index))
         elif end is End.RETURN and self.parent is not None:
             self.returned.append(self._all(index))
         else:

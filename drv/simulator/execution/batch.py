@@ -259,11 +259,11 @@ class Batch:
                     wait.activation.set_reduction(wait.code, index, ones[mine_keys], total[mine_keys])
                 wait.activation.resume(wait.code.block.targets[0], index)
             if not passes.all():
-                kept = ~passes
-                wait.barrier = _select(wait.barrier, kept)
-                wait.count = None if wait.count is None else _select(wait.count, kept)
-                wait.predicate = None if wait.predicate is None else _select(wait.predicate, kept)
-                wait.index = wait.index[kept]
+                waiting = ~passes
+                wait.barrier = _select(wait.barrier, waiting)
+                wait.count = None if wait.count is None else _select(wait.count, waiting)
+                wait.predicate = None if wait.predicate is None else _select(wait.predicate, waiting)
+                wait.index = wait.index[waiting]
                 left.append(wait)
         self.waits = left
 
@@ -475,5 +475,5 @@ class Batch:
         return threads
 
 
-def _select(values: Array, kept: Array) -> Array:
-    return values if values.shape[0] == 1 else values[kept]
+def _select(values: Array, lanes: Array) -> Array:
+    return values if values.shape[0] == 1 else values[lanes]

@@ -108,8 +108,8 @@ class Lanes(
     def field(matrix: Array, at: int, dtype: Any) -> Array:
         """Bytes ``at`` and on of parameters ``(lanes, bytes)``, as ``dtype``."""
         size = np.dtype(dtype).itemsize
-        part = np.ascontiguousarray(matrix[:, at : at + size])
-        result: NDArray[Any] = part.view(dtype).reshape(-1)
+        field_bytes = np.ascontiguousarray(matrix[:, at : at + size])
+        result: NDArray[Any] = field_bytes.view(dtype).reshape(-1)
         return result
 
     def with_field(self, matrix: Array | None, size: int, at: int, value: Array) -> Array:

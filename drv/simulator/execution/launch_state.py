@@ -66,8 +66,12 @@ class LaunchState:
     def __init__(self, launch: Any, memory: AddressSpace) -> None:
         entry = launch.kernel
         if entry.plan is None:
-            kept = launch.module.kept
-            entry.plan = KernelPlan(launch.module, entry) if kept is None else kept.plan(launch.module, entry)
+            translation_cache = launch.module.translation_cache
+            entry.plan = (
+                KernelPlan(launch.module, entry)
+                if translation_cache is None
+                else translation_cache.plan(launch.module, entry)
+            )
         self.plan: KernelPlan = entry.plan
         self.plan.enter(memory)
         self.memory = memory
@@ -141,8 +145,8 @@ class LaunchState:
             plan = self.plan.function(self.plan.entry.name)
             registers = self._template = plan.template.copy()
             for number, formal in zip(plan.formals, self.plan.entry.formals, strict=True):
-                part = self.parameter_bytes[formal.offset : formal.offset + formal.size]
-                registers[number] = part.reshape(1, -1)
+                value_bytes = self.parameter_bytes[formal.offset : formal.offset + formal.size]
+                registers[number] = value_bytes.reshape(1, -1)
             assert plan.invariants is not None
             for number, value in zip(plan.invariants.code.outputs, self.invariants.values, strict=True):
                 registers[number] = value
@@ -172,8 +176,8 @@ class LaunchState:
         """A parameter, or a part of one, ``(1,)``."""
         value = self._arguments.get((offset, dtype))
         if value is None:
-            part = self.parameter_bytes[offset : offset + np.dtype(dtype).itemsize]
-            value = self._arguments[offset, dtype] = part.copy().view(dtype)
+            value_bytes = self.parameter_bytes[offset : offset + np.dtype(dtype).itemsize]
+            value = self._arguments[offset, dtype] = value_bytes.copy().view(dtype)
         return value
 
     @property
@@ -281,7 +285,9 @@ class LaunchState:
 def _by_clusters(grid: tuple[int, int, int], cluster: tuple[int, int, int]) -> Array:
     """Linear indices of the blocks of a grid in the order of their clusters, and within one by rank."""
     split = [
-        part for size, each in zip(grid[::-1], cluster[::-1], strict=True) for part in (size // each, each)
+        extent
+        for size, each in zip(grid[::-1], cluster[::-1], strict=True)
+        for extent in (size // each, each)
     ]
     order: Array = np.arange(prod(grid)).reshape(split).transpose(0, 2, 4, 1, 3, 5).reshape(-1)
     return order

@@ -384,10 +384,10 @@ class MemoryAccess:
                     self, site, lane, int(offsets[lane]), width, kind, self.launch.shared_bytes, "distributed"
                 )
             offsets = np.where(bad, 0, offsets)
-        places: Array = offsets + owners * self.batch.shared_stride
+        positions: Array = offsets + owners * self.batch.shared_stride
         if self.launch.observer is not None and tell:
             self._observe_shared(offsets, width, kind, site, values, owners)
-        return places
+        return positions
 
     def _wild(
         self,
@@ -412,8 +412,8 @@ class MemoryAccess:
                 return offsets + base
             lane = int(np.flatnonzero(bad)[0])
             raise self.launch.reports.window(self, site, lane, int(offsets[lane]), width, kind, size, space)
-        kept: Array = np.clip(offsets, 0, max(size - width, 0)) & ~(width - 1)
-        return kept + base
+        clipped: Array = np.clip(offsets, 0, max(size - width, 0)) & ~(width - 1)
+        return clipped + base
 
     def load_shared(self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int) -> Any:
         """``ld.shared``."""

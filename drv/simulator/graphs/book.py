@@ -45,7 +45,7 @@ class GraphBook(MemoryBook):
         self.graph_allocations: dict[int, GraphAllocation] = {}
         self._graph_bases: list[int] = []
         self._graph_memory: dict[int, GraphMemory] = {}
-        self._graphs_made = 0
+        self._graphs_created = 0
 
     # Graphs and nodes
 
@@ -72,15 +72,15 @@ class GraphBook(MemoryBook):
 
     def new_graph(self, *, is_body: bool = False) -> Graph:
         """An empty graph."""
-        self._graphs_made += 1
-        graph = Graph(self.new_handle(), self._graphs_made, is_body=is_body)
+        self._graphs_created += 1
+        graph = Graph(self.new_handle(), self._graphs_created, is_body=is_body)
         self.graphs[graph.handle] = graph
         return graph
 
     def new_graph_identifier(self) -> int:
         """A number unique among graphs and executable graphs."""
-        self._graphs_made += 1
-        return self._graphs_made
+        self._graphs_created += 1
+        return self._graphs_created
 
     def new_node(self, graph: Graph, work: Work, dependencies: Mapping[Node, Edge]) -> Node:
         """A node of ``graph`` that does ``work`` after ``dependencies``."""

@@ -77,8 +77,8 @@ class Capture:
         """Make the capture void; the error with which the call that did so answers."""
         if self.failure is None and not self.ended:
             stack = self.driver.recorder.take()
-            place = f", called by\n{format_stack(stack)}" if stack else ""
-            self.failure = f"{reason}{place}"
+            called_by = f", called by\n{format_stack(stack)}" if stack else ""
+            self.failure = f"{reason}{called_by}"
             self.driver.capture_report = f"The capture on {self.origin.name} is void: {self.failure}"
         return CallError(status)
 

@@ -112,7 +112,7 @@ def planned(image: Image, new_key: Callable[[], int]) -> Plan:
     """An order for the steps of ``image`` and of the child graphs in it; plans of bodies are made, too."""
     chains = Chains()
     steps: list[Step] = []
-    _place(image, [], steps, chains, new_key)
+    _append_steps(image, [], steps, chains, new_key)
     ends = [0] * len(chains.lanes)
     for number, step in enumerate(steps):
         ends[step.chain] = number
@@ -120,7 +120,7 @@ def planned(image: Image, new_key: Callable[[], int]) -> Plan:
     return Plan(steps, lanes, ends, [new_key() for _ in lanes])
 
 
-def _place(
+def _append_steps(
     image: Image, outer: list[int], steps: list[Step], chains: Chains, new_key: Callable[[], int]
 ) -> list[int]:
     """Add the steps of ``image``, which come after the steps ``outer``; returns those that it ends with."""
@@ -130,7 +130,7 @@ def _place(
         if not step.dependencies:
             after = outer
         if isinstance(step.work, ChildGraphWork):
-            ends[step] = _place(step.inside[0], after, steps, chains, new_key)
+            ends[step] = _append_steps(step.inside[0], after, steps, chains, new_key)
             continue
         if isinstance(step.work, ConditionalWork):
             step.plans = tuple(planned(body, new_key) for body in step.inside)

@@ -64,9 +64,9 @@ def paired(image: Image, graph: Graph) -> dict[Step, Node]:
             raise UpdateError(Result.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, node)
         following = []
         edges = zip(step.dependencies, step.edges, node.dependencies.items(), strict=True)
-        for earlier, edge, (dependency, given) in edges:
+        for earlier, edge, (dependency, edge_update) in edges:
             known = pairs.get(earlier), steps.get(dependency)
-            if edge != given or known not in ((None, None), (dependency, earlier)):
+            if edge != edge_update or known not in ((None, None), (dependency, earlier)):
                 raise UpdateError(_TOPOLOGY, node, dependency)
             following.append((earlier, dependency))
         stack += reversed(following)

@@ -96,10 +96,10 @@ class QueuedCopy:
 
 def direction(source: Endpoint, target: Endpoint) -> str:
     """``from pinned host memory to device 0``."""
-    return f"from {_place(source)} to {_place(target)}"
+    return f"from {_memory_name(source)} to {_memory_name(target)}"
 
 
-def _place(endpoint: Endpoint) -> str:
+def _memory_name(endpoint: Endpoint) -> str:
     allocation = endpoint.allocation
     if allocation is None:
         return "pageable host memory"

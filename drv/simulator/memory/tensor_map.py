@@ -233,7 +233,7 @@ class TensorMap:
 
 
 @functools.lru_cache(maxsize=256)
-def places(count: int, element_bytes: int, swizzle: int, start: int) -> Array:
+def element_offsets(count: int, element_bytes: int, swizzle: int, start: int) -> Array:
     """Offsets of the elements of a box in shared memory, from a position that is ``start`` past a whole pattern."""
     linear = start + element_bytes * np.arange(count, dtype=np.int64)
     # Elements larger than what is swizzled apart do not occur.

@@ -47,17 +47,17 @@ class CFunctions:
         self._seen = seen
         self._process = os.getpid()
         self._collector = _Collector()
-        self._made: dict[str, Any] = {}
+        self._entries: dict[str, Any] = {}
         #: Names of functions that were called and are not simulated.
         self.refused: set[str] = set()
 
     def function(self, form: Form) -> Any:
         """The C function for one form of a driver function. One that is not simulated says so when it is called."""
-        if form.symbol not in self._made:
+        if form.symbol not in self._entries:
             types = [c_types.ctype(kind) for kind, _ in form.parameters]
             entry = self._guarded(form, self._answer(form))
-            self._made[form.symbol] = ctypes.CFUNCTYPE(ctypes.c_int, *types)(entry)
-        return self._made[form.symbol]
+            self._entries[form.symbol] = ctypes.CFUNCTYPE(ctypes.c_int, *types)(entry)
+        return self._entries[form.symbol]
 
     def image(self, address: int) -> bytes | None:
         """The code at ``address`` that is to be loaded."""
@@ -113,7 +113,7 @@ class CFunctions:
         inputs, outputs = _parted(form, expected)
         absent = {name: None for name in expected if name not in {name for _, name, _ in inputs}}
         order = _result_order(form, expected)
-        places = [(index, kind, order.index(name)) for index, kind, name in outputs if name in order]
+        pointers = [(index, kind, order.index(name)) for index, kind, name in outputs if name in order]
         streams = {index for index, (kind, _) in enumerate(form.parameters) if kind == "CUstream"}
         readers = [
             (index, name, _thread_stream if form.per_thread and index in streams else c_types.reader(kind))
@@ -124,7 +124,7 @@ class CFunctions:
             operands = {name: read(arguments[index]) for index, name, read in readers}
             status, *results = call(**operands, **absent)
             if not status:
-                for index, kind, position in places:
+                for index, kind, position in pointers:
                     if arguments[index]:
                         c_types.write(kind, arguments[index], results[position])
             return int(status)
@@ -209,15 +209,15 @@ class CFunctions:
         return _written(_type_of_attribute(expected), data, call(expected, address))
 
     def _cuPointerGetAttributes(
-        self, call: Any, form: Form, count: int, attributes: int, places: int, address: int
+        self, call: Any, form: Form, count: int, attributes: int, values_address: int, address: int
     ) -> int:
         expected = [cuda.CUpointer_attribute(each) for each in c_types.array(ctypes.c_int, attributes, count)]
         status, values = call(count, expected, address)
         if not status:
-            for kind, place, value in zip(
-                expected, c_types.array(ctypes.c_size_t, places, count), values, strict=True
+            for kind, value_address, value in zip(
+                expected, c_types.array(ctypes.c_size_t, values_address, count), values, strict=True
             ):
-                c_types.write(_type_of_attribute(kind), place, value)
+                c_types.write(_type_of_attribute(kind), value_address, value)
         return int(status)
 
     def _cuMemPoolGetAttribute(self, call: Any, form: Form, pool: int, attribute: int, value: int) -> int:
@@ -226,20 +226,20 @@ class CFunctions:
 
     def _cuMemPoolSetAttribute(self, call: Any, form: Form, pool: int, attribute: int, value: int) -> int:
         kind = cuda.CUmemPool_attribute(attribute)
-        wide = any(part in kind.name for part in ("_MEM_", "THRESHOLD"))
+        wide = any(fragment in kind.name for fragment in ("_MEM_", "THRESHOLD"))
         number = (ctypes.c_uint64 if wide else ctypes.c_int).from_address(value).value
         return int(call(pool, kind, cuda.cuuint64_t(number) if wide else number)[0])
 
-    def _cuStreamGetCaptureInfo(self, call: Any, form: Form, stream: int, *places: int) -> int:
+    def _cuStreamGetCaptureInfo(self, call: Any, form: Form, stream: int, *addresses: int) -> int:
         status, *results = call(_thread_stream(stream) if form.per_thread else stream)
         if not status:
-            for (kind, name), place in zip(form.parameters[1:], places, strict=True):
-                if place and name in ("captureStatus_out", "id_out", "graph_out"):
+            for (kind, name), address in zip(form.parameters[1:], addresses, strict=True):
+                if address and name in ("captureStatus_out", "id_out", "graph_out"):
                     position = ("captureStatus_out", "id_out", "graph_out").index(name)
-                    c_types.write(kind, place, results[position])
-                elif place:
+                    c_types.write(kind, address, results[position])
+                elif address:
                     # Nothing is captured, so that there is nothing that it depends on.
-                    ctypes.c_size_t.from_address(place).value = 0
+                    ctypes.c_size_t.from_address(address).value = 0
         return int(status)
 
 
@@ -301,20 +301,20 @@ def _thread_stream(stream: int) -> int:
     return stream or _PER_THREAD_STREAM
 
 
-def _written(kind: str, place: int, answer: tuple[Any, Any]) -> int:
+def _written(kind: str, address: int, answer: tuple[Any, Any]) -> int:
     status, value = answer
     if not status:
-        if not place:
+        if not address:
             return INVALID_VALUE
-        c_types.write(kind, place, value)
+        c_types.write(kind, address, value)
     return int(status)
 
 
-def _written_array(place: int, answer: tuple[Any, Any]) -> int:
+def _written_array(address: int, answer: tuple[Any, Any]) -> int:
     status, values = answer
     if not status:
         for index, value in enumerate(values):
-            c_types.write("size_t*", place + 8 * index, value)
+            c_types.write("size_t*", address + 8 * index, value)
     return int(status)
 
 

@@ -76,8 +76,8 @@ def write(kind: str, address: int, value: Any) -> None:
     """Write a result through a pointer of type ``kind``."""
     pointee = kind.removesuffix("*")
     if pointee == "const char*":
-        kept = _texts.setdefault(value, ctypes.create_string_buffer(value))
-        ctypes.c_size_t.from_address(address).value = ctypes.addressof(kept)
+        buffer = _texts.setdefault(value, ctypes.create_string_buffer(value))
+        ctypes.c_size_t.from_address(address).value = ctypes.addressof(buffer)
     elif pointee == "char":
         ctypes.memmove(address, value, len(value))
     elif pointee in _STRUCTURES:

@@ -117,7 +117,7 @@ def shared_library(
             size,
             alignment,
         )
-    for at, part in (
+    for at, contents in (
         (symbols_at, symbols),
         (hash_at, hashes),
         (strings_at, strings),
@@ -126,12 +126,12 @@ def shared_library(
         (slots_at, struct.pack("<QQ", 0, status)),
         (end, names_of_sections),
     ):
-        image[at : at + len(part)] = part
+        image[at : at + len(contents)] = contents
     for name, kind, flags, at, size, link, info, alignment, entry in sections:
-        place = names_of_sections.index(b"\0" + name.encode() + b"\0") + 1 if name else 0
+        name_offset = names_of_sections.index(b"\0" + name.encode() + b"\0") + 1 if name else 0
         address = at if flags else 0
         image += struct.pack(
-            "<IIQQQQIIQQ", place, kind, flags, address, at, size, link, info, alignment, entry
+            "<IIQQQQIIQQ", name_offset, kind, flags, address, at, size, link, info, alignment, entry
         )
     return bytes(image)
 

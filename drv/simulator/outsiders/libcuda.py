@@ -27,7 +27,7 @@ _NOT_FOUND = 500
 #: CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 _PER_THREAD = 2
 #: CU_GET_PROC_ADDRESS_SUCCESS, _SYMBOL_NOT_FOUND, _VERSION_NOT_SUFFICIENT
-_FOUND, _UNKNOWN_SYMBOL, _TOO_OLD = 0, 1, 2
+_RESOLVED, _UNKNOWN_SYMBOL, _TOO_OLD = 0, 1, 2
 _LOOKUPS = ("cuGetProcAddress", "cuGetProcAddress_v2")
 
 
@@ -85,7 +85,9 @@ class LibCuda:
     def _lookups(self) -> dict[str, Any]:
         kinds = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint64)
         short = ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(
-            lambda name, place, version, flags: self._look_up(name, place, version, flags, 0)
+            lambda name, pointer_address, version, flags: self._look_up(
+                name, pointer_address, version, flags, 0
+            )
         )
         long = ctypes.CFUNCTYPE(ctypes.c_int, *kinds, ctypes.c_size_t)(self._look_up)
         return dict(zip(_LOOKUPS, (short, long), strict=True))
@@ -102,22 +104,26 @@ class LibCuda:
             traceback.print_exc(file=sys.stderr)
             return 0
 
-    def _look_up(self, symbol: bytes | None, place: int, version: int, flags: int, found: int) -> int:
+    def _look_up(
+        self, symbol: bytes | None, pointer_address: int, version: int, flags: int, state_address: int
+    ) -> int:
         """``cuGetProcAddress``: the latest form of a function that ``version`` of CUDA had."""
         try:
-            if not symbol or not place:
+            if not symbol or not pointer_address:
                 return INVALID_VALUE
             name = symbol.decode()
             if name in _LOOKUPS:
-                chosen, state = _LOOKUPS[version >= 12000], _FOUND
+                chosen, state = _LOOKUPS[version >= 12000], _RESOLVED
             else:
                 chosen, state = self._chosen(name, version, flags)
             # The library's own function, which is safe to call when Python has ended.
-            ctypes.c_size_t.from_address(place).value = _address(self.library[chosen]) if chosen else 0
-            if found:
-                ctypes.c_int.from_address(found).value = state
+            ctypes.c_size_t.from_address(pointer_address).value = (
+                _address(self.library[chosen]) if chosen else 0
+            )
+            if state_address:
+                ctypes.c_int.from_address(state_address).value = state
             # With somewhere to say it, a name that is not there is no error.
-            return SUCCESS if chosen or found else _NOT_FOUND
+            return SUCCESS if chosen or state_address else _NOT_FOUND
         except BaseException:
             traceback.print_exc(file=sys.stderr)
             return _NOT_FOUND
@@ -128,7 +134,7 @@ class LibCuda:
             form = prototypes.chosen(name, version, per_thread=flags == _PER_THREAD)
         except KeyError:
             return "", _UNKNOWN_SYMBOL
-        return ("", _TOO_OLD) if form is None else (form.symbol, _FOUND)
+        return ("", _TOO_OLD) if form is None else (form.symbol, _RESOLVED)
 
 
 def _address(function: Any) -> int:

@@ -26,12 +26,12 @@ _INSTEAD = {"nvrtcGetCUBIN": "nvrtcGetPTX", "nvrtcGetCUBINSize": "nvrtcGetPTXSiz
 def names() -> list[str]:
     """The library's functions, from CUDA's headers, in a fixed order; none where these are not there."""
     headers = [Path(folder, "nvrtc.h") for folder in cuda_include_dirs()]
-    found: set[str] = set()
+    functions: set[str] = set()
     for header in headers:
         if header.exists():
             text = header.read_text(encoding="utf-8", errors="replace")
-            found |= set(re.findall(r"^(?:nvrtcResult|const char \*) ?(nvrtc\w+)\(", text, re.MULTILINE))
-    return sorted(found)
+            functions |= set(re.findall(r"^(?:nvrtcResult|const char \*) ?(nvrtc\w+)\(", text, re.MULTILINE))
+    return sorted(functions)
 
 
 def write(folder: Path) -> Path | None:

@@ -56,11 +56,11 @@ def forms() -> dict[str, tuple[Form, ...]]:
             "CUDA's header cudaTypedefs.h was not found: pip install nvidia-cuda-runtime, or set CUDA_HOME"
         )
     newest = {name: int(number or 1) for name, number in _CURRENT.findall(_text(folder / "cuda.h"))}
-    found: dict[str, list[tuple[int, str, str]]] = {}
+    variants: dict[str, list[tuple[int, str, str]]] = {}
     for header in _TYPEDEFS:
         for name, version, thread, parameters in _TYPEDEF.findall(_text(folder / header)):
-            found.setdefault(name, []).append((int(version), thread, parameters))
-    return {name: _forms(name, versions, newest.get(name, 1)) for name, versions in found.items()}
+            variants.setdefault(name, []).append((int(version), thread, parameters))
+    return {name: _forms(name, versions, newest.get(name, 1)) for name, versions in variants.items()}
 
 
 def chosen(name: str, version: int, *, per_thread: bool) -> Form | None:
@@ -72,9 +72,9 @@ def chosen(name: str, version: int, *, per_thread: bool) -> Form | None:
         If no version has a function ``name``.
     """
     fitting = [form for form in forms()[name] if form.version <= version]
-    wanted = [form for form in fitting if form.per_thread] if per_thread else []
-    wanted = wanted or [form for form in fitting if not form.per_thread]
-    return wanted[-1] if wanted else None
+    candidates = [form for form in fitting if form.per_thread] if per_thread else []
+    candidates = candidates or [form for form in fitting if not form.per_thread]
+    return candidates[-1] if candidates else None
 
 
 def exported() -> list[str]:
@@ -110,8 +110,8 @@ def _forms(name: str, versions: list[tuple[int, str, str]], newest: int) -> tupl
 def _plain(parameters: str) -> tuple[tuple[str, str], ...]:
     """Type and name of each parameter of a prototype."""
     result = []
-    for part in parameters.split(","):
-        text = " ".join(part.split())
+    for parameter in parameters.split(","):
+        text = " ".join(parameter.split())
         if text in ("", "void"):
             continue
         kind, name = re.fullmatch(r"(.*?)\s*(\w+)", text).groups()  # type: ignore[union-attr]

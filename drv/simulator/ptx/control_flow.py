@@ -81,19 +81,21 @@ class Block:
 
 def is_block_barrier(instruction: Instruction) -> bool:
     """Whether threads of a block meet here."""
-    parts = instruction.parts
-    return parts[0] in ("bar", "barrier") and parts[1:2] != ["warp"] and parts[1:3] != ["cluster", "arrive"]
+    fields = instruction.fields
+    return (
+        fields[0] in ("bar", "barrier") and fields[1:2] != ["warp"] and fields[1:3] != ["cluster", "arrive"]
+    )
 
 
 def is_warp_synchronous(instruction: Instruction) -> bool:
     """Whether the threads of a member mask meet here."""
-    parts = instruction.parts
+    fields = instruction.fields
     if instruction.opcode.startswith(MULTIPLY):
         return True
     meets = (
-        parts[0] in ("shfl", "vote", "match", "redux", "elect") or parts[0] in _WHOLE_WARP
-    ) and "sync" in parts
-    return bool(instruction.operands) and (meets or parts[:2] == ["bar", "warp"])
+        fields[0] in ("shfl", "vote", "match", "redux", "elect") or fields[0] in _WHOLE_WARP
+    ) and "sync" in fields
+    return bool(instruction.operands) and (meets or fields[:2] == ["bar", "warp"])
 
 
 def member_mask(instruction: Instruction) -> Operand:
@@ -257,7 +259,7 @@ def has_result(instruction: Instruction) -> bool:
     """Whether the first operand is what the instruction writes."""
     base = instruction.base
     if base in ("bar", "barrier"):
-        return "red" in instruction.parts
+        return "red" in instruction.fields
     # Whatever its name, an instruction whose first operand is an address writes to memory.
     return base not in _NO_RESULT and not isinstance(next(iter(instruction.operands), None), Address)
 
@@ -270,14 +272,14 @@ def is_parameter_store(instruction: Instruction) -> bool:
 def written(instruction: Instruction) -> set[str]:
     """Names that an instruction writes."""
     registers: set[str] = set()
-    parts = instruction.parts
+    fields = instruction.fields
     if (
         (has_result(instruction) and instruction.operands)
         or is_parameter_store(instruction)
-        or (parts[0] == "call" and isinstance(next(iter(instruction.operands), None), Group))
+        or (fields[0] == "call" and isinstance(next(iter(instruction.operands), None), Group))
     ):
         registers.update(operand_registers(next(iter(instruction.operands), None)))
-    if "cc" in parts:
+    if "cc" in fields:
         registers.add(CARRY)
     return registers
 
@@ -285,13 +287,13 @@ def written(instruction: Instruction) -> set[str]:
 def read(instruction: Instruction) -> set[str]:
     """Names that an instruction reads."""
     registers: set[str] = set()
-    parts = instruction.parts
+    fields = instruction.fields
     operands = instruction.operands
-    if has_result(instruction) or (parts[0] == "call" and operands and isinstance(operands[0], Group)):
+    if has_result(instruction) or (fields[0] == "call" and operands and isinstance(operands[0], Group)):
         operands = operands[1:]
     for operand in operands:
         registers.update(operand_registers(operand))
-    if parts[0] in ("addc", "subc", "madc"):
+    if fields[0] in ("addc", "subc", "madc"):
         registers.add(CARRY)
     if instruction.operands and instruction.opcode.startswith((MULTIPLY, WAIT)):
         # What is written is what was there, changed now or later.

@@ -53,17 +53,17 @@ def link(texts: list[str]) -> str:
 
 
 def _without_declarations(text: str, defined: Container[str]) -> str:
-    return _EXTERNAL.sub(lambda found: "" if _declared(found[0]) in defined else found[0], text)
+    return _EXTERNAL.sub(lambda match: "" if _declared(match[0]) in defined else match[0], text)
 
 
 def _renumbered(text: str, first: int) -> str:
     """``text`` with ``first`` added to the numbers of its source files."""
-    return _FILE.sub(lambda found: f"{found[1]}{int(found[2]) + first}", text)
+    return _FILE.sub(lambda match: f"{match[1]}{int(match[2]) + first}", text)
 
 
 def _defined_in(text: str) -> list[str]:
     """Names of what is defined for other texts to use, in their order."""
-    return list(dict.fromkeys(found[1] for found in _DEFINITION.finditer(text)))
+    return list(dict.fromkeys(match[1] for match in _DEFINITION.finditer(text)))
 
 
 def _declared(declaration: str) -> str:

@@ -174,14 +174,14 @@ class _Parser:
             elif text != ";":
                 self._fail(f"unexpected {text!r}", token)
         # Files are declared at the end of the text.
-        places: dict[Any, tuple[str, int]] = {}
+        locations: dict[Any, tuple[str, int]] = {}
         for function in module.functions.values():
             for instruction in function.instructions:
-                place = instruction.source
-                if place is not None:
-                    if place not in places:
-                        places[place] = module.files.get(int(place[0]), "?"), place[1]
-                    instruction.source = places[place]
+                location = instruction.source
+                if location is not None:
+                    if location not in locations:
+                        locations[location] = module.files.get(int(location[0]), "?"), location[1]
+                    instruction.source = locations[location]
         for function in module.entries.values():
             layout = shared_layout(module, function)
             function.reserved_shared_bytes = layout.reserved
@@ -270,16 +270,16 @@ class _Parser:
             self._expect("]")
         return tuple(shape)
 
-    def _skip_parentheses(self, wanted: str) -> bool:
+    def _skip_parentheses(self, token: str) -> bool:
         """Go behind what is in parentheses; whether ``wanted`` is in there."""
-        found = False
+        contained = False
         if self._accept("("):
             depth = 1
             while depth:
                 text = self._next().text
-                found |= text == wanted
+                contained |= text == token
                 depth += (text == "(") - (text == ")")
-        return found
+        return contained
 
     def _initializer(
         self, ptx_type: str, values: list[bytes], relocations: list[tuple[int, str, int]]

@@ -134,13 +134,13 @@ class Instruction(_Record):
         return self.opcode.partition(".")[0]
 
     @property
-    def parts(self) -> list[str]:
+    def fields(self) -> list[str]:
         """Parts of the opcode between dots."""
-        return _parts(self.opcode)
+        return _fields(self.opcode)
 
 
 @functools.cache
-def _parts(opcode: str) -> list[str]:
+def _fields(opcode: str) -> list[str]:
     return opcode.split(".")
 
 
@@ -240,10 +240,10 @@ class Module:
     shared: dict[str, Variable] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
     #: What the executor keeps of it on disk, if it does.
-    kept: Any = None
+    translation_cache: Any = None
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
-        return None, {name: getattr(self, name) for name in self.__slots__} | {"kept": None}
+        return None, {name: getattr(self, name) for name in self.__slots__} | {"translation_cache": None}
 
     @property
     def code_addresses(self) -> dict[str, int]:

@@ -76,8 +76,8 @@ def tokens(text: str, line: int = 1, *, words_only: bool = False) -> Iterator[To
             line += matched.group().count("\n")
         elif kind == "word" and matched.group().startswith("."):
             # Directives may be written together: ".reg.b32".
-            for part in matched.group().split(".")[1:]:
-                yield Token("word", "." + part, line)
+            for suffix in matched.group().split(".")[1:]:
+                yield Token("word", "." + suffix, line)
         else:
             yield Token(str(kind), matched.group(), line)
         position = matched.end()

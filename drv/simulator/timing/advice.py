@@ -108,7 +108,7 @@ def advice(time: KernelTime) -> list[str]:
     return list(dict.fromkeys(sentences))
 
 
-def place(each: SiteCounts) -> str:
+def location(each: SiteCounts) -> str:
     """Where an instruction is: the CUDA source's line, or the PTX's."""
     source = each.site.source
     if source is None:
@@ -192,13 +192,13 @@ def _accesses(time: KernelTime) -> list[str]:
                 over = each.sectors / each.needed
                 stride = "" if each.stride is None else f" at stride {abs(each.stride)}"
                 text = (
-                    f"{verb} {_bytes(each.width)} a thread{stride}: {over:.2g} times the sectors needed ({place(each)}); "
+                    f"{verb} {_bytes(each.width)} a thread{stride}: {over:.2g} times the sectors needed ({location(each)}); "
                     "neighbouring threads should access neighbouring addresses"
                 )
                 wasteful.append((wasted, text))
             elif each.width < 16 and time.bound in ("issue", "latency", "L1") and each.needed:
                 text = (
-                    f"{verb} {_bytes(each.width)} a thread ({place(each)}): accesses of 16 bytes would take fewer "
+                    f"{verb} {_bytes(each.width)} a thread ({location(each)}): accesses of 16 bytes would take fewer "
                     "instructions and have more bytes in flight"
                 )
                 wasteful.append((0.0, text))
@@ -215,7 +215,7 @@ def _conflicts(time: KernelTime) -> list[str]:
         if ways > 1.2:
             lost = each.wavefronts - each.ideal_wavefronts
             text = (
-                f"{each.kind.value}s of shared memory meet in {ways:.2g} turns of the same bank ({place(each)}); "
+                f"{each.kind.value}s of shared memory meet in {ways:.2g} turns of the same bank ({location(each)}); "
                 "pad rows by a word, or exchange bits of the index"
             )
             crowded.append((lost, text))
@@ -237,10 +237,10 @@ def _threads(time: KernelTime) -> list[str]:
             f"{shape.spills} instructions move registers to local memory and back: fewer live values, or "
             "__launch_bounds__, would help"
         )
-    whole, part = divmod(time.waves, 1)
-    if 1 <= whole <= 4 and 0 < part < 0.4:
+    whole, fraction = divmod(time.waves, 1)
+    if 1 <= whole <= 4 and 0 < fraction < 0.4:
         sentences.append(
-            f"{time.waves:.2f} waves: the last one fills {part:.0%} of the device; blocks of another size, or a number "
+            f"{time.waves:.2f} waves: the last one fills {fraction:.0%} of the device; blocks of another size, or a number "
             "of blocks that the device holds, would help"
         )
     return sentences

@@ -300,13 +300,15 @@ def _flops(block: Any) -> float:
     """Floating point operations of a lane that runs a block once, without matrix instructions."""
     total = 0.0
     for each in block.instructions:
-        parts = each.opcode.split(".")
-        if not any(part in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2") for part in parts[1:]):
+        qualifiers = each.opcode.split(".")
+        if not any(
+            qualifier in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2") for qualifier in qualifiers[1:]
+        ):
             continue
-        packed = 2.0 if any(part in ("f16x2", "bf16x2") for part in parts) else 1.0
-        if parts[0] in ("fma", "mad"):
+        packed = 2.0 if any(qualifier in ("f16x2", "bf16x2") for qualifier in qualifiers) else 1.0
+        if qualifiers[0] in ("fma", "mad"):
             total += 2 * packed
-        elif parts[0] in (
+        elif qualifiers[0] in (
             "add",
             "sub",
             "mul",

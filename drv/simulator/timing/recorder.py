@@ -132,9 +132,9 @@ class Recorder:
         times: _Times | None = outer.timing
         if times is None:
             return
-        category, title = _described(op.work, op.label, False)
+        category, name = _described(op.work, op.label, False)
         around = times.record
-        record = replace(around, name=title, category=category)
+        record = replace(around, name=name, category=category)
         op.timing = _Times(record, times.device, _times_of(after))
 
     def suspend(self) -> Any:

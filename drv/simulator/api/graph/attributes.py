@@ -78,8 +78,8 @@ def with_attributes(work: KernelWork, attributes: Mapping[int, bytes]) -> Kernel
 
 def like(before: KernelWork, work: KernelWork) -> KernelWork:
     """``work`` in the place of ``before``, whose attributes stay."""
-    given = work.with_attributes(work.attributes, cooperative=before.cooperative, cluster=None)
-    result = with_attributes(given, before.attributes)
+    copy = work.with_attributes(work.attributes, cooperative=before.cooperative, cluster=None)
+    result = with_attributes(copy, before.attributes)
     if before.cluster is None or result.cluster is not None:
         return result
     cluster = cluster_of(work.function, work.grid, before.cluster)

@@ -157,9 +157,9 @@ class CaptureCalls(GraphBook):
         action = unsigned(flags, 32)
         if action not in (_ADD, _SET):
             raise invalid_value()
-        given = given_dependencies(self, capture.graph, dependencies, dependencyData, numDependencies)
+        update = given_dependencies(self, capture.graph, dependencies, dependencyData, numDependencies)
         fork = capture.forks[stream]
-        fork.dependencies = given if action == _SET else {**fork.dependencies, **given}
+        fork.dependencies = update if action == _SET else {**fork.dependencies, **update}
         return OK
 
     @call(1)
@@ -179,8 +179,8 @@ class CaptureCalls(GraphBook):
 
 
 def _joining(stream: Stream, fork: Fork) -> str:
-    place = f", which joined the capture at\n{format_stack(fork.stack)}\n" if fork.stack else ""
-    return f"{stream.name}{place}"
+    joined_at = f", which joined the capture at\n{format_stack(fork.stack)}\n" if fork.stack else ""
+    return f"{stream.name}{joined_at}"
 
 
 def _mode(mode: Any) -> int:

@@ -47,10 +47,10 @@ def given_edges(data: Any, count: int) -> list[Edge]:
 
 def edge_of(data: Any) -> Edge:
     """What a structure says of a dependency."""
-    given = structure(data, cuda.CUgraphEdgeData)
-    if given.to_port or int(given.type) not in _TYPES:
+    fields = structure(data, cuda.CUgraphEdgeData)
+    if fields.to_port or int(fields.type) not in _TYPES:
         raise invalid_value()
-    return Edge(int(given.from_port), 0, int(given.type))
+    return Edge(int(fields.from_port), 0, int(fields.type))
 
 
 def check_port(earlier: Node, edge: Edge) -> None:

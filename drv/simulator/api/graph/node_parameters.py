@@ -57,10 +57,10 @@ def write_kernel(node: Node, target: Any) -> None:
     target.sharedMemBytes = work.shared
     target.ctx = cuda.CUcontext(work.context.handle)
     parameters = ctypes.create_string_buffer(work.parameters, max(len(work.parameters), 1))
-    places = [ctypes.addressof(parameters) + offset for offset, _ in work.function.parameters]
-    pointers = (ctypes.c_void_p * max(len(places), 1))(*places)
+    addresses = [ctypes.addressof(parameters) + offset for offset, _ in work.function.parameters]
+    pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
     node.exported = (parameters, pointers)
-    target.kernelParams = ctypes.addressof(pointers) if places else 0
+    target.kernelParams = ctypes.addressof(pointers) if addresses else 0
 
 
 def write_copy(node: Node, target: Any) -> None:
@@ -199,9 +199,9 @@ def node_structure(node: Node) -> cuda.CUgraphNodeParams:
 
 def member_of(parameters: Any) -> tuple[Any, Any]:
     """Type and member of a ``CUgraphNodeParams``."""
-    given = structure(parameters, cuda.CUgraphNodeParams)
-    member = MEMBERS.get(given.type)
-    return given.type, None if member is None else getattr(given, member)
+    fields = structure(parameters, cuda.CUgraphNodeParams)
+    member = MEMBERS.get(fields.type)
+    return fields.type, None if member is None else getattr(fields, member)
 
 
 def handle_of(value: Any) -> int:

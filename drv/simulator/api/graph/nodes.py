@@ -87,13 +87,11 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
         return with_attributes(KernelWork(loaded, grid, block, shared, values), NO_ATTRIBUTES)
 
     def _fill_work(self, context: Context, parameters: Any) -> FillWork:
-        given = parameters
-        if given is None or given.elementSize not in (1, 2, 4) or given.value >> 8 * given.elementSize:
+        fill = parameters
+        if fill is None or fill.elementSize not in (1, 2, 4) or fill.value >> 8 * fill.elementSize:
             raise invalid_value()
-        address, height = integer(given.dst), given.height
-        work = self.fill_work(
-            context, address, given.value, given.elementSize, given.width, height, given.pitch
-        )
+        address, height = integer(fill.dst), fill.height
+        work = self.fill_work(context, address, fill.value, fill.elementSize, fill.width, height, fill.pitch)
         if work is None:
             raise invalid_value()
         return work
@@ -104,11 +102,11 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
         return HostWork(context, integer(parameters.fn), integer(parameters.userData))
 
     def _operations_work(self, parameters: Any) -> MemoryOperationsWork:
-        given = parameters
-        if given is None or given.flags:
+        batch = parameters
+        if batch is None or batch.flags:
             raise invalid_value()
-        context = self.usable(self.context(given.ctx)) if integer(given.ctx) else self.current()
-        return self.memory_operations_work(context, self.memory_operations(given.count, given.paramArray))
+        context = self.usable(self.context(batch.ctx)) if integer(batch.ctx) else self.current()
+        return self.memory_operations_work(context, self.memory_operations(batch.count, batch.paramArray))
 
     def _node_context(self, ctx: Any) -> Context:
         """The context that a node is to run in; the current one where none is named."""
@@ -129,7 +127,7 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
     def _added(self, graph: Graph, work: Work, dependencies: dict[Node, Edge]) -> tuple[Any, ...]:
         return SUCCESS, cuda.CUgraphNode(self.new_node(graph, work, dependencies).handle)
 
-    def _place(
+    def _graph_and_dependencies(
         self, hGraph: Any, dependencies: Any, count: Any, data: Any = None
     ) -> tuple[Graph, dict[Node, Edge]]:
         graph = self.graph(hGraph)
@@ -139,7 +137,7 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
     def cuGraphAddKernelNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, nodeParams: Any
     ) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, numDependencies)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         parameters = structure(nodeParams, cuda.CUDA_KERNEL_NODE_PARAMS)
         return self._added(graph, self.kernel_work(parameters), earlier)
 
@@ -147,14 +145,14 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
     def cuGraphAddMemcpyNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, copyParams: Any, ctx: Any
     ) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, numDependencies)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         return self._added(graph, self.copy_work(self._node_context(ctx), copyParams), earlier)
 
     @call(1)
     def cuGraphAddMemsetNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, memsetParams: Any, ctx: Any
     ) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, numDependencies)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         parameters = structure(memsetParams, cuda.CUDA_MEMSET_NODE_PARAMS)
         return self._added(graph, self._fill_work(self._node_context(ctx), parameters), earlier)
 
@@ -162,7 +160,7 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
     def cuGraphAddHostNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, nodeParams: Any
     ) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, numDependencies)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         parameters = structure(nodeParams, cuda.CUDA_HOST_NODE_PARAMS)
         return self._added(graph, self._host_work(self._any_context(), parameters), earlier)
 
@@ -170,7 +168,7 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
     def cuGraphAddChildGraphNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, childGraph: Any
     ) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, numDependencies)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         child = self.graph(childGraph)
         if child.outermost() is graph.outermost():
             raise invalid_value()
@@ -178,14 +176,14 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
 
     @call(1)
     def cuGraphAddEmptyNode(self, hGraph: Any, dependencies: Any, numDependencies: Any) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, numDependencies)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         return self._added(graph, EmptyWork(self._any_context()), earlier)
 
     @call(1)
     def cuGraphAddEventRecordNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, event: Any
     ) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, numDependencies)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         known = self.event(event)
         return self._added(graph, EventRecordWork(known.context, known), earlier)
 
@@ -193,14 +191,14 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
     def cuGraphAddEventWaitNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, event: Any
     ) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, numDependencies)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         return self._added(graph, EventWaitWork(self._any_context(), self.event(event)), earlier)
 
     @call(1)
     def cuGraphAddBatchMemOpNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, nodeParams: Any
     ) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, numDependencies)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         parameters = structure(nodeParams, cuda.CUDA_BATCH_MEM_OP_NODE_PARAMS)
         return self._added(graph, self._operations_work(parameters), earlier)
 
@@ -208,14 +206,14 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
     def cuGraphAddExternalSemaphoresSignalNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, nodeParams: Any
     ) -> tuple[Any, ...]:
-        self._place(hGraph, dependencies, numDependencies)
+        self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
 
     @call(1)
     def cuGraphAddExternalSemaphoresWaitNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, nodeParams: Any
     ) -> tuple[Any, ...]:
-        self._place(hGraph, dependencies, numDependencies)
+        self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
 
     # Memory
@@ -224,7 +222,7 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
     def cuGraphAddMemAllocNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, nodeParams: Any
     ) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, numDependencies)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         parameters = structure(nodeParams, cuda.CUDA_MEM_ALLOC_NODE_PARAMS)
         node = self._add_allocation(graph, parameters, earlier)
         return SUCCESS, cuda.CUgraphNode(node.handle)
@@ -270,7 +268,7 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
     def cuGraphAddMemFreeNode(
         self, hGraph: Any, dependencies: Any, numDependencies: Any, dptr: Any
     ) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, numDependencies)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, numDependencies)
         return self._added(graph, self.free_work(graph, integer(dptr)), earlier)
 
     @call(1)
@@ -339,7 +337,7 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
     def _add_any(
         self, hGraph: Any, dependencies: Any, data: Any, count: Any, nodeParams: Any
     ) -> tuple[Any, ...]:
-        graph, earlier = self._place(hGraph, dependencies, count, data)
+        graph, earlier = self._graph_and_dependencies(hGraph, dependencies, count, data)
         kind, parameters = member_of(nodeParams)
         if kind == _TYPES.CU_GRAPH_NODE_TYPE_MEM_ALLOC:
             return SUCCESS, cuda.CUgraphNode(self._add_allocation(graph, parameters, earlier).handle)
@@ -560,9 +558,9 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
     @call()
     def cuGraphKernelNodeSetAttribute(self, hNode: Any, attr: Any, value: Any) -> tuple[Any, ...]:
         node, attribute = self._kernel_node(hNode), node_attribute(attr)
-        given = attribute_bytes(structure(value, cuda.CUkernelNodeAttrValue))
+        contents = attribute_bytes(structure(value, cuda.CUkernelNodeAttrValue))
         work = _kernel(node)
-        node.work = with_attributes(work, {**work.attributes, attribute: given})
+        node.work = with_attributes(work, {**work.attributes, attribute: contents})
         return OK
 
     @call()

@@ -115,10 +115,10 @@ class GraphicsCalls(DriverState):
 
     def _mapping(self, count: Any, resources: Any, hStream: Any) -> CallError:
         self.stream(hStream)
-        given = listed(
+        handles = listed(
             resources if isinstance(resources, (list, tuple)) else [resources], unsigned(count, 32)
         )
-        return invalid_handle() if given else invalid_value()
+        return invalid_handle() if handles else invalid_value()
 
     # EGL
 

@@ -138,12 +138,12 @@ class CopyBatchCalls(CopyCalls):
             raise invalid_value() from None
         if kind != _POINTER:
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-        place = operand.op.ptr
-        pitch = int(place.rowLength) or shape[2]
-        rows = int(place.layerHeight) or shape[1]
+        pointer = operand.op.ptr
+        pitch = int(pointer.rowLength) or shape[2]
+        rows = int(pointer.layerHeight) or shape[1]
         if pitch < shape[2] or rows < shape[1]:
             raise invalid_value()
-        return self._endpoint(int(place.ptr), shape, pitch, "any", rows * pitch)
+        return self._endpoint(int(pointer.ptr), shape, pitch, "any", rows * pitch)
 
     def _submit(self, stream: Stream, copies: list[CopyWork], orders: list[int]) -> None:
         """Queue copies, whose sources are read when ``orders`` say."""

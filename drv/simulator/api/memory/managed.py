@@ -129,8 +129,8 @@ class ManagedCalls(MemoryBook):
     ) -> tuple[Any, ...]:
         stream = self._uncaptured(hStream)
         ranges = self._ranges(dptrs, sizes, count, flags)
-        places = self._places(prefetchLocs, prefetchLocIdxs, numPrefetchLocs, len(ranges))
-        for managed, where in zip(ranges, places, strict=True):
+        targets = self._locations(prefetchLocs, prefetchLocIdxs, numPrefetchLocs, len(ranges))
+        for managed, where in zip(ranges, targets, strict=True):
             self._prefetch(managed, where, stream)
         return OK
 
@@ -156,9 +156,9 @@ class ManagedCalls(MemoryBook):
     ) -> tuple[Any, ...]:
         stream = self._uncaptured(hStream)
         ranges = self._ranges(dptrs, sizes, count, flags)
-        places = self._places(prefetchLocs, prefetchLocIdxs, numPrefetchLocs, len(ranges))
+        targets = self._locations(prefetchLocs, prefetchLocIdxs, numPrefetchLocs, len(ranges))
         self._discard(ranges, stream)
-        for managed, where in zip(ranges, places, strict=True):
+        for managed, where in zip(ranges, targets, strict=True):
             self._prefetch(managed, where, stream)
         return OK
 
@@ -169,13 +169,13 @@ class ManagedCalls(MemoryBook):
         pairs = zip(listed(pointers, number), listed(sizes, number), strict=True)
         return [self._range(pointer, size) for pointer, size in pairs]
 
-    def _places(self, locations: Any, starts: Any, count: Any, ranges: int) -> list[Location]:
+    def _locations(self, locations: Any, starts: Any, count: Any, ranges: int) -> list[Location]:
         """The location of each range: location ``i`` is that of ranges from ``starts[i]`` on."""
         number = unsigned(count)
-        given, begins = listed(locations, number), [unsigned(each) for each in listed(starts, number)]
+        structures, begins = listed(locations, number), [unsigned(each) for each in listed(starts, number)]
         if not begins or begins[0] != 0 or sorted(set(begins)) != begins or begins[-1] >= ranges:
             raise invalid_value()
-        targets = [self._target(each) for each in given]
+        targets = [self._target(each) for each in structures]
         ends = [*begins[1:], ranges]
         return [
             where for where, start, end in zip(targets, begins, ends, strict=True) for _ in range(end - start)
@@ -285,13 +285,13 @@ class ManagedCalls(MemoryBook):
         assert pages is not None
         if not 0 < step <= unsigned(size) or sampling > step:
             raise invalid_value()
-        places = [
+        targets = [
             pages.common_prefetched(first, min(first + step, stop)) or (NONE, 0)
             for first in range(start, stop, step)
         ]
         # The structure is the first of an array that is the caller's.
         ctypes.memmove(
-            target.getPtr(), b"".join(struct.pack("<ii", *each) for each in places), 8 * len(places)
+            target.getPtr(), b"".join(struct.pack("<ii", *each) for each in targets), 8 * len(targets)
         )
         return OK
 

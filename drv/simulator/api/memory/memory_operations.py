@@ -58,10 +58,10 @@ class MemoryOperationCalls(MemoryBook):
 
     def memory_operations(self, count: int, parameters: Any) -> tuple[MemoryOperation, ...]:
         """The operations that structures describe."""
-        given = listed(parameters, count)
+        structures = listed(parameters, count)
         if not 0 < count < BATCH_LIMIT:
             raise invalid_value()
-        return tuple(given_operation(each) for each in given)
+        return tuple(given_operation(each) for each in structures)
 
     def memory_operations_work(
         self, context: Context, operations: tuple[MemoryOperation, ...]

@@ -312,7 +312,7 @@ class PoolCalls(GraphBook):
         if attribute in numbers:
             return SUCCESS, number(numbers[attribute])
         # What a pool was made with; newer versions of CUDA tell it.
-        made_with = {
+        attributes = {
             "ALLOCATION_TYPE": mem_pool.allocation_type,
             "EXPORT_HANDLE_TYPES": DESCRIPTOR if mem_pool.shareable else _NO_HANDLE,
             "LOCATION_ID": mem_pool.location[1],
@@ -320,7 +320,7 @@ class PoolCalls(GraphBook):
             "MAX_POOL_SIZE": number(mem_pool.most),
             "HW_DECOMPRESS_ENABLED": 0,
         }
-        value = made_with.get(attribute.name.removeprefix("CU_MEMPOOL_ATTR_"))
+        value = attributes.get(attribute.name.removeprefix("CU_MEMPOOL_ATTR_"))
         if value is None:
             raise invalid_value()
         return SUCCESS, value

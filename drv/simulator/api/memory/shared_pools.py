@@ -73,8 +73,8 @@ class SharedPoolCalls(PoolCalls):
     @call(1)
     def cuMemPoolImportPointer(self, pool: Any, shareData: Any) -> tuple[Any, ...]:
         mem_pool = self.pool(pool)
-        given = structure(shareData, cuda.CUmemPoolPtrExportData)
-        magic, process, descriptor, start, size = _POINTER.unpack(contents(given, _POINTER.size))
+        export = structure(shareData, cuda.CUmemPoolPtrExportData)
+        magic, process, descriptor, start, size = _POINTER.unpack(contents(export, _POINTER.size))
         if magic.rstrip(b"\0") != _POINTER_MAGIC or not mem_pool.imported or process != mem_pool.process:
             raise invalid_value()
         try:

@@ -98,7 +98,7 @@ def _from_extra(function: LoadedFunction, address: int) -> bytes:
 
 
 def _from_values(function: LoadedFunction, values_and_types: tuple[Any, ...]) -> bytes:
-    if len(values_and_types) != 2 or not all(isinstance(part, tuple) for part in values_and_types):
+    if len(values_and_types) != 2 or not all(isinstance(sequence, tuple) for sequence in values_and_types):
         raise TypeError(_WRONG_FORM)
     values, types = values_and_types
     if len(values) != len(types):

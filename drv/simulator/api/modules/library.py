@@ -28,7 +28,7 @@ from .module import (
     LoadedModule,
     function_attribute,
     module_variable,
-    parameter_place,
+    parameter_range,
     set_function_attribute,
     symbol_name,
 )
@@ -252,7 +252,7 @@ class LibraryCalls(LaunchCalls):
     @call(2)
     def cuKernelGetParamInfo(self, kernel: Any, paramIndex: Any) -> tuple[Any, ...]:
         function = self.function_in(self._asked_kernel(kernel), self.current())
-        return (SUCCESS, *parameter_place(function, paramIndex))
+        return (SUCCESS, *parameter_range(function, paramIndex))
 
     @call(1)
     def cuKernelGetAttribute(self, attrib: Any, kernel: Any, dev: Any) -> tuple[Any, ...]:

@@ -297,7 +297,7 @@ class ModuleCalls(MemoryBook):
 
     @call(2)
     def cuFuncGetParamInfo(self, func: Any, paramIndex: Any) -> tuple[Any, ...]:
-        return (SUCCESS, *parameter_place(self._asked_function(func), paramIndex))
+        return (SUCCESS, *parameter_range(self._asked_function(func), paramIndex))
 
     @call(1)
     def cuFuncIsLoaded(self, function: Any) -> tuple[Any, ...]:
@@ -327,7 +327,7 @@ class ModuleCalls(MemoryBook):
         return OK
 
 
-def parameter_place(function: LoadedFunction, index: Any) -> tuple[int, int]:
+def parameter_range(function: LoadedFunction, index: Any) -> tuple[int, int]:
     """Offset and size in bytes of a parameter."""
     number = unsigned(index)
     if number >= len(function.parameters):

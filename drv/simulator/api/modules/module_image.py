@@ -12,7 +12,7 @@ from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
 from drv.simulator.driver_call import CallError, host_address, integer, invalid_value
-from drv.simulator.execution.translation.kept import Kept
+from drv.simulator.execution.translation.translation_cache import TranslationCache
 from drv.simulator.ptx import PTXSyntaxError, parse
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def _parse(image: bytes) -> Module:
     text = image.split(b"\0", 1)[0].decode("utf-8", errors="replace")
     if not re.search(r"^\s*\.version\b", text, re.MULTILINE):
         raise ImageError(CUresult.CUDA_ERROR_INVALID_IMAGE, "the image is neither PTX nor a binary")
-    kept = Kept.of(image)
-    module = None if kept is None else kept.module()
+    translation_cache = TranslationCache.of(image)
+    module = None if translation_cache is None else translation_cache.module()
     if module is None:
         try:
             module = parse(text)
@@ -127,7 +127,7 @@ def _parse(image: bytes) -> Module:
             raise ImageError(
                 CUresult.CUDA_ERROR_INVALID_PTX, f"ptxas application ptx input: {error}"
             ) from error
-    module.kept = kept
+    module.translation_cache = translation_cache
     return module
 
 

@@ -94,6 +94,6 @@ def _flush_f64(value: Lanes) -> Lanes:
 
 def _upper_half(value: Lanes) -> Lanes:
     """Flush, and clear the lower 32 bits, as the instruction does."""
-    kept: Lanes = (_flush_f64(value).view(np.uint64) & 0xFFFFFFFF00000000).view(np.float64)
+    truncated: Lanes = (_flush_f64(value).view(np.uint64) & 0xFFFFFFFF00000000).view(np.float64)
     # A NaN whose payload was in the lower half would have become an infinity.
-    return np.where(value != value, value, kept)
+    return np.where(value != value, value, truncated)

@@ -48,8 +48,8 @@ def fma_f32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """Return ``a + b`` of float64 lanes and its rounding error, exactly (Knuth)."""
     total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
+    b_virtual = total - a
+    return total, (a - (total - b_virtual)) + (b - b_virtual)
 
 
 def sum_to_odd(a: Lanes, b: Lanes) -> Lanes:

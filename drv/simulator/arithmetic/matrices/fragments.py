@@ -54,11 +54,11 @@ class Fragment:
 
 
 def _fragment(
-    rows: int, columns: int, per: int, place: Callable[[Array, Array], Any], count: int = 1
+    rows: int, columns: int, per: int, coordinates: Callable[[Array, Array], Any], count: int = 1
 ) -> Fragment:
-    """``place`` gives row and column, or matrix, row and column, of arrays of lanes and elements."""
+    """``coordinates`` gives row and column, or matrix, row and column, of arrays of lanes and elements."""
     lane, element = np.divmod(np.arange(LANES * per), per)
-    *matrix, row, column = place(lane, element)
+    *matrix, row, column = coordinates(lane, element)
     elements = ((matrix[0] if matrix else 0) * rows + row) * columns + column
     # Where an element is there twice the first one counts.
     slots = np.full(count * rows * columns, -1)
@@ -72,11 +72,11 @@ def left(m: int, k: int, ptx_type: str) -> Fragment:
     group = max(32 // BITS[ptx_type], 1)
     halves = m // 8
 
-    def place(lane: Array, element: Array) -> tuple[Array, Array]:
+    def coordinates(lane: Array, element: Array) -> tuple[Array, Array]:
         register, within = np.divmod(element, group)
         return lane // 4 + 8 * (register % halves), (register // halves * 4 + lane % 4) * group + within
 
-    return _fragment(m, k, m * k // LANES, place)
+    return _fragment(m, k, m * k // LANES, coordinates)
 
 
 @functools.cache
@@ -84,25 +84,25 @@ def right(k: int, n: int, ptx_type: str) -> Fragment:
     """Factor ``b`` of ``mma.sync``."""
     group = max(32 // BITS[ptx_type], 1)
 
-    def place(lane: Array, element: Array) -> tuple[Array, Array]:
+    def coordinates(lane: Array, element: Array) -> tuple[Array, Array]:
         register, within = np.divmod(element, group)
         return (register * 4 + lane % 4) * group + within, lane // 4
 
-    return _fragment(k, n, k * n // LANES, place)
+    return _fragment(k, n, k * n // LANES, coordinates)
 
 
 @functools.cache
 def accumulator(m: int, n: int) -> Fragment:
     """Addend and result of ``mma.sync``; of several tiles next to each other, tile by tile."""
 
-    def place(lane: Array, element: Array) -> tuple[Array, Array]:
+    def coordinates(lane: Array, element: Array) -> tuple[Array, Array]:
         tile, within = np.divmod(element, min(m, 16) // 4)
         across = n // 8
         return lane // 4 + 8 * (within // 2) + 16 * (tile // across), lane % 4 * 2 + within % 2 + 8 * (
             tile % across
         )
 
-    return _fragment(m, n, m * n // LANES, place)
+    return _fragment(m, n, m * n // LANES, coordinates)
 
 
 @functools.cache
@@ -112,7 +112,7 @@ def of_quad_pairs(which: str, layout: str) -> Fragment:
     ``which`` is ``"a"``, ``"b"``, ``"f16"`` or ``"f32"`` (the accumulators of these types).
     """
 
-    def place(lane: Array, element: Array) -> tuple[Array, Array, Array]:
+    def coordinates(lane: Array, element: Array) -> tuple[Array, Array, Array]:
         high, product = np.divmod(lane, 16)
         line = lane % 4 + 4 * high
         if which == "f32":
@@ -127,7 +127,7 @@ def of_quad_pairs(which: str, layout: str) -> Fragment:
         return (product // 4, element, line) if across else (product // 4, lane % 4, element + 4 * high)
 
     rows, columns = {"a": (8, 4), "b": (4, 8)}.get(which, (8, 8))
-    return _fragment(rows, columns, rows * columns // 8, place, 4)
+    return _fragment(rows, columns, rows * columns // 8, coordinates, 4)
 
 
 @functools.cache
@@ -139,7 +139,7 @@ def of_wmma(which: str, m: int, n: int, k: int, ptx_type: str) -> Fragment:
     size = rows * columns
     per = _HALVES_OF_WMMA if which != "c" and ptx_type == "f16" else size // LANES
 
-    def place(lane: Array, element: Array) -> tuple[Array, Array]:
+    def coordinates(lane: Array, element: Array) -> tuple[Array, Array]:
         position = (lane * per + element) % size
         if which == "b":
             # Along k, so that what is packed into a register lies side by side in memory.
@@ -148,7 +148,7 @@ def of_wmma(which: str, m: int, n: int, k: int, ptx_type: str) -> Fragment:
         row, column = np.divmod(position, columns)
         return row, column
 
-    return _fragment(rows, columns, per, place)
+    return _fragment(rows, columns, per, coordinates)
 
 
 def unpacked(registers: Array, ptx_type: str) -> Array:

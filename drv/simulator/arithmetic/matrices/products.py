@@ -98,20 +98,20 @@ class MatrixForm:
 @functools.cache
 def matrix_form(opcode: str) -> MatrixForm:
     """The form of a ``mma`` or ``wmma.mma`` instruction. Raises :class:`UnknownInstruction` for one that is not known."""
-    base, *parts = opcode.split(".")
+    base, *qualifiers = opcode.split(".")
     shapes = _MMA_SHAPES
     if base == "wmma":
         shapes = _WMMA_SHAPES
-        parts.remove("mma")
+        qualifiers.remove("mma")
     known = known_shapes(base, shapes)
-    matched = next(filter(None, map(_SHAPE.fullmatch, parts)), None)
+    matched = next(filter(None, map(_SHAPE.fullmatch, qualifiers)), None)
     if matched is None:
         raise UnknownInstruction(opcode, known)
-    types = [part for part in parts if part in BITS]
-    rest = set(parts) - set(types) - _MODIFIERS - {matched.group()}
+    types = [qualifier for qualifier in qualifiers if qualifier in BITS]
+    rest = set(qualifiers) - set(types) - _MODIFIERS - {matched.group()}
     if base == "wmma" and len(types) == 2:
         types = [types[0], "f16", "f16", types[1]]
-    layouts = [part for part in parts if part in ("row", "col")]
+    layouts = [qualifier for qualifier in qualifiers if qualifier in ("row", "col")]
     if rest or len(types) != 4 or len(layouts) != 2:
         raise UnknownInstruction(opcode, known)
     d, a, b, c = types
@@ -126,12 +126,14 @@ def matrix_form(opcode: str) -> MatrixForm:
         or (layouts != ["row", "col"] and not volta and (base == "mma" or BITS[a] < 8))
     ):
         raise UnknownInstruction(opcode, known)
-    combine = next((part for part in parts if part in ("and", "xor")), "")
+    combine = next((qualifier for qualifier in qualifiers if qualifier in ("and", "xor")), "")
     if bool(combine) != (a == "b1"):
         raise UnknownInstruction(opcode, known)
     m, n, k = map(int, matched.groups())
-    rounding = next((part for part in parts if part in _ROUNDINGS), "rn")
-    return MatrixForm(m, n, k, a, b, c, d, layouts[0], layouts[1], "satfinite" in parts, rounding, combine)
+    rounding = next((qualifier for qualifier in qualifiers if qualifier in _ROUNDINGS), "rn")
+    return MatrixForm(
+        m, n, k, a, b, c, d, layouts[0], layouts[1], "satfinite" in qualifiers, rounding, combine
+    )
 
 
 def known_shapes(base: str, shapes: dict[tuple[str, ...], str] | None = None) -> str:

@@ -64,10 +64,10 @@ class WarpgroupForm:
 @functools.cache
 def warpgroup_form(opcode: str) -> WarpgroupForm:
     """The form of an instruction. Raises :class:`UnknownInstruction` for one that is not known."""
-    parts = opcode.split(".")
-    types = [part for part in parts if part in BITS]
-    matched = next(filter(None, map(_SHAPE.fullmatch, parts)), None)
-    rest = set(parts) - {"wgmma", "mma_async", "sync", "aligned", "satfinite", "and", "popc", *BITS}
+    qualifiers = opcode.split(".")
+    types = [qualifier for qualifier in qualifiers if qualifier in BITS]
+    matched = next(filter(None, map(_SHAPE.fullmatch, qualifiers)), None)
+    rest = set(qualifiers) - {"wgmma", "mma_async", "sync", "aligned", "satfinite", "and", "popc", *BITS}
     if matched is None or len(types) != 3 or rest != {matched.group()}:
         raise UnknownInstruction(opcode, KNOWN)
     d, a, b = types
@@ -78,13 +78,13 @@ def warpgroup_form(opcode: str) -> WarpgroupForm:
         int(matched.group(2)) != k
         or d not in results
         or n not in (_INTEGER_COLUMNS if whole else _COLUMNS)
-        or ("satfinite" in parts and a not in _BYTES)
-        or ("popc" in parts) is not (a == "b1")
-        or ("and" in parts) is not (a == "b1")
+        or ("satfinite" in qualifiers and a not in _BYTES)
+        or ("popc" in qualifiers) is not (a == "b1")
+        or ("and" in qualifiers) is not (a == "b1")
     ):
         raise UnknownInstruction(opcode, KNOWN)
     combine = "and" if a == "b1" else ""
-    form = MatrixForm(ROWS, n, k, a, b, d, d, saturates="satfinite" in parts, combine=combine)
+    form = MatrixForm(ROWS, n, k, a, b, d, d, saturates="satfinite" in qualifiers, combine=combine)
     return WarpgroupForm(form, not whole, BITS[a] == UNIT)
 
 

@@ -54,18 +54,18 @@ REDUCTIONS = {
 class Side:
     """Where one end of a transfer is: pieces of ``size`` bytes, in allocations or in the shared memory of the batch.
 
-    ``parts`` are allocations (``None`` for shared memory), with the pieces (indices) that are in each, and these pieces'
+    ``slices`` are allocations (``None`` for shared memory), with the pieces (indices) that are in each, and these pieces'
     byte offsets there.
     """
 
     size: int
-    parts: list[tuple[Allocation | None, Array, Array]]
+    slices: list[tuple[Allocation | None, Array, Array]]
 
     def cells(self, batch: Batch, element: Any) -> list[tuple[Array, Array, Array]]:
         """Memory as elements: an array, the pieces that are in it, and their indices there."""
         result = []
         size = np.dtype(element).itemsize
-        for allocation, pieces, offsets in self.parts:
+        for allocation, pieces, offsets in self.slices:
             if allocation is None:
                 result.append((batch.shared(element), pieces, offsets // size))
             elif (odd := int(offsets[0]) % size if offsets.size else 0) != 0:
@@ -79,7 +79,7 @@ class Side:
     def spans(self, batch: Batch, kind: Access) -> list[Span]:
         """The pieces as an observer is told of them; all belong to lane 0."""
         result = []
-        for allocation, pieces, offsets in self.parts:
+        for allocation, pieces, offsets in self.slices:
             lane = np.zeros(len(pieces), np.int64)
             if allocation is not None:
                 result.append(Span(kind, offsets, self.size, lane, allocation))
@@ -92,11 +92,11 @@ class Side:
 class Transfer(Operation):
     """A copy, or a reduction, by one thread.
 
-    ``place`` is the position of the ``mbarrier`` object that is told of ``count`` bytes, or -1. Of tensors, ``fill`` are
+    ``position`` is that of the ``mbarrier`` object that is told of ``count`` bytes, or -1. Of tensors, ``fill`` are
     pieces that are not read but have a value, and the bytes of that value (none for zeros); ``flush`` says that subnormal float32 become zero.
     """
 
-    __slots__ = ("_held", "count", "fill", "flush", "pieces", "place", "reduction", "source", "target")
+    __slots__ = ("_held", "count", "fill", "flush", "pieces", "position", "reduction", "source", "target")
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Transfer(Operation):
         target: Side,
         pieces: int,
         *,
-        place: int = -1,
+        position: int = -1,
         count: int = 0,
         reduction: tuple[str, str] | None = None,
         fill: tuple[Array, bytes] | None = None,
@@ -116,7 +116,7 @@ class Transfer(Operation):
         self.source = source
         self.target = target
         self.pieces = pieces
-        self.place = place
+        self.position = position
         self.count = count
         self.reduction = reduction
         self.fill = fill
@@ -125,7 +125,7 @@ class Transfer(Operation):
 
     def signals(self) -> Array | None:
         """Position of the ``mbarrier`` object."""
-        return None if self.place < 0 else np.array([self.place])
+        return None if self.position < 0 else np.array([self.position])
 
     def read_in(self, which: Array) -> None:
         """Read the source now, and write later."""
@@ -159,11 +159,11 @@ class Transfer(Operation):
         else:
             self._reduce(values)
         batch.launch.writes += 1
-        if self.place >= 0:
+        if self.position >= 0:
             observer = batch.launch.observer
             if self.token is not None and observer is not None:
-                observer.asynchronous_counts(self.token, None, batch.mbarriers.key(self.place))
-            batch.mbarriers.come(self.place, self.count)
+                observer.asynchronous_counts(self.token, None, batch.mbarriers.key(self.position))
+            batch.mbarriers.come(self.position, self.count)
 
     def _reduce(self, values: Array) -> None:
         assert self.reduction is not None
@@ -216,16 +216,16 @@ class BulkAccess:
         """Pieces of ``size`` bytes at ``addresses``, for one lane."""
         if not addresses.size:
             return Side(size, [])
-        found = self.subset(np.full(len(addresses), lane)).sources(site, addresses, 0, size, kind)
-        return Side(size, [(allocation, pieces, offsets) for allocation, pieces, offsets in found])
+        sources = self.subset(np.full(len(addresses), lane)).sources(site, addresses, 0, size, kind)
+        return Side(size, [(allocation, pieces, offsets) for allocation, pieces, offsets in sources])
 
     def shared_side(self, site: Site, lane: int, addresses: Array, size: int, kind: Access) -> Side:
         """The same in shared memory, at addresses in the window of the cluster."""
         if not addresses.size:
             return Side(size, [])
         lanes = self.subset(np.full(len(addresses), lane))
-        places = lanes.broadcast(lanes._shared(site, addresses, 0, size, kind, tell=False))
-        return Side(size, [(None, np.arange(len(addresses)), places)])
+        positions = lanes.broadcast(lanes._shared(site, addresses, 0, size, kind, tell=False))
+        return Side(size, [(None, np.arange(len(addresses)), positions)])
 
     def issue_transfer(self, transfer: Transfer, kind: Access, *, grouped: bool) -> None:
         """A thread issues a transfer. ``kind`` is how it touches its target."""
@@ -286,8 +286,8 @@ class BulkAccess:
             for address, signal in zip(addresses, signalled, strict=True):
                 units = self._units(site, lane, address, count)
                 target = self.shared_side(site, lane, units, UNIT, Access.WRITE)
-                place = int(one.mbarriers(site, "shared", np.array([signal], np.uint64), 0)[0])
-                transfer = Transfer(one, site, source, target, len(units), place=place, count=count)
+                position = int(one.mbarriers(site, "shared", np.array([signal], np.uint64), 0)[0])
+                transfer = Transfer(one, site, source, target, len(units), position=position, count=count)
                 self.issue_transfer(transfer, Access.WRITE, grouped=False)
 
     def bulk_within_cluster(
@@ -315,9 +315,9 @@ class BulkAccess:
                 site, lane, self._units(site, lane, int(targets[lane]), count), UNIT, kind
             )
             one = self.subset(np.array([lane]))
-            place = int(one.mbarriers(site, "shared", objects[lane : lane + 1], 0)[0])
+            position = int(one.mbarriers(site, "shared", objects[lane : lane + 1], 0)[0])
             transfer = Transfer(
-                one, site, source, target, len(units), place=place, count=count, reduction=reduction
+                one, site, source, target, len(units), position=position, count=count, reduction=reduction
             )
             self.issue_transfer(transfer, kind, grouped=False)
 
@@ -366,14 +366,14 @@ class BulkAccess:
             if int(addresses[0]) % (size * len(values)) and self.launch.checked:
                 self.shared_side(site, lane, addresses[:1], size * len(values), kind)
             target = self.shared_side(site, lane, addresses, size, kind)
-            place = int(one.mbarriers(site, "shared", objects[lane : lane + 1], 0)[0])
+            position = int(one.mbarriers(site, "shared", objects[lane : lane + 1], 0)[0])
             transfer = Transfer(
                 one,
                 site,
                 Side(size, []),
                 target,
                 len(values),
-                place=place,
+                position=position,
                 count=size * len(values),
                 reduction=reduction,
             )

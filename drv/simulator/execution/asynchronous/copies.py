@@ -68,25 +68,25 @@ class Copy(Operation):
         for allocation, lanes, offsets in self.sources:
             mine = chosen[lanes]
             row, column = np.nonzero(within < self.copied[lanes[mine]][:, None])
-            places = self.into[lanes[mine]][row] + column
-            shared[places] = allocation.data[offsets[mine][row] + column]
+            positions = self.into[lanes[mine]][row] + column
+            shared[positions] = allocation.data[offsets[mine][row] + column]
 
 
 class ArrivalAfterCopies(Operation):
     """``cp.async.mbarrier.arrive``: an arrival when all copies that a thread had issued are done."""
 
-    __slots__ = ("copies", "places")
+    __slots__ = ("copies", "positions")
 
     def __init__(
-        self, lanes: Lanes, site: Site, places: Array, copies: list[tuple[Operation, Array]]
+        self, lanes: Lanes, site: Site, positions: Array, copies: list[tuple[Operation, Array]]
     ) -> None:
         super().__init__(lanes, site, None)
-        self.places = places
+        self.positions = positions
         self.copies = copies
 
     def signals(self) -> Array:
         """Positions of the objects."""
-        return self.places[self.left] if self.left.any() else self.places
+        return self.positions[self.left] if self.left.any() else self.positions
 
     def carry_out(self, which: Array) -> None:
         """Copy what is left to copy for the lanes ``which``, and arrive."""
@@ -98,12 +98,12 @@ class ArrivalAfterCopies(Operation):
             batch.operations.complete(copy, mine)
             if copy.token is None or observer is None:
                 continue
-            for place in np.unique(self.places[which]).tolist():
-                here = slots[self.places[which] == place]
-                of_place = mine[np.isin(copy.slots[mine], here)]
-                if of_place.size:
-                    observer.asynchronous_counts(copy.token, of_place, batch.mbarriers.key(place))
-        self.lanes.arrive_after_copies(self.site, which, self.places[which])
+            for position in np.unique(self.positions[which]).tolist():
+                here = slots[self.positions[which] == position]
+                at_position = mine[np.isin(copy.slots[mine], here)]
+                if at_position.size:
+                    observer.asynchronous_counts(copy.token, at_position, batch.mbarriers.key(position))
+        self.lanes.arrive_after_copies(self.site, which, self.positions[which])
 
 
 class CopyAccess:
@@ -123,7 +123,7 @@ class CopyAccess:
             self, site: Site, space: str, address: Array, offset: int, kind: Access = Access.ATOMIC
         ) -> Array: ...
         def _arrive_at(self, *arguments: Any) -> None: ...
-        def _objects(self, site: Site, places: Array) -> list[tuple[int, Array, Any]]: ...
+        def _objects(self, site: Site, positions: Array) -> list[tuple[int, Array, Any]]: ...
         def _shared(
             self,
             site: Site,
@@ -150,7 +150,7 @@ class CopyAccess:
         copied: Array | None,
     ) -> None:
         """``cp.async`` of ``size`` bytes. The first ``copied`` come from ``origin``, the rest is zero."""
-        places = self.broadcast(self._shared(site, into, into_offset, size, Access.WRITE, tell=False))
+        positions = self.broadcast(self._shared(site, into, into_offset, size, Access.WRITE, tell=False))
         count = None
         if copied is not None:
             count = np.minimum(self.broadcast(copied).astype(np.int64), size)
@@ -163,16 +163,16 @@ class CopyAccess:
         launch, batch = self.launch, self.batch
         token = None
         if launch.observer is not None:
-            spans = [*_spans(sources, size, count), self._shared_span(places, size)]
+            spans = [*_spans(sources, size, count), self._shared_span(positions, size)]
             token = launch.observer.asynchronous_begins(self, site, spans, generic=True)  # type: ignore[arg-type]
-        copy = Copy(self, site, token, places, sources, size, count)  # type: ignore[arg-type]
+        copy = Copy(self, site, token, positions, sources, size, count)  # type: ignore[arg-type]
         if token is not None or launch.schedule != "eager":
             batch.operations.copies.add(copy)
         batch.operations.issue(copy)
         launch.writes += 1
 
-    def _shared_span(self, places: Array, size: int) -> Span:
-        owner, offsets = np.divmod(places, self.batch.shared_stride)
+    def _shared_span(self, positions: Array, size: int) -> Span:
+        owner, offsets = np.divmod(positions, self.batch.shared_stride)
         return Span(Access.WRITE, offsets, size, np.arange(self.n), None, self.batch.blocks[owner])
 
     def _partial_sources(
@@ -212,21 +212,21 @@ class CopyAccess:
 
     def arrive_when_copied(self, site: Site, space: str, address: Array, offset: int, counts: bool) -> None:
         """``cp.async.mbarrier.arrive``. Without ``counts`` the objects expect one arrival more of each lane."""
-        places = self.mbarriers(site, space, address, offset)
+        positions = self.mbarriers(site, space, address, offset)
         batch = self.batch
         if not counts:
-            for place, mine, state in self._objects(site, places):
+            for position, mine, state in self._objects(site, positions):
                 state.pending += len(mine)
-                batch.mbarriers.write(place, state)
-        arrival = ArrivalAfterCopies(self, site, places, batch.operations.copies.of(self.slots))  # type: ignore[arg-type]
+                batch.mbarriers.write(position, state)
+        arrival = ArrivalAfterCopies(self, site, positions, batch.operations.copies.of(self.slots))  # type: ignore[arg-type]
         batch.operations.issue(arrival)
 
-    def arrive_after_copies(self, site: Site, which: Array, places: Array) -> None:
-        """The copies of the lanes ``which`` are done: they arrive at the objects at ``places``."""
+    def arrive_after_copies(self, site: Site, which: Array, positions: Array) -> None:
+        """The copies of the lanes ``which`` are done: they arrive at the objects at ``positions``."""
         lanes = self.subset(which)
         ones, states = np.ones(len(which), np.int64), np.zeros(len(which), np.uint64)
-        for place, mine, state in lanes._objects(site, places):
-            lanes._arrive_at(site, place, mine, state, ones, None, states, False, False)
+        for position, mine, state in lanes._objects(site, positions):
+            lanes._arrive_at(site, position, mine, state, ones, None, states, False, False)
 
 
 def _spans(sources: list[Source], size: int, count: Array | None) -> list[Span]:

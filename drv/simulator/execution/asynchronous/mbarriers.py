@@ -75,7 +75,7 @@ class PhaseWait:
     index: Array
     code: Code
     #: Positions of the objects in the shared memory of the batch, and parities of the phases.
-    places: Array
+    positions: Array
     parities: Array
 
 
@@ -89,16 +89,16 @@ class Mbarriers:
         #: How many phases have been complete so far, of all objects.
         self.completed = 0
 
-    def key(self, place: int) -> Hashable:
+    def key(self, position: int) -> Hashable:
         """What the observer calls the object at a position in the shared memory of the batch."""
-        block, offset = divmod(place, self._batch.shared_stride)
+        block, offset = divmod(position, self._batch.shared_stride)
         return "mbarrier", int(self._batch.blocks[block]), offset
 
-    def read(self, place: int) -> State | None:
+    def read(self, position: int) -> State | None:
         """The object at a position; ``None`` where there is none."""
-        return State.of(int(self._batch.shared(np.uint64)[place // _SIZE]))
+        return State.of(int(self._batch.shared(np.uint64)[position // _SIZE]))
 
-    def write(self, place: int, state: State) -> None:
+    def write(self, position: int, state: State) -> None:
         """Change an object, and let its phase be complete if it is."""
         if state.pending == 0 and state.bytes == 0:
             state.pending = state.expected
@@ -106,34 +106,36 @@ class Mbarriers:
             self.completed += 1
             observer = self._batch.launch.observer
             if observer is not None:
-                block = int(self._batch.blocks[place // self._batch.shared_stride])
-                observer.complete(self.key(place), block)
-        self._batch.shared(np.uint64)[place // _SIZE] = state.value
+                block = int(self._batch.blocks[position // self._batch.shared_stride])
+                observer.complete(self.key(position), block)
+        self._batch.shared(np.uint64)[position // _SIZE] = state.value
         self._batch.launch.writes += 1
 
-    def come(self, place: int, count: int) -> None:
+    def come(self, position: int, count: int) -> None:
         """``count`` bytes have been copied, which the object at a position counts."""
-        state = self.read(place)
+        state = self.read(position)
         if state is not None:
             state.bytes -= count
-            self.write(place, state)
+            self.write(position, state)
 
-    def passed(self, lanes: Lanes, places: Array, parities: Array, acquires: bool) -> Array:
+    def passed(self, lanes: Lanes, positions: Array, parities: Array, acquires: bool) -> Array:
         """Which lanes find the phase of a parity complete; those learn what happened before, if they ask for it."""
-        values = self._batch.shared(np.uint64)[places // _SIZE]
+        values = self._batch.shared(np.uint64)[positions // _SIZE]
         result: NDArray[np.bool_] = (values >> np.uint64(_PARITY) & np.uint64(1)) != parities
         observer = lanes.launch.observer
         if acquires and observer is not None and result.any():
-            for place in np.unique(places[result]).tolist():
-                mine = np.flatnonzero(result & (places == place))
-                observer.acquire(self.key(place), lanes.subset(mine))
+            for position in np.unique(positions[result]).tolist():
+                mine = np.flatnonzero(result & (positions == position))
+                observer.acquire(self.key(position), lanes.subset(mine))
         return result
 
     # Threads that wait
 
-    def wait(self, activation: Activation, code: Code, places: Array, parities: Array, index: Array) -> None:
+    def wait(
+        self, activation: Activation, code: Code, positions: Array, parities: Array, index: Array
+    ) -> None:
         """Lanes wait for the phases of objects, or go on if these are complete."""
-        wait = PhaseWait(activation, index, code, places, parities)
+        wait = PhaseWait(activation, index, code, positions, parities)
         activation.held += len(index)
         if self._release(wait):
             self._waits.append(wait)
@@ -141,7 +143,7 @@ class Mbarriers:
     def _release(self, wait: PhaseWait) -> bool:
         """Let the lanes go on whose phases are complete; whether any are left."""
         lanes = wait.activation.lanes.subset(wait.index)
-        passes = self.passed(lanes, wait.places, wait.parities, wait.code.acquires)
+        passes = self.passed(lanes, wait.positions, wait.parities, wait.code.acquires)
         if not passes.any():
             return True
         self._go_on(wait, passes, True)
@@ -153,8 +155,12 @@ class Mbarriers:
         if wait.code.result is not None:
             wait.activation.merge(wait.code.result, index, np.array([result]))
         wait.activation.resume(wait.code.block.targets[0], index)
-        kept = ~passes
-        wait.index, wait.places, wait.parities = wait.index[kept], wait.places[kept], wait.parities[kept]
+        waiting = ~passes
+        wait.index, wait.positions, wait.parities = (
+            wait.index[waiting],
+            wait.positions[waiting],
+            wait.parities[waiting],
+        )
 
     def wake(self) -> bool:
         """Let all lanes go on whose phases are complete; whether there were any."""
@@ -182,17 +188,17 @@ class Mbarriers:
     @property
     def awaited(self) -> Array:
         """Positions of the objects that lanes wait for."""
-        return np.concatenate([np.zeros(0, np.int64), *(wait.places for wait in self._waits)])
+        return np.concatenate([np.zeros(0, np.int64), *(wait.positions for wait in self._waits)])
 
     def standing(self) -> Iterator[tuple[Lanes, Site, str]]:
         """Where lanes wait: lanes, instruction, and what they wait for."""
         for wait in self._waits:
-            for place in np.unique(wait.places).tolist():
-                mine = wait.index[wait.places == place]
-                state = self.read(place)
+            for position in np.unique(wait.positions).tolist():
+                mine = wait.index[wait.positions == position]
+                state = self.read(position)
                 what = "no mbarrier" if state is None else f"an mbarrier, where {state.describe()}"
-                offset = place % self._batch.shared_stride
-                parity = int(wait.parities[wait.places == place][0])
+                offset = position % self._batch.shared_stride
+                parity = int(wait.parities[wait.positions == position][0])
                 text = f"wait for phase {parity} of {what} (byte {offset} of shared memory)"
                 yield wait.activation.lanes.subset(mine), wait.code.site, text
 
@@ -232,47 +238,47 @@ class MbarrierAccess:
 
     def init_mbarrier(self, site: Site, space: str, address: Array, offset: int, count: Array) -> None:
         """``mbarrier.init``."""
-        places = self.mbarriers(site, space, address, offset, Access.WRITE)
+        positions = self.mbarriers(site, space, address, offset, Access.WRITE)
         counts = self.broadcast(count)
         wrong = np.flatnonzero((counts == 0) | (counts > MOST_ARRIVALS))
         if wrong.size:
             what = f"makes an mbarrier that expects {int(counts[wrong[0]])} arrivals: 1 to {MOST_ARRIVALS} can be"
             raise self.launch.reports.bad_operand(self, site, int(wrong[0]), what)
-        for place, number in zip(places.tolist(), counts.tolist(), strict=True):
-            self.batch.shared(np.uint64)[place // _SIZE] = State(number, number, 0, 0).value
+        for position, number in zip(positions.tolist(), counts.tolist(), strict=True):
+            self.batch.shared(np.uint64)[position // _SIZE] = State(number, number, 0, 0).value
 
     def invalidate_mbarrier(self, site: Site, space: str, address: Array, offset: int) -> None:
         """``mbarrier.inval``: the bytes may be used otherwise."""
-        places = self.mbarriers(site, space, address, offset, Access.WRITE)
-        self._objects(site, places)
-        self.batch.shared(np.uint64)[places // _SIZE] = 0
+        positions = self.mbarriers(site, space, address, offset, Access.WRITE)
+        self._objects(site, positions)
+        self.batch.shared(np.uint64)[positions // _SIZE] = 0
 
-    def _objects(self, site: Site, places: Array) -> list[tuple[int, Array, State]]:
+    def _objects(self, site: Site, positions: Array) -> list[tuple[int, Array, State]]:
         """The distinct objects that lanes name: position, lanes (indices), fields."""
         result = []
         mbarriers = self.batch.mbarriers
-        for place in np.unique(places).tolist():
-            mine = np.flatnonzero(places == place)
-            state = mbarriers.read(place)
+        for position in np.unique(positions).tolist():
+            mine = np.flatnonzero(positions == position)
+            state = mbarriers.read(position)
             if state is None:
-                what = f"uses byte {place % self.batch.shared_stride} of shared memory as an mbarrier, which is none"
+                what = f"uses byte {position % self.batch.shared_stride} of shared memory as an mbarrier, which is none"
                 raise self.launch.reports.bad_operand(self, site, int(mine[0]), what)
-            result.append((place, mine, state))
+            result.append((position, mine, state))
         return result
 
     def change_bytes(
         self, site: Site, space: str, address: Array, offset: int, count: Array, sign: int
     ) -> None:
         """``mbarrier.expect_tx`` and ``mbarrier.complete_tx``: more, or fewer, bytes are to come."""
-        places = self.mbarriers(site, space, address, offset)
+        positions = self.mbarriers(site, space, address, offset)
         counts = self.broadcast(count).astype(np.int64) * sign
-        for place, mine, state in self._objects(site, places):
+        for position, mine, state in self._objects(site, positions):
             state.bytes += int(counts[mine].sum())
             # Expecting more bytes completes nothing.
             if sign < 0:
-                self.batch.mbarriers.write(place, state)
+                self.batch.mbarriers.write(position, state)
             else:
-                self.batch.shared(np.uint64)[place // _SIZE] = state.value
+                self.batch.shared(np.uint64)[position // _SIZE] = state.value
 
     def arrive(
         self,
@@ -286,18 +292,18 @@ class MbarrierAccess:
         releases: bool,
     ) -> Array:
         """``mbarrier.arrive`` and ``mbarrier.arrive_drop``, with a number of bytes ``expected`` before. Returns states."""
-        places = self.mbarriers(site, space, address, offset)
+        positions = self.mbarriers(site, space, address, offset)
         counts = np.ones(self.n, np.int64) if count is None else self.broadcast(count).astype(np.int64)
         coming = None if expected is None else self.broadcast(expected).astype(np.int64)
         states = np.zeros(self.n, np.uint64)
-        for place, mine, state in self._objects(site, places):
-            self._arrive_at(site, place, mine, state, counts, coming, states, drops, releases)
+        for position, mine, state in self._objects(site, positions):
+            self._arrive_at(site, position, mine, state, counts, coming, states, drops, releases)
         return states
 
     def _arrive_at(
         self,
         site: Site,
-        place: int,
+        position: int,
         mine: Array,
         state: State,
         counts: Array,
@@ -324,18 +330,18 @@ class MbarrierAccess:
             if drops:
                 state.expected -= int(upto[fitting - 1])
             if observer is not None and releases:
-                observer.release(mbarriers.key(place), self.subset(arriving))
-            mbarriers.write(place, state)
+                observer.release(mbarriers.key(position), self.subset(arriving))
+            mbarriers.write(position, state)
 
     def phase(
         self, site: Site, space: str, address: Array, offset: int, operand: Array, by_parity: bool
     ) -> tuple[Array, Array]:
         """Positions of objects and parities of their phases, as ``mbarrier.test_wait`` and ``try_wait`` name them."""
-        places = self.mbarriers(site, space, address, offset)
-        self._objects(site, places)
+        positions = self.mbarriers(site, space, address, offset)
+        self._objects(site, positions)
         if by_parity:
-            return places, self.broadcast(operand) & np.uint32(1)
-        return places, (self.broadcast(operand) >> np.uint64(_PARITY) & np.uint64(1)).astype(np.uint32)
+            return positions, self.broadcast(operand) & np.uint32(1)
+        return positions, (self.broadcast(operand) >> np.uint64(_PARITY) & np.uint64(1)).astype(np.uint32)
 
     def test_phase(
         self,
@@ -348,8 +354,8 @@ class MbarrierAccess:
         acquires: bool,
     ) -> Array:
         """``mbarrier.test_wait``: whether a phase is complete."""
-        places, parities = self.phase(site, space, address, offset, operand, by_parity)
-        return self.batch.mbarriers.passed(self, places, parities, acquires)  # type: ignore[arg-type]
+        positions, parities = self.phase(site, space, address, offset, operand, by_parity)
+        return self.batch.mbarriers.passed(self, positions, parities, acquires)  # type: ignore[arg-type]
 
     @staticmethod
     def pending_count(state: Array) -> Array:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 #: How likely it is under ``random`` that an operation is carried out at one of many opportunities.
-_CHANCE = 0.25
+_PROBABILITY = 0.25
 _NO_GROUPS = np.zeros(0, np.int64)
 
 
@@ -98,7 +98,7 @@ class Groups:
         waiting[lanes.slots] = True
         observer = lanes.launch.observer
         ended = []
-        kept = []
+        pending = []
         for member in self._members:
             due = member.open & waiting[member.slots]
             due &= member.group < self._closed[member.slots] - allowed
@@ -114,8 +114,8 @@ class Groups:
                 if not reads_only:
                     member.open[which] = False
             if member.open.any():
-                kept.append(member)
-        self._members = kept
+                pending.append(member)
+        self._members = pending
         return ended
 
     def of(self, slots: Array) -> list[tuple[Operation, Array]]:
@@ -171,7 +171,7 @@ class Operations:
         """Under ``random``: carry some operations out."""
         if self._schedule != "random" or not self._pending:
             return
-        chosen = [each for each in self._pending if self._launch.random.random() < _CHANCE]
+        chosen = [each for each in self._pending if self._launch.random.random() < _PROBABILITY]
         self._launch.random.shuffle(chosen)
         for operation in chosen:
             self.complete(operation, np.flatnonzero(operation.left))
@@ -184,16 +184,16 @@ class Operations:
         """
         if not self._pending:
             return False
-        places = set(awaited.tolist())
-        wanted = [
+        positions = set(awaited.tolist())
+        signalling = [
             each
             for each in self._pending
-            if (signals := each.signals()) is not None and not places.isdisjoint(signals.tolist())
+            if (signals := each.signals()) is not None and not positions.isdisjoint(signals.tolist())
         ]
-        candidates = wanted or self._pending[:]
+        candidates = signalling or self._pending[:]
         if self._schedule == "random":
             self._launch.random.shuffle(candidates)
-        for operation in candidates if wanted else candidates[:1]:
+        for operation in candidates if signalling else candidates[:1]:
             self.complete(operation, np.flatnonzero(operation.left))
             if went_on():
                 break

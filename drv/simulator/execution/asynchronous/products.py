@@ -49,17 +49,17 @@ Registers = tuple[str, tuple[int, ...]]
 class Factor:
     """A factor in shared memory: positions of its units, ``(warpgroups, lines, units)``, in that of the batch."""
 
-    __slots__ = ("negative", "places", "ptx_type", "transposed")
+    __slots__ = ("negative", "positions", "ptx_type", "transposed")
 
-    def __init__(self, places: Array, ptx_type: str, *, transposed: bool, negative: bool) -> None:
-        self.places = places
+    def __init__(self, positions: Array, ptx_type: str, *, transposed: bool, negative: bool) -> None:
+        self.positions = positions
         self.ptx_type = ptx_type
         self.transposed = transposed
         self.negative = negative
 
     def read(self, batch: Batch) -> Array:
         """Bit patterns ``(warpgroups, lines, k)``."""
-        units = batch.shared(np.complex128)[self.places // UNIT]
+        units = batch.shared(np.complex128)[self.positions // UNIT]
         values = matrix(units[..., None].view(np.uint8), self.ptx_type, self.transposed)
         return negated(values, self.ptx_type) if self.negative else values
 
@@ -213,7 +213,7 @@ class Products:
         index_of = {number: index for index, number in enumerate(numbers)}
         observer = lanes.launch.observer
         late = lanes.launch.schedule != "eager"
-        kept = []
+        pending = []
         for member in self._members:
             at = member.positions(lanes.slots)
             mine = np.flatnonzero(at >= 0)
@@ -230,8 +230,8 @@ class Products:
                     self._deliver(member, lanes.n, mine, at, index_of, result)
                 member.open[at] = False
             if member.open.any():
-                kept.append(member)
-        self._members = kept
+                pending.append(member)
+        self._members = pending
         return result
 
     @staticmethod

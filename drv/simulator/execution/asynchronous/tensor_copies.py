@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drv.simulator.checks.observation import Access
-from drv.simulator.memory.tensor_map import BYTES, FLUSHING, PATTERN, TensorMap, places
+from drv.simulator.memory.tensor_map import BYTES, FLUSHING, PATTERN, TensorMap, element_offsets
 
 from .bulk_copies import REDUCTIONS, UNIT, Side, Transfer, broadcast_address
 
@@ -39,9 +39,9 @@ class Box:
         away, inside = tensor.elements(coordinates, offsets)
         size = tensor.element_bytes
         if size > UNIT:
-            parts = size // UNIT
-            away = (away[:, None] + UNIT * np.arange(parts)).ravel()
-            inside, size = np.repeat(inside, parts), UNIT
+            units = size // UNIT
+            away = (away[:, None] + UNIT * np.arange(units)).ravel()
+            inside, size = np.repeat(inside, units), UNIT
         largest = 8 if tensor.swizzle == _FLIPS_HALVES else UNIT
         while size < largest and len(away) % 2 == 0:
             pairs, there = away.reshape(-1, 2), inside.reshape(-1, 2)
@@ -94,11 +94,11 @@ class TensorAccess:
     def tensor_map(self, site: Site, lane: int, address: int, *, used: bool = True) -> TensorMap:
         """The tensor map at a generic address; ``used`` tells that the copies' hardware reads it, not the thread."""
         one = self.subset(np.array([lane]))
-        parts = [
+        halves = [
             one.load_generic(site, np.array([address + at], np.uint64), 0, np.uint64, 8, 8)
             for at in range(0, BYTES, _MAP_ALIGNMENT)
         ]
-        words = np.array([word[0] for part in parts for word in part], np.uint64)
+        words = np.array([word[0] for half in halves for word in half], np.uint64)
         tensor = TensorMap.decode(words.tobytes())
         if tensor is None:
             what = f"uses the bytes at {address:#x} as a tensor map, which are none"
@@ -140,7 +140,7 @@ class TensorAccess:
             # Reported as a misaligned access.
             first = np.array([address], np.uint64)
             self.subset(np.array([lane]))._shared(site, first, 0, _BOX_ALIGNMENT, kind, tell=False)
-        within = places(box.count, box.size, tensor.swizzle, address % PATTERN)
+        within = element_offsets(box.count, box.size, tensor.swizzle, address % PATTERN)
         return self.shared_side(site, lane, np.uint64(address) + within.astype(np.uint64), box.size, kind)
 
     def tensor_to_shared(
@@ -159,7 +159,7 @@ class TensorAccess:
         for lane, (tensor, box) in enumerate(self._boxes(site, tensor_map, coordinates, offsets)):
             one = self.subset(np.array([lane]))
             source = self.global_side(site, lane, box.addresses, box.size, Access.READ)
-            source = Side(box.size, [(each, box.inside[index], at) for each, index, at in source.parts])
+            source = Side(box.size, [(each, box.inside[index], at) for each, index, at in source.slices])
             addresses = self.destinations(lane, int(targets[lane]), masks)
             signalled = self.destinations(lane, int(objects[lane]), masks)
             for address, signal in zip(addresses, signalled, strict=True):
@@ -170,7 +170,7 @@ class TensorAccess:
                     source,
                     target,
                     box.count,
-                    place=int(one.mbarriers(site, "shared", np.array([signal], np.uint64), 0)[0]),
+                    position=int(one.mbarriers(site, "shared", np.array([signal], np.uint64), 0)[0]),
                     count=tensor.box_bytes,
                     fill=(box.outside, box.fill),
                     flush=tensor.data_type in FLUSHING,
@@ -193,7 +193,7 @@ class TensorAccess:
             one = self.subset(np.array([lane]))
             source = self._in_shared(site, lane, int(origins[lane]), tensor, box, Access.READ)
             target = self.global_side(site, lane, box.addresses, box.size, kind)
-            target = Side(box.size, [(each, box.inside[index], at) for each, index, at in target.parts])
+            target = Side(box.size, [(each, box.inside[index], at) for each, index, at in target.slices])
             reduction = None
             if operation is not None:
                 ptx_type = tensor.ptx_type

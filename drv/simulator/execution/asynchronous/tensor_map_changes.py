@@ -57,8 +57,8 @@ class TensorMapAccess:
         one = self.subset(np.array([lane]))
         words = np.frombuffer(data, np.uint64)
         for at in range(0, BYTES, _HALF):
-            part = tuple(words[at // 8 + each : at // 8 + each + 1] for each in range(_HALF // 8))
-            one.store_generic(site, np.array([address + at], np.uint64), 0, np.uint64, 8, _HALF // 8, part)
+            half = tuple(words[at // 8 + each : at // 8 + each + 1] for each in range(_HALF // 8))
+            one.store_generic(site, np.array([address + at], np.uint64), 0, np.uint64, 8, _HALF // 8, half)
 
     def copy_tensor_map(self, site: Site, into: tuple[Array, int], origin: tuple[Array, int]) -> None:
         """``tensormap.cp_fenceproxy``: a map goes from shared to global memory, by one lane of each warp."""
@@ -105,5 +105,5 @@ def _changed(tensor: TensorMap, field: str, ordinal: int, value: int) -> TensorM
     if field == "fill_mode":
         return replace(tensor, fill=value) if value in range(2) else None
     mode, atomicity = next(key for key, swizzle in _SWIZZLES.items() if swizzle == tensor.swizzle)
-    wanted = (value, atomicity if value == 3 else 0) if field == "swizzle_mode" else (mode, value)
-    return replace(tensor, swizzle=_SWIZZLES[wanted]) if wanted in _SWIZZLES else None
+    mode_and_atomicity = (value, atomicity if value == 3 else 0) if field == "swizzle_mode" else (mode, value)
+    return replace(tensor, swizzle=_SWIZZLES[mode_and_atomicity]) if mode_and_atomicity in _SWIZZLES else None

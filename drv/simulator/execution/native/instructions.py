@@ -25,7 +25,7 @@ SITE_FIELDS = 5
 SHUFFLES = ("up", "down", "bfly", "idx")
 VOTES = ("ballot", "any", "all", "uni")
 _SPACES = ("global", "const", "shared", "local", "generic")
-_LOAD_PARTS = {
+_LOAD_QUALIFIERS = {
     "ld",
     "ldu",
     "nc",
@@ -39,8 +39,8 @@ _LOAD_PARTS = {
     "cluster",
     "mmio",
 }
-_STORE_PARTS = {"st", "volatile", "relaxed", "weak", "release", "gpu", "sys", "cta", "cluster", "mmio"}
-_ATOMIC_PARTS = {
+_STORE_QUALIFIERS = {"st", "volatile", "relaxed", "weak", "release", "gpu", "sys", "cta", "cluster", "mmio"}
+_ATOMIC_QUALIFIERS = {
     "atom",
     "red",
     "relaxed",
@@ -93,7 +93,7 @@ def _arithmetic(w: LaneWriter, instruction: Instruction) -> None:
 
 def _move(w: LaneWriter, instruction: Instruction) -> None:
     target, source = instruction.operands
-    ptx_type = instruction.parts[-1]
+    ptx_type = instruction.fields[-1]
     if isinstance(target, Vector):
         whole_type = f"u{8 * DTYPES[ptx_type].itemsize}"
         bits = 8 * DTYPES[ptx_type].itemsize // len(target.items)
@@ -108,11 +108,11 @@ def _move(w: LaneWriter, instruction: Instruction) -> None:
 
 def _convert_address(w: LaneWriter, instruction: Instruction) -> None:
     target, source = instruction.operands
-    parts = instruction.parts
+    fields = instruction.fields
     value = w.use(source, "u64")
-    window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(parts[-2].partition("::")[0])
+    window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(fields[-2].partition("::")[0])
     if window is not None:
-        operation = "sub" if "to" in parts else "add"
+        operation = "sub" if "to" in fields else "add"
         value = Value(w.emit(f"{operation} i64 {value.text}, {window}"), _U64)
     w.define(target, value)
 
@@ -123,9 +123,13 @@ def _convert_address(w: LaneWriter, instruction: Instruction) -> None:
 def _access(instruction: Instruction, known: set[str]) -> tuple[str, int, str]:
     space, lanes, ptx_type = MemoryInstructions.access(instruction)
     rest = {
-        part for part in instruction.parts[:-1] if part.partition("::")[0] not in (*_SPACES, "v2", "v4", "v8")
+        qualifier
+        for qualifier in instruction.fields[:-1]
+        if qualifier.partition("::")[0] not in (*_SPACES, "v2", "v4", "v8")
     }
-    elsewhere = any(part.startswith("shared::") and part != "shared::cta" for part in instruction.parts)
+    elsewhere = any(
+        qualifier.startswith("shared::") and qualifier != "shared::cta" for qualifier in instruction.fields
+    )
     if rest - known - _CACHE_HINTS or space not in (*_SPACES, "param") or elsewhere:
         raise NotNative(instruction.opcode)
     return space, lanes, ptx_type
@@ -133,20 +137,20 @@ def _access(instruction: Instruction, known: set[str]) -> tuple[str, int, str]:
 
 def _load(w: LaneWriter, instruction: Instruction) -> None:
     target, address = instruction.operands[:2]
-    if instruction.parts[1] == "param" and isinstance(address, Address) and isinstance(address.base, Symbol):
+    if instruction.fields[1] == "param" and isinstance(address, Address) and isinstance(address.base, Symbol):
         _load_argument(w, instruction)
         return
-    space, lanes, ptx_type = _access(instruction, _LOAD_PARTS | {"param"})
-    if instruction.parts[1] == "param":
+    space, lanes, ptx_type = _access(instruction, _LOAD_QUALIFIERS | {"param"})
+    if instruction.fields[1] == "param":
         space = "param"
     dtype = DTYPES[ptx_type]
     targets = target.items if isinstance(target, Vector) else (target,)
     if len(targets) != lanes or len(instruction.operands) > 2 or dtype.kind == "b":
         raise NotNative(instruction.opcode)
-    place = Place(w, space, address, dtype.itemsize * lanes)
+    access = LaneAccess(w, space, address, dtype.itemsize * lanes)
     kind = llvm_type(dtype)
     for index, each in enumerate(targets):
-        pointer = place.pointer
+        pointer = access.pointer
         if index:
             pointer = w.emit(f"getelementptr inbounds i8, ptr {pointer}, i64 {index * dtype.itemsize}")
         text = w.emit(f"load {kind}, ptr {pointer}, align 1, !llvm.access.group !0")
@@ -158,7 +162,7 @@ def _load_argument(w: LaneWriter, instruction: Instruction) -> None:
     target, address = instruction.operands[:2]
     assert isinstance(address, Address) and isinstance(address.base, Symbol)
     first = w.plan.argument_offsets[address.base.name] + address.offset
-    dtype = DTYPES[instruction.parts[-1]]
+    dtype = DTYPES[instruction.fields[-1]]
     kind = stored_type(dtype)
     for index, each in enumerate(target.items if isinstance(target, Vector) else (target,)):
         at = first + index * dtype.itemsize
@@ -170,7 +174,7 @@ def _load_argument(w: LaneWriter, instruction: Instruction) -> None:
         )
 
 
-class Place:
+class LaneAccess:
     """Where this lane's access goes: ``pointer``, on the host, to something harmless if the lane may not go there.
 
     ``allowed`` tells (an ``i1``). The lowest address that is not allowed is gathered for ``site``, and asked about when all
@@ -254,13 +258,13 @@ def _lane_memory(w: LaneWriter, space: str) -> str:
 
 def store(w: LaneWriter, instruction: Instruction) -> list[Value]:
     """Write where a store goes, for this lane; returns what it stores there, side by side."""
-    space, lanes, ptx_type = _access(instruction, _STORE_PARTS)
+    space, lanes, ptx_type = _access(instruction, _STORE_QUALIFIERS)
     address, value = instruction.operands[:2]
     sources = value.items if isinstance(value, Vector) else (value,)
     dtype = DTYPES[ptx_type]
     if len(sources) != lanes or len(instruction.operands) > 2 or dtype.kind == "b" or None in sources:
         raise NotNative(instruction.opcode)
-    w.place = Place(w, space, address, dtype.itemsize * lanes)
+    w.access = LaneAccess(w, space, address, dtype.itemsize * lanes)
     return [w.use(each, ptx_type) for each in sources]
 
 
@@ -271,15 +275,22 @@ def modify(w: LaneWriter, instruction: Instruction) -> tuple[Value, Value]:
     """Write an atomic operation of this lane: returns the old value and the new one, which it has not stored."""
     operands = list(instruction.operands)
     target = operands.pop(0) if instruction.base == "atom" else None
-    parts = [part.partition("::")[0] for part in instruction.parts]
+    fields = [qualifier.partition("::")[0] for qualifier in instruction.fields]
     operation = next(
-        (part for part in parts[1:] if part in (*_ATOMICS, "min", "max", "exch", "cas", "inc", "dec")), ""
+        (
+            qualifier
+            for qualifier in fields[1:]
+            if qualifier in (*_ATOMICS, "min", "max", "exch", "cas", "inc", "dec")
+        ),
+        "",
     )
-    space = next((part for part in parts[1:] if part in ("global", "shared")), "generic")
-    ptx_type = parts[-1]
-    if any(part.startswith("shared::") and part != "shared::cta" for part in instruction.parts):
+    space = next((qualifier for qualifier in fields[1:] if qualifier in ("global", "shared")), "generic")
+    ptx_type = fields[-1]
+    if any(
+        qualifier.startswith("shared::") and qualifier != "shared::cta" for qualifier in instruction.fields
+    ):
         raise NotNative(instruction.opcode)
-    rest = set(parts[:-1]) - _ATOMIC_PARTS - {"global", "shared", operation}
+    rest = set(fields[:-1]) - _ATOMIC_QUALIFIERS - {"global", "shared", operation}
     integer = ptx_type in ("u32", "s32", "u64", "s64", "b32", "b64")
     floating = ptx_type in ("f32", "f64") and operation == "add"
     if (
@@ -293,9 +304,9 @@ def modify(w: LaneWriter, instruction: Instruction) -> tuple[Value, Value]:
         raise NotNative(instruction.opcode)
     dtype = DTYPES[ptx_type]
     kind = llvm_type(dtype)
-    w.place = Place(w, space, operands[0], dtype.itemsize)
+    w.access = LaneAccess(w, space, operands[0], dtype.itemsize)
     values = [w.use(each, ptx_type) for each in operands[1:]]
-    old = Value(w.emit(f"load {kind}, ptr {w.place.pointer}, align 1"), dtype)
+    old = Value(w.emit(f"load {kind}, ptr {w.access.pointer}, align 1"), dtype)
     value = values[0]
     if operation in _ATOMICS:
         name = f"f{operation}" if floating else _ATOMICS[operation]
@@ -323,13 +334,13 @@ def modify(w: LaneWriter, instruction: Instruction) -> tuple[Value, Value]:
 
 def exchange(w: LaneWriter, instruction: Instruction) -> tuple[str, list[int]]:
     """The function that does an exchange between lanes, and its description."""
-    parts = instruction.parts
+    fields = instruction.fields
     operands = instruction.operands
     if instruction.base == "activemask":
         return "active_lanes", [_row_of(w, operands[0])]
     if instruction.base == "vote":
-        mode = parts[2]
-        if parts[1] != "sync" or mode not in VOTES or len(operands) != 3:
+        mode = fields[2]
+        if fields[1] != "sync" or mode not in VOTES or len(operands) != 3:
             raise NotNative(instruction.opcode)
         if isinstance(operands[1], Immediate):
             predicate = [CONSTANT, int(bool(operands[1].value))]
@@ -338,8 +349,8 @@ def exchange(w: LaneWriter, instruction: Instruction) -> tuple[str, list[int]]:
         else:
             raise NotNative(instruction.opcode)
         return "vote", [VOTES.index(mode), *predicate, *_source(w, operands[2], 4), _row_of(w, operands[0])]
-    mode = parts[2] if parts[1] == "sync" else parts[1]
-    if mode not in SHUFFLES or parts[-1] != "b32":
+    mode = fields[2] if fields[1] == "sync" else fields[1]
+    if mode not in SHUFFLES or fields[-1] != "b32":
         raise NotNative(instruction.opcode)
     target, value, lane, clamp = operands[:4]
     first, second = (target.first, target.second) if isinstance(target, Pair) else (target, None)

@@ -7,7 +7,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from drv.environment import cache_directory
-from drv.simulator.execution.translation import kept
+from drv.simulator.execution.translation import translation_cache
 
 from . import machine_code
 from .machine import Machine
@@ -84,10 +84,10 @@ class NativeKernel:
         self.machine = None
 
     def _find(self, *, at_once: bool) -> bool:
-        disk = self.plan.module.kept
+        disk = self.plan.module.translation_cache
         name = f"native code of {self.plan.entry.name} for {machine_code.identity()}"
         if not self._looked and disk is not None:
-            program = disk.load_part(name, self.plan.module)
+            program = disk.load(name, self.plan.module)
             self.program = program if isinstance(program, NativeProgram) else None
         self._looked = True
         if self.program is None and (at_once or self.blocks_run > WORTH_COMPILING):
@@ -95,17 +95,17 @@ class NativeKernel:
             if self.program is None:
                 self.refused = True
             elif disk is not None:
-                disk.store_part(name, self.program, self.plan.module)
+                disk.store(name, self.program, self.plan.module)
         return self.program is not None
 
 
 @functools.cache
 def _scheduler() -> LoadedCode:
     """The native functions that all kernels share."""
-    version = kept.version()
+    version = translation_cache.version()
     if not version:
         return load_scheduler(scheduler_image())
-    disk = kept.disk_cache(cache_directory() / "simulator")
+    disk = translation_cache.disk_cache(cache_directory() / "simulator")
     key = hashlib.sha256(version + machine_code.identity().encode() + b" scheduling").hexdigest()
     image = disk.load(key)
     if image is None:

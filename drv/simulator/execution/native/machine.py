@@ -34,7 +34,7 @@ _ITEMS = {"i8": np.int8, "u8": np.uint8, "i32": np.int32, "u32": np.uint32, "i64
 #: case.
 LAP, MOST_LAPS = 50_000, 1000
 #: Batches whose constants of threads are kept.
-_MOST_PLACES = 64
+_MOST_RANGES = 64
 _ALL_BITS = (1 << 64) - 1
 
 
@@ -121,8 +121,8 @@ class Machine:
             self._compute_shared = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(program.shared_values())
         self._shape: Any = None
         self._constant_names = list(layout.constants)
-        self._places: dict[Any, tuple[Array, list[Array]]] = {}
-        self._place: Any = None
+        self._rows_by_range: dict[Any, tuple[Array, list[Array]]] = {}
+        self._launch_range: Any = None
         self._slots: Any = None
         self._memory: Any = None
         self._sees_windows = False
@@ -179,9 +179,9 @@ class Machine:
         """Put the lanes of a batch at the kernel's first block."""
         launch = self.launch
         n, arrays = batch.n, self.arrays
-        place = (launch.block, launch.grid, launch.cluster, int(batch.blocks[0]), batch.count)
-        if place != self._place:
-            self._go_to(batch, place)
+        launch_range = (launch.block, launch.grid, launch.cluster, int(batch.blocks[0]), batch.count)
+        if launch_range != self._launch_range:
+            self._go_to(batch, launch_range)
         if launch.shared_bytes:
             size = max(batch.shared_stride * batch.count, 16)
             shared = arrays["shared"]
@@ -228,24 +228,27 @@ class Machine:
             local_stride=batch.stack_bytes,
         )
 
-    def _go_to(self, batch: Batch, place: Any) -> None:
+    def _go_to(self, batch: Batch, launch_range: Any) -> None:
         """Have what threads know of their place for the blocks of a batch."""
         n = batch.n
-        self._place = place
+        self._launch_range = launch_range
         shape = (self.launch.block, batch.count)
         if shape != self._slots:
             self._slots = shape
             self.arrays["slots"][:n] = batch.constant("warp_slot", None)
-        known = self._places.get(place)
+        known = self._rows_by_range.get(launch_range)
         if known is None:
             rows = []
             for name, axis in self._constant_names:
                 values = np.empty(n, np.uint32)
                 values[:] = batch.constant(name, axis)
                 rows.append(values)
-            if len(self._places) >= _MOST_PLACES:
-                self._places.clear()
-            known = self._places[place] = np.array([_address(row) for row in rows], np.int64), rows
+            if len(self._rows_by_range) >= _MOST_RANGES:
+                self._rows_by_range.clear()
+            known = self._rows_by_range[launch_range] = (
+                np.array([_address(row) for row in rows], np.int64),
+                rows,
+            )
         self.arrays["constants"][: len(known[0])] = known[0]
 
     def run(self, batch: Batch) -> bool:
@@ -325,8 +328,8 @@ class Machine:
             if shared is None:
                 shared = self.launch.template[register]
             # What is kept of it must not change with the next launch.
-            kept: Array = shared.copy()
-            return kept
+            copy: Array = shared.copy()
+            return copy
         # Results may be what was taken, so that must not change while they are written.
         value: Array = row[index].copy() if register in code.outputs else row[index]
         return value

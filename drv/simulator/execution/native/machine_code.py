@@ -28,7 +28,7 @@ def available() -> bool:
         import llvmlite
     except ImportError:
         return False
-    version = tuple(int(part) for part in llvmlite.__version__.split(".")[:2] if part.isdecimal())
+    version = tuple(int(number) for number in llvmlite.__version__.split(".")[:2] if number.isdecimal())
     return version >= _OLDEST and _machine() is not None
 
 

@@ -88,7 +88,7 @@ def _is_foreign(plan: FunctionPlan, block: Block, barriers: set[str]) -> bool:
         return True
     if block.end is End.BARRIER:
         assert last is not None
-        plain = last.parts in (["bar", "sync"], ["barrier", "sync"], ["barrier", "sync", "aligned"])
+        plain = last.fields in (["bar", "sync"], ["barrier", "sync"], ["barrier", "sync", "aligned"])
         if (
             not plain
             or len(last.operands) != 1
@@ -137,9 +137,9 @@ _NOTHING = {
 
 def _sort(plan: FunctionPlan, instruction: Instruction) -> Sort | None:
     """How an instruction is run; ``None`` if there is nothing to do."""
-    parts = instruction.parts
+    fields = instruction.fields
     base = instruction.base
-    if (base in _NOTHING and "proxy" not in parts) or parts[:3] == ["bar", "warp", "sync"]:
+    if (base in _NOTHING and "proxy" not in fields) or fields[:3] == ["bar", "warp", "sync"]:
         return None
     attempts: dict[str, tuple[Sort, Callable[..., object]]] = {
         "st": (Sort.STORE, store),

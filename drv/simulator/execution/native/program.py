@@ -48,7 +48,7 @@ _EXPORTED = ("run", "shuffle", "vote", "active_lanes")
 _FUNCTIONS = (
     scheduling.run, scheduling.run_pieces, scheduling.begin, scheduling.choose, scheduling.note_turn,
     scheduling.clear_stalled, scheduling.gather, scheduling.keep_ready, scheduling.mask_of, scheduling.load_u32,
-    scheduling.store_u32, scheduling.count_in_warps, scheduling.finish, scheduling.part, scheduling.decide,
+    scheduling.store_u32, scheduling.count_in_warps, scheduling.finish, scheduling.diverge, scheduling.decide,
     scheduling.scatter, scheduling.join, scheduling.leave, scheduling.release, scheduling.operand, scheduling.shuffle,
     scheduling.vote, scheduling.truth, scheduling.active_lanes,
 )  # fmt: skip
@@ -214,7 +214,7 @@ def _tables(plan: FunctionPlan, layout: Layout, blocks: list[CutBlock]) -> dict[
     decision, meets_at = np.zeros(count, np.int32), np.zeros(count, np.int32)
     member_masks = np.zeros(count, np.int64)
 
-    def place_of(name: str) -> int:
+    def row_of(name: str) -> int:
         return layout.rows[name] if name in layout.rows else -1 - layout.shared[name]
 
     for index, each in enumerate(blocks):
@@ -228,15 +228,15 @@ def _tables(plan: FunctionPlan, layout: Layout, blocks: list[CutBlock]) -> dict[
             continue
         names = decision_registers(block)
         if names:
-            decision[index] = place_of(names.pop())
+            decision[index] = row_of(names.pop())
         if block.end is End.BRANCH:
             assert block.last is not None and block.last.guard is not None
             negated[index] = block.last.guard[1]
         if block.converges:
             mask = member_mask(block.instructions[0])
             if isinstance(mask, Register):
-                place = place_of(mask.name)
-                meets_at[index], member_masks[index] = (3, place) if place >= 0 else (2, -1 - place)
+                mask_row = row_of(mask.name)
+                meets_at[index], member_masks[index] = (3, mask_row) if mask_row >= 0 else (2, -1 - mask_row)
             else:
                 assert isinstance(mask, Immediate)
                 meets_at[index], member_masks[index] = 1, mask.value & 0xFFFFFFFF
@@ -302,8 +302,8 @@ def _computing(w: LaneWriter, piece: Piece) -> str:
         compute(w, instruction)
     outputs = [name for name in piece.outputs if name in w.written and name in w.layout.rows]
     # What was read must still be there if an access turns out wrong and all is done again.
-    kept = set(piece.inputs) if w.wrong else set()
-    later = [name for name in outputs if name in kept]
+    retained = set(piece.inputs) if w.wrong else set()
+    later = [name for name in outputs if name in retained]
     scratch = {name: w.at_head(f"scratch {name}", _scratch(w, name, later)) for name in later}
     for name in outputs:
         w.store_row(scratch[name] if name in scratch else w.row(name), w.canonical(name))
@@ -332,7 +332,7 @@ def _storing(check: LaneWriter, w: LaneWriter, instruction: Instruction) -> str:
     at = 0
     for value in store(w, instruction):
         assert value.dtype is not None
-        pointer = w.place.pointer
+        pointer = w.access.pointer
         if at:
             pointer = w.emit(f"getelementptr inbounds i8, ptr {pointer}, i64 {at}")
         w.lines.append(f"store {stored_type(value.dtype)} {value.text}, ptr {pointer}, align 1")
@@ -353,7 +353,7 @@ def _modifying(check: LaneWriter, w: LaneWriter, instruction: Instruction) -> st
     check.written.clear()
     old, new = modify(w, instruction)
     assert new.dtype is not None
-    w.lines.append(f"store {llvm_type(new.dtype)} {new.text}, ptr {w.place.pointer}, align 1")
+    w.lines.append(f"store {llvm_type(new.dtype)} {new.text}, ptr {w.access.pointer}, align 1")
     for name in w.written:
         if name in w.layout.rows:
             w.store_row(w.row(name), w.canonical(name))

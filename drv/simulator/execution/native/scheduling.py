@@ -267,7 +267,7 @@ def keep_ready(s: Any, block: Word) -> Word:
     if ready == 0:
         s.runs = 0
         return 0
-    kept = 0
+    ready_runs = 0
     before = 0
     for lane in range(s.lanes):
         here = 0
@@ -275,15 +275,15 @@ def keep_ready(s: Any, block: Word) -> Word:
             here = s.table[lane]
         if here != before:
             if before == 0:
-                s.run_first[kept] = lane
+                s.run_first[ready_runs] = lane
             else:
-                s.run_end[kept] = lane
-                kept += 1
+                s.run_end[ready_runs] = lane
+                ready_runs += 1
         before = here
     if before != 0:
-        s.run_end[kept] = s.lanes
-        kept += 1
-    s.runs = kept
+        s.run_end[ready_runs] = s.lanes
+        ready_runs += 1
+    s.runs = ready_runs
     return 0
 
 
@@ -334,7 +334,7 @@ def finish(s: Any) -> Word:
         if end == JUMP or end == BARRIER:  # noqa: SIM109 - the subset has no tuples
             s.together = first
             return 0
-        return part(s, block, 1)
+        return diverge(s, block, 1)
     if end == JUMP:
         for index in range(s.runs):
             for lane in range(s.run_first[index], s.run_end[index]):
@@ -348,10 +348,10 @@ def finish(s: Any) -> Word:
                 s.resume[lane] = first
             s.held += s.run_end[index] - s.run_first[index]
         return 0
-    return part(s, block, 0)
+    return diverge(s, block, 0)
 
 
-def part(s: Any, block: Word, were_together: Word) -> Word:
+def diverge(s: Any, block: Word, were_together: Word) -> Word:
     """A branch, or a branch by an index."""
     at = s.first_target[block]
     known = s.first_target[block + 1] - at

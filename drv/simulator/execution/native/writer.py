@@ -68,7 +68,7 @@ class LaneWriter(Emitter):
         #: Memory instructions, and this lane's address where it is not allowed (all ones where it is).
         self.wrong: list[tuple[int, str]] = []
         #: Where a store or an atomic operation goes.
-        self.place: Any = None
+        self.access: Any = None
 
     def next_site(self) -> int:
         """Number of a further instruction that accesses memory."""
@@ -242,12 +242,12 @@ class LaneWriter(Emitter):
         kind = llvm_type(dtype)
         result = ""
         for position, item in enumerate(operand.items):
-            part = self.converted(self.use(item, f"u{8 * size}"), dtype).text
+            shifted = self.converted(self.use(item, f"u{8 * size}"), dtype).text
             if position:
-                part = self.emit(f"shl {kind} {part}, {8 * size * position}")
-                result = self.emit(f"or {kind} {result}, {part}")
+                shifted = self.emit(f"shl {kind} {shifted}, {8 * size * position}")
+                result = self.emit(f"or {kind} {result}, {shifted}")
             else:
-                result = part
+                result = shifted
         return Value(result, dtype)
 
     def define(self, operand: Operand, value: Value) -> None:

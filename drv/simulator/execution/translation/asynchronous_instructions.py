@@ -20,13 +20,13 @@ class AsynchronousInstructions(BulkInstructions):
     """Instructions become calls of the classes of :mod:`drv.simulator.execution.asynchronous`."""
 
     def do_membar(self, instruction: Instruction) -> None:
-        parts = instruction.parts
-        if "proxy" not in parts:
-            if parts[1] != "mbarrier_init":
+        fields = instruction.fields
+        if "proxy" not in fields:
+            if fields[1] != "mbarrier_init":
                 self.lines.append("X.fence()")
-        elif parts[2].partition("::")[0] == "async":
+        elif fields[2].partition("::")[0] == "async":
             self.lines.append("X.fence_proxy()")
-        elif parts[2].partition("::")[0] == "tensormap" and "acquire" in parts[3]:
+        elif fields[2].partition("::")[0] == "tensormap" and "acquire" in fields[3]:
             self.lines.append("X.fence_tensor_maps()")
 
     do_fence = do_membar
@@ -34,21 +34,21 @@ class AsynchronousInstructions(BulkInstructions):
     # Copies
 
     def do_cp(self, instruction: Instruction) -> None:
-        parts = instruction.parts
-        if parts[1:3] == ["async", "bulk"] or parts[1:4] == ["reduce", "async", "bulk"]:
+        fields = instruction.fields
+        if fields[1:3] == ["async", "bulk"] or fields[1:4] == ["reduce", "async", "bulk"]:
             self.bulk(instruction)
             return
-        if parts[1] != "async" or len(parts) < 3:
+        if fields[1] != "async" or len(fields) < 3:
             raise UnknownInstruction(instruction.opcode)
-        if parts[2] in _COPY_SIZES:
+        if fields[2] in _COPY_SIZES:
             self._copy(instruction)
-        elif parts[2:] == ["commit_group"]:
+        elif fields[2:] == ["commit_group"]:
             self.lines.append("X.commit_copies()")
-        elif parts[2:] == ["wait_all"]:
+        elif fields[2:] == ["wait_all"]:
             self.lines.append("X.wait_for_all_copies()")
-        elif parts[2:] == ["wait_group"]:
+        elif fields[2:] == ["wait_group"]:
             self.lines.append(f"X.wait_for_copies({self.number_of(instruction.operands[0])})")
-        elif parts[2:4] == ["mbarrier", "arrive"]:
+        elif fields[2:4] == ["mbarrier", "arrive"]:
             space, middle = self._object_space(instruction, 4)
             if middle - {"noinc"}:
                 raise UnknownInstruction(instruction.opcode)
@@ -59,13 +59,13 @@ class AsynchronousInstructions(BulkInstructions):
             raise UnknownInstruction(instruction.opcode)
 
     def _copy(self, instruction: Instruction) -> None:
-        parts = instruction.parts
+        fields = instruction.fields
         target, source, size, *rest = instruction.operands
-        if parts[3].partition("::")[0] != "shared" or parts[4] != "global":
+        if fields[3].partition("::")[0] != "shared" or fields[4] != "global":
             raise UnknownInstruction(instruction.opcode)
-        if self.number_of(size) not in _COPY_SIZES[parts[2]]:
+        if self.number_of(size) not in _COPY_SIZES[fields[2]]:
             raise UnknownInstruction(f"{instruction.opcode} of {self.number_of(size)} bytes")
-        if any(part.endswith("::cache_hint") for part in parts):
+        if any(qualifier.endswith("::cache_hint") for qualifier in fields):
             rest.pop()
         copied = "None"
         if rest and self._is_predicate(rest[0]):
@@ -87,7 +87,7 @@ class AsynchronousInstructions(BulkInstructions):
 
     def _object_space(self, instruction: Instruction, first: int) -> tuple[str, set[str]]:
         """Space of an ``mbarrier`` object, and the parts of the opcode from ``first`` on that say other things."""
-        *middle, ptx_type = instruction.parts[first:]
+        *middle, ptx_type = instruction.fields[first:]
         if ptx_type != "b64":
             raise UnknownInstruction(instruction.opcode)
         rest = set(middle)
@@ -102,8 +102,8 @@ class AsynchronousInstructions(BulkInstructions):
         return f"{self.site(instruction)}, {space!r}, {base}, {offset}"
 
     def do_mbarrier(self, instruction: Instruction) -> None:
-        parts, operands = instruction.parts, instruction.operands
-        action = parts[1]
+        fields, operands = instruction.fields, instruction.operands
+        action = fields[1]
         if action == "pending_count":
             self.define(operands[0], "u32", f"X.pending_count({self.use(operands[1], 'b64')})")
             return
@@ -138,7 +138,7 @@ class AsynchronousInstructions(BulkInstructions):
         where = self._object(instruction, operands[0], space)
         number = self.use(operands[1], "u32") if len(operands) > 1 else "None"
         count, expected = ("None", number) if "expect_tx" in rest else (number, "None")
-        drops = instruction.parts[1] == "arrive_drop"
+        drops = instruction.fields[1] == "arrive_drop"
         call = f"X.arrive({where}, {count}, {expected}, {drops}, {'relaxed' not in rest})"
         self.define(state, "b64", call)
 

@@ -184,13 +184,13 @@ class BlockWriter:
         size = DTYPES[ptx_type].itemsize
         each = size // len(operand.items)
         unsigned = f"np.uint{8 * size}"
-        parts = []
+        terms = []
         for position, item in enumerate(operand.items):
             wide = self.emit(f"{self.use(item, f'u{8 * each}')}.astype({unsigned})")
-            parts.append(
+            terms.append(
                 wide if not position else f"({wide} << {self.constant(f'u{8 * size}', 8 * each * position)})"
             )
-        return self.emit(" | ".join(parts))
+        return self.emit(" | ".join(terms))
 
     # Sites and registers without a value
 

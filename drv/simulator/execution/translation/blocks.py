@@ -127,8 +127,8 @@ class BlockTranslator(
             if self.block.end is End.PHASE and isinstance(last.operands[0], Register):
                 code.result = numbers[last.operands[0].name]
                 code.acquires = self.acquires
-            code.arrives = self.block.end is End.BARRIER and "arrive" in last.parts
-            code.of_cluster = self.block.end is End.BARRIER and last.parts[:2] == ["barrier", "cluster"]
+            code.arrives = self.block.end is End.BARRIER and "arrive" in last.fields
+            code.of_cluster = self.block.end is End.BARRIER and last.fields[:2] == ["barrier", "cluster"]
         if self.block.converges:
             first = self.block.instructions[0]
             members = member_mask(first)
@@ -146,7 +146,7 @@ class BlockTranslator(
             decision = self.decision()
             if last is not None and end is End.CALL:
                 call = self.call(last)
-            elif last is not None and end is End.BARRIER and "red" in last.parts:
+            elif last is not None and end is End.BARRIER and "red" in last.fields:
                 reduction = self.reduction(last)
         except NOT_UNDERSTOOD:
             if last is None:
@@ -158,7 +158,7 @@ class BlockTranslator(
     def reduction(self, barrier: Instruction) -> tuple[int, str]:
         """Register and operation of a barrier that reduces."""
         result = barrier.operands[0]
-        operation = next((each for each in ("popc", "and", "or") if each in barrier.parts), None)
+        operation = next((each for each in ("popc", "and", "or") if each in barrier.fields), None)
         if operation is None or not isinstance(result, Register):
             raise UnknownInstruction(barrier.opcode)
         return self.plan.numbers[result.name], operation
@@ -213,13 +213,13 @@ class BlockTranslator(
             decision, self.acquires = self.awaited_phase(last)
             return decision
         operands = list(last.operands)
-        if last.parts[:2] == ["barrier", "cluster"]:
-            if last.parts[2] != "wait" or set(last.parts[3:]) - {"acquire", "aligned"}:
+        if last.fields[:2] == ["barrier", "cluster"]:
+            if last.fields[2] != "wait" or set(last.fields[3:]) - {"acquire", "aligned"}:
                 raise UnknownInstruction(last.opcode)
             return "None"
-        if len(operands) < (3 if "red" in last.parts else 1):
+        if len(operands) < (3 if "red" in last.fields else 1):
             raise UnknownInstruction(last.opcode)
-        if "red" in last.parts:
+        if "red" in last.fields:
             operands.pop(0)
             predicate = self.use(operands.pop(), "pred")
         else:
@@ -283,7 +283,7 @@ class BlockTranslator(
 
     def do_mov(self, instruction: Instruction) -> None:
         target, source = instruction.operands
-        ptx_type = instruction.parts[-1]
+        ptx_type = instruction.fields[-1]
         if isinstance(target, Vector):
             self.unpacked(target, source, ptx_type)
         elif (
@@ -320,20 +320,20 @@ class BlockTranslator(
 
     def do_cvta(self, instruction: Instruction) -> None:
         target, source = instruction.operands
-        parts = instruction.parts
+        fields = instruction.fields
         value = self.use(source, "u64")
-        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(parts[-2].partition("::")[0])
+        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(fields[-2].partition("::")[0])
         if window is not None:
-            value = f"{value} {'-' if 'to' in parts else '+'} {self.constant('u64', window)}"
+            value = f"{value} {'-' if 'to' in fields else '+'} {self.constant('u64', window)}"
         self.define(target, "u64", value)
 
     def do_isspacep(self, instruction: Instruction) -> None:
         target, source = instruction.operands
-        space, _, part = instruction.parts[1].partition("::")
+        space, _, window = instruction.fields[1].partition("::")
         if space not in ("global", "shared", "local", "param", "const"):
             raise UnknownInstruction(instruction.opcode)
         # A cluster is all that has shared memory in reach.
-        space = "own shared" if space == "shared" and part != "cluster" else space
+        space = "own shared" if space == "shared" and window != "cluster" else space
         self.define(target, "pred", f"X.is_space({space!r}, {self.use(source, 'u64')})")
 
     def do_trap(self, instruction: Instruction) -> None:

@@ -52,9 +52,9 @@ class BulkInstructions(MemoryInstructions):
 
     def bulk(self, instruction: Instruction) -> None:
         """``cp.async.bulk``, ``cp.reduce.async.bulk``."""
-        parts = instruction.parts[1:]
-        reduces = parts[0] == "reduce"
-        rest = parts[3:] if reduces else parts[2:]
+        fields = instruction.fields[1:]
+        reduces = fields[0] == "reduce"
+        rest = fields[3:] if reduces else fields[2:]
         if rest[:1] == ["commit_group"]:
             self.lines.append("X.commit_bulk_copies()")
         elif rest[:1] == ["wait_group"] and rest[1:] in ([], ["read"]):
@@ -74,36 +74,39 @@ class BulkInstructions(MemoryInstructions):
             raise UnknownInstruction(instruction.opcode, _KNOWN)
         self.address(target, "global")
 
-    def _reduction(self, instruction: Instruction, parts: list[str]) -> str:
+    def _reduction(self, instruction: Instruction, fields: list[str]) -> str:
         """Operation and type of a reduction, as the text of a pair."""
-        operation, ptx_type = next((part for part in parts if part in _OPERATIONS), ""), parts[-1]
+        operation, ptx_type = (
+            next((qualifier for qualifier in fields if qualifier in _OPERATIONS), ""),
+            fields[-1],
+        )
         if operation in _BITWISE:
             ptx_type = f"b{ptx_type[1:]}"
         if (operation, ptx_type) not in REDUCTIONS:
             raise UnknownInstruction(instruction.opcode, _KNOWN)
         return repr((operation, ptx_type))
 
-    def _range(self, instruction: Instruction, parts: list[str], reduces: bool) -> None:
+    def _range(self, instruction: Instruction, fields: list[str], reduces: bool) -> None:
         operands = list(instruction.operands)
         known = {*_SHARED, "global", _MBARRIER, _GROUP, _HINT, _MULTICAST}
         if reduces:
             known |= {*_OPERATIONS, *_REDUCED, "noftz"}
-        if set(parts) - known or len(parts) < 3 or (_GROUP in parts) is (_MBARRIER in parts):
+        if set(fields) - known or len(fields) < 3 or (_GROUP in fields) is (_MBARRIER in fields):
             raise UnknownInstruction(instruction.opcode, _KNOWN)
-        reduction = self._reduction(instruction, parts) if reduces else "None"
-        if _HINT in parts:
+        reduction = self._reduction(instruction, fields) if reduces else "None"
+        if _HINT in fields:
             operands.pop()
         site, size = self.site(instruction), self.use(operands[2], "u32")
-        spaces = ["shared" if part in _SHARED else part for part in parts[:2]]
+        spaces = ["shared" if qualifier in _SHARED else qualifier for qualifier in fields[:2]]
         into, origin = (self.bulk_address(each, space) for each, space in zip(operands, spaces, strict=False))
-        if spaces == ["shared", "global"] and _MBARRIER in parts and not reduces:
-            mask = self.use(operands[4], "u16") if _MULTICAST in parts else "None"
+        if spaces == ["shared", "global"] and _MBARRIER in fields and not reduces:
+            mask = self.use(operands[4], "u16") if _MULTICAST in fields else "None"
             mbarrier = self.bulk_address(operands[3], "shared")
             call = f"X.bulk_to_shared({site}, {into}, {origin}, {size}, {mbarrier}, {mask})"
-        elif spaces == ["shared", "shared"] and _MBARRIER in parts and parts[0] == "shared::cluster":
+        elif spaces == ["shared", "shared"] and _MBARRIER in fields and fields[0] == "shared::cluster":
             mbarrier = self.bulk_address(operands[3], "shared")
             call = f"X.bulk_within_cluster({site}, {into}, {origin}, {size}, {mbarrier}, {reduction})"
-        elif spaces == ["global", "shared"] and _GROUP in parts:
+        elif spaces == ["global", "shared"] and _GROUP in fields:
             call = f"X.bulk_to_global({site}, {into}, {origin}, {size}, {reduction})"
         else:
             raise UnknownInstruction(instruction.opcode, _KNOWN)
@@ -111,34 +114,34 @@ class BulkInstructions(MemoryInstructions):
 
     # Tensors
 
-    def _tensor(self, instruction: Instruction, parts: list[str], reduces: bool) -> None:
+    def _tensor(self, instruction: Instruction, fields: list[str], reduces: bool) -> None:
         operands = list(instruction.operands)
-        rank = _DIMENSIONS.get(parts[0], 0)
-        spaces = ["shared" if part in _SHARED else part for part in parts[1:3]]
+        rank = _DIMENSIONS.get(fields[0], 0)
+        spaces = ["shared" if qualifier in _SHARED else qualifier for qualifier in fields[1:3]]
         known = {*_SHARED, "global", _MBARRIER, _GROUP, _HINT, _MULTICAST, "tile", "im2col", "im2col_no_offs"}
         operation = "None"
         if reduces:
             known |= set(_OPERATIONS)
-            operation = repr(next((part for part in parts if part in _OPERATIONS), None))
-        if not rank or set(parts[1:]) - known or (reduces and operation == "None"):
+            operation = repr(next((qualifier for qualifier in fields if qualifier in _OPERATIONS), None))
+        if not rank or set(fields[1:]) - known or (reduces and operation == "None"):
             raise UnknownInstruction(instruction.opcode, _KNOWN)
-        if _HINT in parts:
+        if _HINT in fields:
             operands.pop()
         site = self.site(instruction)
-        if spaces == ["shared", "global"] and _MBARRIER in parts and not reduces:
+        if spaces == ["shared", "global"] and _MBARRIER in fields and not reduces:
             into = self.bulk_address(operands[0], "shared")
             tensor = self._tensor_operand(instruction, operands[1], rank)
             mbarrier = self.bulk_address(operands[2], "shared")
             rest = operands[3:]
             offsets = "None"
-            if "im2col" in parts:
+            if "im2col" in fields:
                 offsets = self._all_numbers(instruction, rest.pop(0), rank - 2, "u16")
-            mask = self.use(rest.pop(0), "u16") if _MULTICAST in parts else "None"
+            mask = self.use(rest.pop(0), "u16") if _MULTICAST in fields else "None"
             call = f"X.tensor_to_shared({site}, {tensor}, {offsets}, {into}, {mbarrier}, {mask})"
-        elif spaces == ["global", "shared"] and _GROUP in parts and "im2col" not in parts:
+        elif spaces == ["global", "shared"] and _GROUP in fields and "im2col" not in fields:
             tensor = self._tensor_operand(instruction, operands[0], rank)
             origin = self.bulk_address(operands[1], "shared")
-            offsets = "()" if "im2col_no_offs" in parts else "None"
+            offsets = "()" if "im2col_no_offs" in fields else "None"
             call = f"X.tensor_to_global({site}, {tensor}, {offsets}, {origin}, {operation})"
         else:
             raise UnknownInstruction(instruction.opcode, _KNOWN)
@@ -159,20 +162,20 @@ class BulkInstructions(MemoryInstructions):
     # Tensor maps
 
     def do_tensormap(self, instruction: Instruction) -> None:
-        parts, operands = instruction.parts, list(instruction.operands)
-        space = "shared" if any(part in _SHARED for part in parts) else "generic"
-        if parts[1] == "cp_fenceproxy":
+        fields, operands = instruction.fields, list(instruction.operands)
+        space = "shared" if any(qualifier in _SHARED for qualifier in fields) else "generic"
+        if fields[1] == "cp_fenceproxy":
             if self.number_of(operands[2]) != MAP_BYTES:
                 raise UnknownInstruction(instruction.opcode)
             into, origin = self.bulk_address(operands[0], "global"), self._generic(operands[1], "shared")
             self.lines.append(f"X.copy_tensor_map({self.site(instruction)}, {into}, {origin})")
             return
-        field = parts[3] if len(parts) > 3 else ""
-        if parts[1:3] != ["replace", "tile"] or field not in _MAP_FIELDS or "b1024" not in parts:
+        field = fields[3] if len(fields) > 3 else ""
+        if fields[1:3] != ["replace", "tile"] or field not in _MAP_FIELDS or "b1024" not in fields:
             raise UnknownInstruction(instruction.opcode)
         target = self._generic(operands[0], space)
         ordinal = self.number_of(operands[1]) if field in _MAP_ORDINALS else 0
-        value = self.use(operands[-1], "u64" if parts[-1] == "b64" else "u32")
+        value = self.use(operands[-1], "u64" if fields[-1] == "b64" else "u32")
         where = f"{self.site(instruction)}, {target}, {field!r}, {ordinal}, {value}"
         self.lines.append(f"X.replace_tensor_map({where})")
 
@@ -188,14 +191,14 @@ class BulkInstructions(MemoryInstructions):
 
     def store_async(self, instruction: Instruction) -> None:
         """``st.async`` and ``red.async``."""
-        parts, operands = instruction.parts, instruction.operands
-        reduces = parts[0] == "red"
+        fields, operands = instruction.fields, instruction.operands
+        reduces = fields[0] == "red"
         known = {"async", "weak", "relaxed", "cluster", "shared::cluster", _MBARRIER, "v2", "v4"}
-        ptx_type = parts[-1]
+        ptx_type = fields[-1]
         known |= set(_OPERATIONS) if reduces else set()
-        if set(parts[1:-1]) - known or ptx_type not in _STORED or _MBARRIER not in parts:
+        if set(fields[1:-1]) - known or ptx_type not in _STORED or _MBARRIER not in fields:
             raise UnknownInstruction(instruction.opcode, _KNOWN)
-        reduction = self._reduction(instruction, parts) if reduces else "None"
+        reduction = self._reduction(instruction, fields) if reduces else "None"
         items = operands[1].items if isinstance(operands[1], Vector) else (operands[1],)
         values = "".join(f"{self.use(item, ptx_type)}, " for item in items)
         into, mbarrier = self.bulk_address(operands[0], "shared"), self.bulk_address(operands[2], "shared")

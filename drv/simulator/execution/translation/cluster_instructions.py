@@ -20,7 +20,7 @@ class ClusterInstructions(BlockWriter):
         target, source, rank = instruction.operands
         address, window = self._in_window(instruction, source)
         mapped = self.emit(f"X.map_to_rank({address}, {self.use(rank, 'u32')})")
-        self.define(target, instruction.parts[-1], f"{mapped} + {window}" if window else mapped)
+        self.define(target, instruction.fields[-1], f"{mapped} + {window}" if window else mapped)
 
     def do_getctarank(self, instruction: Instruction) -> None:
         target, source = instruction.operands
@@ -29,7 +29,7 @@ class ClusterInstructions(BlockWriter):
 
     def _in_window(self, instruction: Instruction, source: Operand) -> tuple[str, str]:
         """An address relative to the window of shared memory, and what to add for a generic one."""
-        *middle, ptx_type = instruction.parts[1:]
+        *middle, ptx_type = instruction.fields[1:]
         if ptx_type not in ("u32", "u64") or middle not in ([], ["shared::cluster"]):
             raise UnknownInstruction(instruction.opcode)
         address = self.use(source, ptx_type)
@@ -40,8 +40,8 @@ class ClusterInstructions(BlockWriter):
 
     def do_barrier(self, instruction: Instruction) -> None:
         """Arrive at the barrier of the cluster; waiting there ends a block."""
-        qualifiers = set(instruction.parts[3:])
-        if instruction.parts[:3] != ["barrier", "cluster", "arrive"] or qualifiers - {
+        qualifiers = set(instruction.fields[3:])
+        if instruction.fields[:3] != ["barrier", "cluster", "arrive"] or qualifiers - {
             "release",
             "relaxed",
             "aligned",

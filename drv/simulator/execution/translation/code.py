@@ -229,7 +229,7 @@ class Call:
 
 def polls(instruction: Instruction) -> bool:
     """Whether an instruction reads memory as a loop does that waits for another thread."""
-    parts = instruction.parts
-    if parts[0] == "ld" and "local" not in parts:
-        return "volatile" in parts or "relaxed" in parts or "acquire" in parts
-    return parts[0] in ("atom", "nanosleep") or parts[:2] == ["mbarrier", "test_wait"]
+    fields = instruction.fields
+    if fields[0] == "ld" and "local" not in fields:
+        return "volatile" in fields or "relaxed" in fields or "acquire" in fields
+    return fields[0] in ("atom", "nanosleep") or fields[:2] == ["mbarrier", "test_wait"]

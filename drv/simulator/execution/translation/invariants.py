@@ -98,8 +98,8 @@ class Invariants:
 
 def _is_pure(instruction: Instruction) -> bool:
     """Whether nothing but the operands decides the result."""
-    parts = instruction.parts
+    fields = instruction.fields
     if instruction.base == "ld":
         address = instruction.operands[1]
-        return parts[1] == "param" and isinstance(address, Address) and isinstance(address.base, Symbol)
-    return instruction.base in ("mov", "cvta") or (instruction.base in FAMILIES and "cc" not in parts)
+        return fields[1] == "param" and isinstance(address, Address) and isinstance(address.base, Symbol)
+    return instruction.base in ("mov", "cvta") or (instruction.base in FAMILIES and "cc" not in fields)

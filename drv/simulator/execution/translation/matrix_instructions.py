@@ -56,22 +56,27 @@ class MatrixInstructions(MemoryInstructions):
         self.define_all(_items(d), _REGISTER_TYPES.get(form.d, "b32"), call)
 
     def do_wmma(self, instruction: Instruction) -> None:
-        parts = instruction.parts
-        if parts[1] == "mma":
+        fields = instruction.fields
+        if fields[1] == "mma":
             self.do_mma(instruction)
             return
         known = known_shapes("wmma")
-        matched = next(filter(None, map(_SHAPE.fullmatch, parts)), None)
-        which, ptx_type = parts[2], parts[-1]
+        matched = next(filter(None, map(_SHAPE.fullmatch, fields)), None)
+        which, ptx_type = fields[2], fields[-1]
         space = next(
-            (part.partition("::")[0] for part in parts if part.startswith(("global", "shared"))), "generic"
+            (
+                qualifier.partition("::")[0]
+                for qualifier in fields
+                if qualifier.startswith(("global", "shared"))
+            ),
+            "generic",
         )
-        layout = next((part for part in parts if part in ("row", "col")), "")
+        layout = next((qualifier for qualifier in fields if qualifier in ("row", "col")), "")
         if (
             matched is None
             or ptx_type not in BITS
             or not layout
-            or (parts[1], which) not in (("load", "a"), ("load", "b"), ("load", "c"), ("store", "d"))
+            or (fields[1], which) not in (("load", "a"), ("load", "b"), ("load", "c"), ("store", "d"))
             or not is_wmma_shape(matched.group(), ptx_type)
         ):
             raise UnknownInstruction(instruction.opcode, known)
@@ -80,7 +85,7 @@ class MatrixInstructions(MemoryInstructions):
         if BITS[ptx_type] < 8 and layout != ("row" if which == "a" else "col"):
             raise UnknownInstruction(instruction.opcode, known)
         operands = instruction.operands
-        target, held = (operands[1], operands[0]) if parts[1] == "load" else (operands[0], operands[1])
+        target, held = (operands[1], operands[0]) if fields[1] == "load" else (operands[0], operands[1])
         base, offset = self.address(target, space)
         stride = self.use(operands[2], "s32") if len(operands) > 2 else "None"
         site = self.site(instruction)
@@ -89,7 +94,7 @@ class MatrixInstructions(MemoryInstructions):
         if len(_items(held)) != -(-per * BITS[ptx_type] // max(32, BITS[ptx_type])):
             raise UnknownInstruction(instruction.opcode, known)
         where = f"{site}, {space!r}, {fragment!r}, {base}, {offset}, {stride}"
-        if parts[1] == "load":
+        if fields[1] == "load":
             self.define_all(_items(held), register_type, f"X.load_fragment({where})")
         else:
             self.lines.append(f"X.store_fragment({where}, {self.all_of(held, register_type)})")
@@ -111,16 +116,16 @@ class MatrixInstructions(MemoryInstructions):
 
     def _matrices(self, instruction: Instruction, registers: int) -> tuple[str, bool]:
         """Memory space, and whether the matrices are transposed on their way."""
-        parts = [part.partition("::")[0] for part in instruction.parts]
-        known = _LDMATRIX.format(parts[0])
+        fields = [qualifier.partition("::")[0] for qualifier in instruction.fields]
+        known = _LDMATRIX.format(fields[0])
         if (
-            parts[3] != "m8n8"
-            or parts[4] != f"x{registers}"
+            fields[3] != "m8n8"
+            or fields[4] != f"x{registers}"
             or registers not in (1, 2, 4)
-            or parts[-1] != "b16"
+            or fields[-1] != "b16"
         ):
             raise UnknownInstruction(instruction.opcode, known)
-        return "shared" if "shared" in parts else "generic", "trans" in parts
+        return "shared" if "shared" in fields else "generic", "trans" in fields
 
     def do_movmatrix(self, instruction: Instruction) -> None:
         target, source = instruction.operands

@@ -33,10 +33,10 @@ class MemoryInstructions(BlockWriter):
     @staticmethod
     def access(instruction: Instruction) -> tuple[str, int, str]:
         """Space (``"generic"`` where none is named), number of elements and PTX type of a load or store."""
-        parts = [part.partition("::")[0] for part in instruction.parts]
-        space = next((part for part in parts[1:] if part in _SPACES), "generic")
-        lanes = next((int(part[1:]) for part in parts if part in ("v2", "v4", "v8")), 1)
-        ptx_type = parts[-1]
+        fields = [qualifier.partition("::")[0] for qualifier in instruction.fields]
+        space = next((qualifier for qualifier in fields[1:] if qualifier in _SPACES), "generic")
+        lanes = next((int(qualifier[1:]) for qualifier in fields if qualifier in ("v2", "v4", "v8")), 1)
+        ptx_type = fields[-1]
         if ptx_type not in DTYPES:
             raise UnknownInstruction(instruction.opcode)
         return space, lanes, ptx_type
@@ -76,7 +76,7 @@ class MemoryInstructions(BlockWriter):
         return known["parameter"] if "parameter" in known else next(iter(known.values()))
 
     def do_st(self, instruction: Instruction) -> None:
-        if instruction.parts[1] == "async":
+        if instruction.fields[1] == "async":
             self.store_async(instruction)
             return
         address, value = instruction.operands[:2]
@@ -106,7 +106,7 @@ class MemoryInstructions(BlockWriter):
         raise UnknownInstruction(instruction.opcode)
 
     def do_red(self, instruction: Instruction) -> None:
-        if instruction.parts[1] == "async":
+        if instruction.fields[1] == "async":
             self.store_async(instruction)
         else:
             self.do_atom(instruction)
@@ -114,11 +114,11 @@ class MemoryInstructions(BlockWriter):
     def do_atom(self, instruction: Instruction) -> None:
         operands = list(instruction.operands)
         target = operands.pop(0) if instruction.base == "atom" else None
-        parts = [part.partition("::")[0] for part in instruction.parts]
-        space = next((part for part in parts[1:] if part in ("global", "shared")), "generic")
-        operation = next((part for part in parts[1:] if part in _ATOMIC_OPERATIONS), None)
-        ptx_type = parts[-1]
-        if operation is None or not (ptx_type in DTYPES or ptx_type == "b128") or "async" in parts:
+        fields = [qualifier.partition("::")[0] for qualifier in instruction.fields]
+        space = next((qualifier for qualifier in fields[1:] if qualifier in ("global", "shared")), "generic")
+        operation = next((qualifier for qualifier in fields[1:] if qualifier in _ATOMIC_OPERATIONS), None)
+        ptx_type = fields[-1]
+        if operation is None or not (ptx_type in DTYPES or ptx_type == "b128") or "async" in fields:
             raise UnknownInstruction(instruction.opcode)
         dtype = WIDE if ptx_type == "b128" else DTYPES[ptx_type]
         base, offset = self.address(operands[0], space)

@@ -184,10 +184,10 @@ class FunctionPlan:
     def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
         """The instruction that line ``line`` of translated code does."""
         native = self.kernel.native
-        places: list[Any] = [self._translation, self.invariants]
+        code_tables: list[Any] = [self._translation, self.invariants]
         if native is not None and self.function is self.kernel.entry:
-            places.append(native)
-        known = (each.instruction_at(python, line) for each in places if each is not None)
+            code_tables.append(native)
+        known = (each.instruction_at(python, line) for each in code_tables if each is not None)
         return next(filter(None, known), None)
 
     @property

@@ -42,10 +42,10 @@ def register_types(function: Function) -> dict[str, np.dtype[Any]]:
 
 def _uses(instruction: Instruction) -> Iterator[tuple[str, np.dtype[Any]]]:
     """Registers of an instruction, and what it takes them for, where the opcode says so at first sight."""
-    base, parts, operands = instruction.base, instruction.parts, instruction.operands
+    base, fields, operands = instruction.base, instruction.fields, instruction.operands
     if base == "mov" or not operands:
         return
-    types = [DTYPES[part] for part in parts if part in DTYPES]
+    types = [DTYPES[qualifier] for qualifier in fields if qualifier in DTYPES]
     if not types:
         return
     result, source = types[0] if base == "cvt" else types[-1], types[-1]

@@ -18,7 +18,7 @@ class WarpInstructions(BlockWriter):
 
     def do_shfl(self, instruction: Instruction) -> None:
         target, value, lane, clamp = instruction.operands[:4]
-        mode = instruction.parts[2] if instruction.parts[1] == "sync" else instruction.parts[1]
+        mode = instruction.fields[2] if instruction.fields[1] == "sync" else instruction.fields[1]
         if mode not in ("up", "down", "bfly", "idx"):
             raise UnknownInstruction(instruction.opcode)
         first, second = (target.first, target.second) if isinstance(target, Pair) else (target, None)
@@ -33,7 +33,7 @@ class WarpInstructions(BlockWriter):
 
     def do_vote(self, instruction: Instruction) -> None:
         target, predicate, mask = instruction.operands
-        mode = instruction.parts[2]
+        mode = instruction.fields[2]
         if mode not in ("all", "any", "uni", "ballot"):
             raise UnknownInstruction(instruction.opcode)
         call = f"X.vote({mode!r}, {self.use(predicate, 'pred')}, {self.use(mask, 'b32')})"
@@ -41,7 +41,7 @@ class WarpInstructions(BlockWriter):
 
     def do_match(self, instruction: Instruction) -> None:
         target, value, mask = instruction.operands
-        mode, ptx_type = instruction.parts[1], instruction.parts[-1]
+        mode, ptx_type = instruction.fields[1], instruction.fields[-1]
         if mode not in ("any", "all"):
             raise UnknownInstruction(instruction.opcode)
         arguments = f"{self.use(value, ptx_type)}, {self.use(mask, 'b32')}"
@@ -58,8 +58,8 @@ class WarpInstructions(BlockWriter):
 
     def do_redux(self, instruction: Instruction) -> None:
         target, value, mask = instruction.operands
-        operation, ptx_type = instruction.parts[2], instruction.parts[-1]
-        if operation not in ("add", "min", "max", "and", "or", "xor") or len(instruction.parts) > 4:
+        operation, ptx_type = instruction.fields[2], instruction.fields[-1]
+        if operation not in ("add", "min", "max", "and", "or", "xor") or len(instruction.fields) > 4:
             raise UnknownInstruction(instruction.opcode)
         self.define(
             target, ptx_type, f"X.reduce({operation!r}, {self.use(value, ptx_type)}, {self.use(mask, 'b32')})"

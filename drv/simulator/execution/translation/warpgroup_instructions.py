@@ -22,7 +22,7 @@ class WarpgroupInstructions(BlockWriter):
     """Instructions become calls of :class:`~drv.simulator.execution.asynchronous.products.ProductAccess`."""
 
     def do_wgmma(self, instruction: Instruction) -> None:
-        action = instruction.parts[1]
+        action = instruction.fields[1]
         if action == "mma_async":
             self._multiply(instruction)
         elif action == "commit_group":

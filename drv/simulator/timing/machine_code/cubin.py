@@ -189,8 +189,8 @@ class _Reader:
                     offset, info = struct.unpack_from("<QQ", self._image, at)
                     owners[offset] = self.symbols[info >> 32][0].removeprefix(".text.")
         line_of = _original_lines(self._bytes(text), ptx)
-        for place, sequence in rows(self._bytes(table)):
-            kernel = kernels.get(owners.get(place, ""))
+        for field_offset, sequence in rows(self._bytes(table)):
+            kernel = kernels.get(owners.get(field_offset, ""))
             if kernel is None:
                 continue
             opcodes = _opcodes(code[kernel.name])
@@ -217,12 +217,12 @@ def _opcodes(code: bytes) -> list[int]:
     return words
 
 
-def _original_lines(kept: bytes, ptx: str) -> dict[int, int]:
+def _original_lines(contents: bytes, ptx: str) -> dict[int, int]:
     """For each line of the text that the assembler keeps, which has no comments and blank lines, the line in ``ptx``."""
     result: dict[int, int] = {}
     originals = ["".join(line.split("//")[0].split()) for line in ptx.splitlines()]
     position = 0
-    for number, line in enumerate(kept.split(b"\0"), 1):
+    for number, line in enumerate(contents.split(b"\0"), 1):
         text = "".join(line.decode(errors="replace").split())
         if not text:
             continue

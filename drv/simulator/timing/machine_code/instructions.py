@@ -81,8 +81,8 @@ def hardware_pipe(opcode: int) -> str:
 
 def ptx_pipe(opcode: str) -> str:
     """The pipe that runs most of a PTX instruction."""
-    parts = opcode.split(".")
-    base, kinds = parts[0], parts[1:]
+    fields = opcode.split(".")
+    base, kinds = fields[0], fields[1:]
     if base in (
         "ld",
         "ldu",
@@ -140,10 +140,10 @@ def ptx_pipe(opcode: str) -> str:
 
 def ptx_expansion(opcode: str) -> int:
     """How many instructions of the hardware a PTX instruction becomes, about."""
-    parts = opcode.split(".")
-    if "approx" in parts:
+    qualifiers = opcode.split(".")
+    if "approx" in qualifiers:
         return 2
-    return _EXPANDED.get(parts[0], 1)
+    return _EXPANDED.get(qualifiers[0], 1)
 
 
 def multiply_adds(opcode: str) -> float:
@@ -157,8 +157,8 @@ def multiply_adds(opcode: str) -> float:
     if shape is None:
         return 0.0
     m, n, k = map(int, shape.groups())
-    parts = opcode.split(".")
-    cost = next((_TENSOR_COST[each] for each in parts if each in _TENSOR_COST), 1.0)
+    qualifiers = opcode.split(".")
+    cost = next((_TENSOR_COST[each] for each in qualifiers if each in _TENSOR_COST), 1.0)
     if opcode.startswith("wgmma"):
         cost *= MMA_SYNC_REACH / 4
     return m * n * k * cost

@@ -39,7 +39,7 @@ def _program(
     data: bytes, at: int, end: int, form: tuple[int, int, int, int], lengths: bytes
 ) -> Iterator[tuple[int, list[tuple[int, int]]]]:
     minimum, base, line_range, opcode_base = form
-    address, line, place = 0, 1, -1
+    address, line, field_offset = 0, 1, -1
     sequence: list[tuple[int, int]] = []
     while at < end:
         opcode = data[at]
@@ -53,11 +53,11 @@ def _program(
             size, at = _unsigned(data, at)
             extended = data[at]
             if extended == _SET_ADDRESS:
-                place, address = at + 1, 0
+                field_offset, address = at + 1, 0
             elif extended == _END_SEQUENCE:
                 sequence.append((address, line))
-                yield place, sequence
-                address, line, place, sequence = 0, 1, -1, []
+                yield field_offset, sequence
+                address, line, field_offset, sequence = 0, 1, -1, []
             at += size
         elif opcode == _COPY:
             sequence.append((address, line))

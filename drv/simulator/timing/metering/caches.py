@@ -58,18 +58,18 @@ def level_1_misses(keys: Array, capacity: int) -> Array:
     rank[by_block] = np.arange(count) - np.repeat(starts, sizes)
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    again = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
-    if not again.size:
+    repeats = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
+    if not repeats.size:
         return misses
     # Between two touches lie at most as many distinct sectors as the block has touched at all.
     new = np.concatenate(([True], ordered[1:] != ordered[:-1]))
     position = np.searchsorted(sorted_blocks[starts], ordered >> KEY_SHIFT)
     footprint = np.bincount(position, weights=new)[position]
-    distance = np.minimum(rank[order[again]] - rank[order[again - 1]], footprint[again])
+    distance = np.minimum(rank[order[repeats]] - rank[order[repeats - 1]], footprint[repeats])
     # A line has a place of its own, however few of its sectors are used.
     lines = ordered >> _LINE_SHIFT
     share = (1 + np.count_nonzero(lines[1:] != lines[:-1])) / np.count_nonzero(new)
-    misses[order[again[distance * LINE * share < capacity]]] = False
+    misses[order[repeats[distance * LINE * share < capacity]]] = False
     return misses
 
 

@@ -130,8 +130,8 @@ class Footprints:
         last = np.maximum.reduceat(last[order], starts)
         count = np.add.reduceat(count[order], starts)
         # The same block for all accesses, where all have it.
-        parts = max(touched.exemplars.items(), key=lambda item: (sum(map(len, item[1])), -item[0]))[1]
-        sectors = ascending(np.concatenate(parts))
+        examples = max(touched.exemplars.items(), key=lambda item: (sum(map(len, item[1])), -item[0]))[1]
+        sectors = ascending(np.concatenate(examples))
         pattern = sectors - sectors[0]
         period = 0
         coefficients = self._line(names, first, period)
@@ -186,8 +186,8 @@ def _joined(accesses: list[_Access]) -> list[_Access]:
             # Of about the same range: by its middle and size.
             low, high = each.extent
             size = high - low
-            place = round((low + high) / 2 / max(size, 1) * 10), round(math.log2(size) * 4)
-            groups.setdefault((each.writes, *place), []).append(each)
+            size_class = round((low + high) / 2 / max(size, 1) * 10), round(math.log2(size) * 4)
+            groups.setdefault((each.writes, *size_class), []).append(each)
         else:
             slopes = tuple(np.round(each.coefficients[1:], 2).tolist())
             groups.setdefault((each.writes, each.period, *slopes), []).append(each)
@@ -197,8 +197,8 @@ def _joined(accesses: list[_Access]) -> list[_Access]:
             joined.count = max(each.count for each in group)
             if all(each.tile for each in group):
                 examples = [each.example for each in group if each.example is not None]
-                parts = ascending(np.concatenate(examples))
-                together = len(parts) / sum(map(len, examples))
+                distinct = ascending(np.concatenate(examples))
+                together = len(distinct) / sum(map(len, examples))
                 joined.tile = sum(each.tile or 0.0 for each in group) * together
             result.append(joined)
             continue

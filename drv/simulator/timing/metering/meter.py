@@ -41,7 +41,7 @@ MOST_BATCHES, SAMPLED_BATCHES = 40, 20
 #: Instructions of lanes after which a sample that nobody needs the results of is large enough, if it has so many batches.
 ENOUGH_LANES, FEWEST_BATCHES = 40_000_000, 2
 #: Sectors that are kept before they are sorted out.
-_KEPT = 1 << 21
+_MAX_KEYS = 1 << 21
 
 
 class Meter:
@@ -79,7 +79,7 @@ class Meter:
         self._runs: dict[int, BlockRuns] = {}
         self._keys: list[Array] = []
         self._key_sites: list[tuple[SiteCounts, int, int]] = []
-        self._kept = 0
+        self._key_count = 0
         self._touched = TouchedBytes()
         self._hot: list[tuple[Array, Array]] = []
         self._per_block: list[float] = []
@@ -192,9 +192,9 @@ class Meter:
         if kind is Access.ATOMIC:
             self._count_atomics(counts, warps, addresses)
         self._keys.append(request.keys)
-        self._key_sites.append((counts, self._kept, self._kept + len(request.keys)))
-        self._kept += len(request.keys)
-        if self._kept > _KEPT:
+        self._key_sites.append((counts, self._key_count, self._key_count + len(request.keys)))
+        self._key_count += len(request.keys)
+        if self._key_count > _MAX_KEYS:
             self._sort_out()
 
     def shared_access(
@@ -297,18 +297,18 @@ class Meter:
             if not self._all:
                 by_site.setdefault(id(counts), (counts, []))[1].append(mine)
         if self._all:
-            for parts, is_read in ((reads, True), (others, False)):
-                if parts:
-                    missing = self._level2.touch(ascending(np.concatenate(parts) & KEY_MASK))
+            for key_arrays, is_read in ((reads, True), (others, False)):
+                if key_arrays:
+                    missing = self._level2.touch(ascending(np.concatenate(key_arrays) & KEY_MASK))
                     if is_read:
                         self.counts.read_misses += missing
-        for number, (counts, parts) in by_site.items():
-            mine = np.concatenate(parts)
+        for number, (counts, key_arrays) in by_site.items():
+            mine = np.concatenate(key_arrays)
             if mine.size:
                 self._footprints.add(number, mine, self._start, writes=counts.kind is not Access.READ)
         self._keys.clear()
         self._key_sites.clear()
-        self._kept = 0
+        self._key_count = 0
 
     def _finish(self) -> None:
         counts = self.counts
@@ -362,9 +362,9 @@ def _stride(addresses: Array) -> int | None:
     return int(steps[0]) if steps.size and (steps == steps[0]).all() else None
 
 
-def _merged(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    names, inverse = np.unique(np.concatenate([each[0] for each in parts]), return_inverse=True)
-    times = np.bincount(inverse, weights=np.concatenate([each[1] for each in parts]))
+def _merged(name_counts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    names, inverse = np.unique(np.concatenate([each[0] for each in name_counts]), return_inverse=True)
+    times = np.bincount(inverse, weights=np.concatenate([each[1] for each in name_counts]))
     return names, times.astype(np.int64)
 
 

@@ -51,8 +51,8 @@ class TouchedBytes:
         elif width == 16 and not (allocation.base & 15):
             where.view(np.uint32)[offsets >> 4] = 0x01010101
         else:
-            for part in range(0, width, _GRAIN):
-                where[(offsets + part) >> 2] = 1
+            for offset in range(0, width, _GRAIN):
+                where[(offsets + offset) >> 2] = 1
 
     @property
     def read(self) -> int:

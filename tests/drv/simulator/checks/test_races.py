@@ -186,7 +186,7 @@ def test_host_writes_after_the_wait():
 
 
 def test_no_more_bytes_are_kept_than_the_limit(monkeypatch):
-    monkeypatch.setattr(watched_sources, "KEPT_BYTES", 100)
+    monkeypatch.setattr(watched_sources, "MAX_BYTES", 100)
     program = Program(memory=allocation(kind=MemoryKind.PINNED))
     copies = [program.queue("a") for _ in range(3)]
     for copy in copies:

@@ -206,7 +206,7 @@ def test_races_are_those_of_the_transitive_closure(steps, random):
         "lazy": lambda pending: [],
         "random": lambda pending: random.sample(pending, random.randint(0, len(pending))),
     }
-    with patch.object(races, "RANGES_KEPT", SIZE):
+    with patch.object(races, "MAX_RANGES", SIZE):
         for pick in schedules.values():
             for sweep in (False, True):
                 result = play(steps, pick, sweep=sweep)

@@ -18,14 +18,14 @@ _RELATIONS = {
 _INTEGER_RELATIONS = {"lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge", "eq": "eq", "ne": "ne"}
 
 
-def predicate(e: Emitter, parts: Sequence[str], operands: Sequence[Value]) -> list[Value]:
-    relation, ptx_type = parts[0], parts[-1]
-    rest = list(parts[1:-1])
+def predicate(e: Emitter, qualifiers: Sequence[str], operands: Sequence[Value]) -> list[Value]:
+    relation, ptx_type = qualifiers[0], qualifiers[-1]
+    rest = list(qualifiers[1:-1])
     a, b, *others = operands
     if "ftz" in rest:
         rest.remove("ftz")
         if ptx_type != "f32":
-            raise NotNative(".".join(parts))
+            raise NotNative(".".join(qualifiers))
         a, b = flushed(e, a), flushed(e, b)
     assert a.dtype is not None
     if ptx_type in ("f32", "f64"):
@@ -43,5 +43,5 @@ def predicate(e: Emitter, parts: Sequence[str], operands: Sequence[Value]) -> li
         operator = {"and": AND, "or": OR, "xor": XOR}[rest.pop()]
         results = [e.binary(operator, each, others[0]) for each in results]
     if rest:
-        raise NotNative(".".join(parts))
+        raise NotNative(".".join(qualifiers))
     return results

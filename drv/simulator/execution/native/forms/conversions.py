@@ -36,38 +36,38 @@ def _to_integer(e: Emitter, value: Value, target: str, source: str, rounding: st
     return converted
 
 
-def convert(e: Emitter, parts: Sequence[str], operands: Sequence[Value]) -> list[Value]:
-    target, source = parts[-2:]
-    rest = list(parts[:-2])
+def convert(e: Emitter, qualifiers: Sequence[str], operands: Sequence[Value]) -> list[Value]:
+    target, source = qualifiers[-2:]
+    rest = list(qualifiers[:-2])
     value = operands[0]
     flush = "ftz" in rest
-    rest = [part for part in rest if part != "ftz"]
+    rest = [qualifier for qualifier in rest if qualifier != "ftz"]
     if source[0] == "f" or source == "bf16":
         if len(operands) > 1:
             return [_packed(e, target, source, rest, operands)]
         if flush and source == "f32":
             value = flushed(e, value)
         if target in DTYPES and target[0] in "us" and rest[:1] and rest[0] in ("rni", "rzi", "rmi", "rpi"):
-            if [part for part in rest[1:] if part != "sat"]:
-                raise NotNative(".".join(parts))
+            if [qualifier for qualifier in rest[1:] if qualifier != "sat"]:
+                raise NotNative(".".join(qualifiers))
             return [_to_integer(e, value, target, source, rest[0])]
         if (target, source, rest) == ("bf16", "f32", ["rn"]):
             return [rounded_bf16(e, value)]
         if target in ("f32", "f64") and source in ("f32", "f64"):
             result = value
-            for part in rest:
-                if part in ("rni", "rzi", "rmi", "rpi"):
-                    name = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}[part]
+            for qualifier in rest:
+                if qualifier in ("rni", "rzi", "rmi", "rpi"):
+                    name = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}[qualifier]
                     result = e.function(name, result)
-                elif part not in ("rn", "sat"):
-                    raise NotNative(".".join(parts))
+                elif qualifier not in ("rn", "sat"):
+                    raise NotNative(".".join(qualifiers))
             result = e.converted(result, DTYPES[target])
             if flush and target == "f32":
                 result = flushed(e, result)
             if "sat" in rest:
                 result = saturated(e, result)
             return [result]
-    raise NotNative(".".join(parts))
+    raise NotNative(".".join(qualifiers))
 
 
 def _packed(e: Emitter, target: str, source: str, rest: list[str], operands: Sequence[Value]) -> Value:

@@ -92,12 +92,14 @@ def nearest(e: Emitter, base: str, operands: Sequence[Value]) -> Value:
     raise NotNative(base)
 
 
-def float_operation(e: Emitter, base: str, parts: Sequence[str], operands: Sequence[Value]) -> list[Value]:
-    ptx_type = parts[-1]
-    rest = [part for part in parts[:-1] if part not in _AROUND]
+def float_operation(
+    e: Emitter, base: str, qualifiers: Sequence[str], operands: Sequence[Value]
+) -> list[Value]:
+    ptx_type = qualifiers[-1]
+    rest = [qualifier for qualifier in qualifiers[:-1] if qualifier not in _AROUND]
     if ptx_type not in ("f32", "f64"):
         raise NotNative(ptx_type)
-    flush = "ftz" in parts
+    flush = "ftz" in qualifiers
     if flush and ptx_type != "f32":
         raise NotNative("ftz of doubles")
     if flush:
@@ -114,10 +116,10 @@ def float_operation(e: Emitter, base: str, parts: Sequence[str], operands: Seque
     elif len(rest) == 1 and rest[0] in ("rz", "rm", "rp") and ptx_type == "f32":
         result = _directed(e, base, rest[0], operands)
     else:
-        raise NotNative(".".join(parts))
+        raise NotNative(".".join(qualifiers))
     if flush:
         result = flushed(e, result)
-    if "sat" in parts:
+    if "sat" in qualifiers:
         result = saturated(e, result)
     return [result]
 
@@ -155,8 +157,8 @@ def _negated(e: Emitter, value: Value) -> Value:
 def _sum_to_odd(e: Emitter, a: Value, b: Value) -> Value:
     """``a + b`` of doubles rounded to odd; see :mod:`drv.simulator.arithmetic.floats.fused`."""
     total = e.binary(ADD, a, b)
-    part = e.binary(SUB, total, a)
-    error = e.binary(ADD, e.binary(SUB, a, e.binary(SUB, total, part)), e.binary(SUB, b, part))
+    b_virtual = e.binary(SUB, total, a)
+    error = e.binary(ADD, e.binary(SUB, a, e.binary(SUB, total, b_virtual)), e.binary(SUB, b, b_virtual))
     bits = e.bits(total, I64)
     above, below = e.compare(GT, error, number(0.0)), e.compare(LT, error, number(0.0))
     even = e.compare(EQ, e.binary(AND, bits, number(1)), number(0))

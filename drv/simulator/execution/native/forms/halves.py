@@ -27,11 +27,11 @@ def rounded_bf16(e: Emitter, value: Value) -> Value:
     return e.select(e.compare(NE, value, value), Value("32767", U16), rounded)
 
 
-def half_operation(e: Emitter, base: str, parts: Sequence[str], operands: Sequence[Value]) -> Value:
-    ptx_type = parts[-1]
-    rest = list(parts[:-1])
+def half_operation(e: Emitter, base: str, qualifiers: Sequence[str], operands: Sequence[Value]) -> Value:
+    ptx_type = qualifiers[-1]
+    rest = list(qualifiers[:-1])
     if rest not in ([], ["rn"]):
-        raise NotNative(".".join(parts))
+        raise NotNative(".".join(qualifiers))
     if ptx_type.endswith("x2"):
         single = ptx_type.removesuffix("x2")
         halves = []

@@ -95,8 +95,8 @@ def inserted(e: Emitter, operands: Sequence[Value]) -> Value:
     length = e.converted(e.binary(AND, length, number(255)), dtype)
     ones = e.binary(SUB, e.shift("LShift", one, length), number(1))
     mask = e.shift("LShift", ones, position)
-    kept = e.binary(AND, value, e.binary(XOR, mask, Value("-1", dtype)))
-    return e.binary(OR, kept, e.binary(AND, e.shift("LShift", field, position), mask))
+    outside = e.binary(AND, value, e.binary(XOR, mask, Value("-1", dtype)))
+    return e.binary(OR, outside, e.binary(AND, e.shift("LShift", field, position), mask))
 
 
 def _constant_bits(value: Value) -> int:
@@ -135,9 +135,9 @@ def looked_up(e: Emitter, operands: Sequence[Value]) -> Value:
     return result
 
 
-def find_leading(e: Emitter, parts: Sequence[str], operands: Sequence[Value]) -> list[Value]:
+def find_leading(e: Emitter, qualifiers: Sequence[str], operands: Sequence[Value]) -> list[Value]:
     position = leading_bit(e, operands[0])
-    if parts[0] != "shiftamt":
+    if qualifiers[0] != "shiftamt":
         return [position]
     assert operands[0].dtype is not None
     highest = Value(str(8 * operands[0].dtype.itemsize - 1), U32)
@@ -145,7 +145,7 @@ def find_leading(e: Emitter, parts: Sequence[str], operands: Sequence[Value]) ->
     return [e.select(none, position, e.binary(SUB, highest, position))]
 
 
-def extract_signed(e: Emitter, parts: Sequence[str], operands: Sequence[Value]) -> list[Value]:
+def extract_signed(e: Emitter, qualifiers: Sequence[str], operands: Sequence[Value]) -> list[Value]:
     """A field of signed values; see ``_extract_signed`` in :mod:`drv.simulator.arithmetic.bits`."""
     value, *others = operands
     dtype = value.dtype

@@ -31,38 +31,38 @@ if TYPE_CHECKING:
 
 def native_form(e: Emitter, opcode: str, operands: Sequence[Value]) -> list[Value]:
     """Results of an arithmetic instruction whose meaning is a function. Raises :class:`NotNative`."""
-    base, *parts = opcode.split(".")
+    base, *qualifiers = opcode.split(".")
     form = _FORMS.get(base)
     if form is None:
         raise NotNative(opcode)
-    return form(e, parts, operands)
+    return form(e, qualifiers, operands)
 
 
 def _arithmetic(base: str) -> Form:
-    def form(e: Emitter, parts: Sequence[str], operands: Sequence[Value]) -> list[Value]:
-        ptx_type = parts[-1]
+    def form(e: Emitter, qualifiers: Sequence[str], operands: Sequence[Value]) -> list[Value]:
+        ptx_type = qualifiers[-1]
         if ptx_type in ("f16", "bf16", "f16x2", "bf16x2"):
-            return [half_operation(e, base, parts, operands)]
+            return [half_operation(e, base, qualifiers, operands)]
         if ptx_type[0] in "fb":
-            return float_operation(e, base, parts, operands)
-        if base in ("div", "rem") and len(parts) == 1:
+            return float_operation(e, base, qualifiers, operands)
+        if base in ("div", "rem") and len(qualifiers) == 1:
             return [division(e, base, operands)]
-        if base in ("mul", "mad") and list(parts[:-1]) == ["hi"] and ptx_type in ("u64", "s64"):
+        if base in ("mul", "mad") and list(qualifiers[:-1]) == ["hi"] and ptx_type in ("u64", "s64"):
             high = high_product(e, operands[0], operands[1])
             return [high if base == "mul" else e.binary(ADD, high, operands[2])]
-        raise NotNative(".".join((base, *parts)))
+        raise NotNative(".".join((base, *qualifiers)))
 
     return form
 
 
 def _bit_operation(function: Callable[[Emitter, Value], Value]) -> Form:
-    return lambda e, parts, operands: [function(e, operands[0])]
+    return lambda e, qualifiers, operands: [function(e, operands[0])]
 
 
 def _plain_bits(function: Callable[[Emitter, Sequence[Value]], Value]) -> Form:
-    def form(e: Emitter, parts: Sequence[str], operands: Sequence[Value]) -> list[Value]:
-        if list(parts) != ["b32"]:
-            raise NotNative(".".join(parts))
+    def form(e: Emitter, qualifiers: Sequence[str], operands: Sequence[Value]) -> list[Value]:
+        if list(qualifiers) != ["b32"]:
+            raise NotNative(".".join(qualifiers))
         return [function(e, operands)]
 
     return form
@@ -77,7 +77,7 @@ _FORMS: dict[str, Form] = {
     "brev": _bit_operation(reversed_bits),
     "bfind": find_leading,
     "bfe": extract_signed,
-    "bfi": lambda e, parts, operands: [inserted(e, operands)],
+    "bfi": lambda e, qualifiers, operands: [inserted(e, operands)],
     "prmt": _plain_bits(permuted),
     "lop3": _plain_bits(looked_up),
 }

@@ -14,9 +14,9 @@ from cuda.bindings.driver import CUresult
 
 from drv.disk_cache import DiskCache
 from drv.simulator.api.modules import module_image
-from drv.simulator.execution.translation import kept, plan
+from drv.simulator.execution.translation import plan, translation_cache
 from drv.simulator.execution.translation.blocks import translate
-from drv.simulator.execution.translation.kept import Kept
+from drv.simulator.execution.translation.translation_cache import TranslationCache
 from drv.simulator.ptx import parse
 from tests.drv.simulator.compiled import KERNELS, ptx
 from tests.drv.simulator.machine import Machine
@@ -242,7 +242,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_drivers_one_after_the_other_parse_and_translate_once(
     monkeypatch: pytest.MonkeyPatch, image: bytes
 ) -> None:
-    monkeypatch.setattr(Kept, "of", lambda image: None)
+    monkeypatch.setattr(TranslationCache, "of", lambda image: None)
     done = _counted(monkeypatch)
     image += b"// for this test alone"
     machine, memory = _count(image)
@@ -286,9 +286,9 @@ def test_processes_one_after_the_other_parse_and_translate_once(
         assert fresh()[0] == "text"
         assert fresh() == []
     # Another version of the simulator has entries of its own.
-    monkeypatch.setattr(kept, "version", lambda: b"another")
+    monkeypatch.setattr(translation_cache, "version", lambda: b"another")
     assert fresh()[0] == "text"
-    monkeypatch.setattr(kept, "version", lambda: b"")
+    monkeypatch.setattr(translation_cache, "version", lambda: b"")
     assert fresh()[0] == "text"
     assert fresh()[0] == "text"
 

@@ -31,7 +31,7 @@ _WORTH_KEEPING = 1024
 _LIMIT = 512 << 20
 
 
-class Kept:
+class TranslationCache:
     """What is kept of one image.
 
     Parameters
@@ -46,7 +46,7 @@ class Kept:
         self._has_module = False
 
     @classmethod
-    def of(cls, image: bytes) -> Kept | None:
+    def of(cls, image: bytes) -> TranslationCache | None:
         """What is kept of ``image``, or will be; ``None`` where that is not worth it, or the simulator's sources are not files."""
         return cls(image) if len(image) >= _WORTH_KEEPING and version() else None
 
@@ -59,20 +59,20 @@ class Kept:
 
     def plan(self, module: Module, entry: Function) -> KernelPlan:
         """The plan of a kernel of the image: what is kept, or a new one, which is translated and kept."""
-        plan = self.load_part(entry.name, module)
+        plan = self.load(entry.name, module)
         if isinstance(plan, KernelPlan):
             return plan
         plan = KernelPlan(module, entry)
         if plan.translate():
-            self.store_part(entry.name, plan, module)
+            self.store(entry.name, plan, module)
         return plan
 
-    def load_part(self, name: str, module: Module) -> Any:
+    def load(self, name: str, module: Module) -> Any:
         """What is kept under a name of its own, and refers to parts of the module; ``None`` if nothing is."""
         payload = self._disk.load(self._key_of(name)) if self._has_module else None
         return None if payload is None else _read(payload, module)
 
-    def store_part(self, name: str, value: Any, module: Module) -> None:
+    def store(self, name: str, value: Any, module: Module) -> None:
         """Keep ``value``, and the module to whose parts it refers."""
         if not self._has_module:
             self._disk.store(self._key, _written(module, None))
@@ -107,7 +107,7 @@ def version() -> bytes:
     return result.digest()
 
 
-def _parts(module: Module) -> dict[tuple[Any, ...], Any]:
+def _referents(module: Module) -> dict[tuple[Any, ...], Any]:
     """Parts of a parsed module that plans refer to, by what stands for them."""
     result: dict[tuple[Any, ...], Any] = {("module",): module}
     for name, function in module.functions.items():
@@ -118,41 +118,41 @@ def _parts(module: Module) -> dict[tuple[Any, ...], Any]:
 
 def _written(value: Any, module: Module | None) -> bytes:
     file = io.BytesIO()
-    _Pickler(file, {} if module is None else _parts(module)).dump(value)
+    _Pickler(file, {} if module is None else _referents(module)).dump(value)
     return file.getvalue()
 
 
 def _read(payload: bytes, module: Module | None) -> Any:
     """What was written; ``None`` where that does not fit together any more."""
     try:
-        return _Unpickler(io.BytesIO(payload), {} if module is None else _parts(module)).load()
+        return _Unpickler(io.BytesIO(payload), {} if module is None else _referents(module)).load()
     except Exception:
         # Of any class, as the contents decide. It is parsed and translated again, and so replaced.
         return None
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: Any, parts: dict[tuple[Any, ...], Any]) -> None:
+    def __init__(self, file: Any, referents: dict[tuple[Any, ...], Any]) -> None:
         super().__init__(file, 5)
-        self._names = {id(value): name for name, value in parts.items()}
+        self._names = {id(value): name for name, value in referents.items()}
 
     def reducer_override(self, value: Any) -> Any:
         # Unlike for ``persistent_id``, strings, numbers and containers are none of its business.
         name = self._names.get(id(value))
-        return NotImplemented if name is None else (_part, name)
+        return NotImplemented if name is None else (_referent, name)
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: Any, parts: dict[tuple[Any, ...], Any]) -> None:
+    def __init__(self, file: Any, referents: dict[tuple[Any, ...], Any]) -> None:
         super().__init__(file)
-        self._parts = parts
+        self._referents = referents
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "_part" and module == __name__:
-            return lambda *key: self._parts[key]
+            return lambda *key: self._referents[key]
         return super().find_class(module, name)
 
 
-def _part(*name: Any) -> Any:
+def _referent(*name: Any) -> Any:
     """What stands in a pickle for a part of the module."""
     raise LookupError(name)
