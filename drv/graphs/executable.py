@@ -37,7 +37,7 @@ class ExecutableGraph:
         The attribute of this name.
     handle
         The attribute of this name.
-    kept : tuple
+    referenced : tuple
         Objects that live as long as this.
 
     Attributes
@@ -153,17 +153,17 @@ class ExecutableGraph:
         InvalidValueError
             If the two do not do the same sort of thing, it is none of these, or the driver cannot exchange the parameters.
         """
-        kind = node.kind
-        if kind != other.kind or kind not in _PARAMETERS:
+        node_type = node.kind
+        if node_type != other.kind or node_type not in _PARAMETERS:
             raise InvalidValueError(
-                f"a node of kind {kind!r} cannot be replaced by one of kind {other.kind!r}: expected "
+                f"a node of kind {node_type!r} cannot be replaced by one of kind {other.kind!r}: expected "
                 f"two of one kind, {', '.join(map(repr, _PARAMETERS))}"
             )
-        get, take = _PARAMETERS[kind]
+        get, take = _PARAMETERS[node_type]
         driver, check = self.runtime.driver, self.runtime.check
         self.device.use()
         parameters = check(getattr(driver, get)(other.handle), get)
-        context = (self.device.context,) if kind in _IN_CONTEXT else ()
+        context = (self.device.context,) if node_type in _IN_CONTEXT else ()
         check(getattr(driver, take)(self.handle, node.handle, parameters, *context), take)
         self._referenced += tuple(other.graph._referenced)
 

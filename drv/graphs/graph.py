@@ -448,7 +448,7 @@ class Graph:
         return self._conditional("SWITCH", condition, count, after)
 
     def _conditional(
-        self, kind: str, condition: Condition, size: int, after: Sequence[GraphNode]
+        self, conditional_type: str, condition: Condition, size: int, after: Sequence[GraphNode]
     ) -> tuple[Graph, ...]:
         from cuda.bindings import driver as cuda
 
@@ -456,7 +456,7 @@ class Graph:
         parameters.type = cuda.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
         target = parameters.conditional
         target.handle = cuda.CUgraphConditionalHandle(condition.handle)
-        target.type = getattr(cuda.CUgraphConditionalNodeType, f"CU_GRAPH_COND_TYPE_{kind}")
+        target.type = getattr(cuda.CUgraphConditionalNodeType, f"CU_GRAPH_COND_TYPE_{conditional_type}")
         target.size, target.ctx = size, self.device.context
         nodes = self._dependencies(after)
         self._ask("cuGraphAddNode", nodes, None, len(nodes), parameters)

@@ -43,8 +43,8 @@ class GraphNode:
         """What it does: ``"kernel"``, ``"memcpy"``, ``"memset"``, ``"host"``, ``"graph"``, ``"empty"``, ``"wait_event"``,
         ``"event_record"``, ``"mem_alloc"``, ``"mem_free"``, ``"batch_mem_op"`` or ``"conditional"``.
         """
-        kind = self._ask("cuGraphNodeGetType")
-        return str(kind.name).removeprefix("CU_GRAPH_NODE_TYPE_").lower()
+        node_type = self._ask("cuGraphNodeGetType")
+        return str(node_type.name).removeprefix("CU_GRAPH_NODE_TYPE_").lower()
 
     @property
     def dependencies(self) -> tuple[GraphNode, ...]:

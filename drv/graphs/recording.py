@@ -142,7 +142,7 @@ class Recording:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        exception_type: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:

@@ -80,8 +80,8 @@ def _granularity(device: SimulatedDevice) -> tuple[int, int]:
 def resource_of(resource: Any) -> Multiprocessors:
     """The multiprocessors that a ``CUdevResource`` is."""
     data = contents(structure(resource, cuda.CUdevResource), _LAYOUT.size)
-    kind, magic, device, split, first, count, least, coscheduled, flags, _ = _LAYOUT.unpack(data)
-    if kind != SM:
+    resource_type, magic, device, split, first, count, least, coscheduled, flags, _ = _LAYOUT.unpack(data)
+    if resource_type != SM:
         raise CallError(CUresult.CUDA_ERROR_INVALID_RESOURCE_TYPE)
     if magic.rstrip(b"\0") != _MAGIC:
         raise invalid_value()

@@ -170,12 +170,12 @@ def signed(value: Any) -> int:
     return number
 
 
-def structure(value: Any, kind: type) -> Any:
+def structure(value: Any, structure_type: type) -> Any:
     """An argument that points to a structure of the bindings; ``TypeError`` for anything else but ``None``."""
     if value is None:
         raise invalid_value()
-    if not isinstance(value, kind):
-        raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
+    if not isinstance(value, structure_type):
+        raise TypeError(f"expected {structure_type.__name__}, found {type(value).__name__}")
     return value
 
 

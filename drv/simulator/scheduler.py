@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cuda.bindings.driver import CUresult
+
 from .faults import DeviceFault
 from .interrupts import HeldSignals, Interrupts
 
@@ -449,8 +451,6 @@ class Scheduler:
 
 
 def _abandoned() -> DeviceFault:
-    from cuda.bindings.driver import CUresult
-
     return DeviceFault(
         CUresult.CUDA_ERROR_LAUNCH_FAILED,
         "Ctrl-C was pressed twice while the simulator computed this operation, which was abandoned: what it should have "
@@ -459,8 +459,6 @@ def _abandoned() -> DeviceFault:
 
 
 def _internal_fault(error: Exception) -> DeviceFault:
-    from cuda.bindings.driver import CUresult
-
     text = "".join(traceback.format_exception(error))
     return DeviceFault(
         CUresult.CUDA_ERROR_LAUNCH_FAILED, f"the simulator could not run this operation:\n{text}"

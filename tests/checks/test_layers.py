@@ -29,7 +29,6 @@ INSIDE_FUNCTIONS = {
         "OptionError": _CHOSEN,
         "parse_options": _CHOSEN,
         "RaceChecker": _CHOSEN,
-        "Launch": _CHOSEN,
         "run": _CHOSEN,
         "recording": _CHOSEN,
         "stand_in": _CHOSEN,

@@ -108,10 +108,10 @@ class GreenContextCalls(StreamCalls, ContextCalls):
 
     @staticmethod
     def _resource(device: SimulatedDevice, green: GreenContext | None, typename: Any) -> tuple[Any, ...]:
-        kind = integer(typename)
-        if kind == SM:
+        resource_type = integer(typename)
+        if resource_type == SM:
             return SUCCESS, (all_of(device) if green is None else green.partition).resource()
-        if kind == WORKQUEUE_CONFIG:
+        if resource_type == WORKQUEUE_CONFIG:
             return SUCCESS, workqueue_resource(device)
         raise CallError(CUresult.CUDA_ERROR_INVALID_RESOURCE_TYPE)
 

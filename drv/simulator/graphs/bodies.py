@@ -59,7 +59,7 @@ class BodyOperation:
         assert isinstance(work, ConditionalWork)
         while (chosen := work.chosen()) is not None:
             after = self._body(step.plans[chosen], after)
-            if work.kind != WHILE:
+            if work.conditional_type != WHILE:
                 break
         return after
 

@@ -56,13 +56,15 @@ class Condition:
 class ConditionalWork(Work):
     """Bodies that run as a condition says."""
 
-    __slots__ = ("bodies", "condition", "kind", "table")
+    __slots__ = ("bodies", "condition", "conditional_type", "table")
     node_type = CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
 
-    def __init__(self, context: Context, condition: Condition, kind: int, bodies: tuple[Graph, ...]) -> None:
-        super().__init__(context, f"conditional node ({_NAMES[kind]})")
+    def __init__(
+        self, context: Context, condition: Condition, conditional_type: int, bodies: tuple[Graph, ...]
+    ) -> None:
+        super().__init__(context, f"conditional node ({_NAMES[conditional_type]})")
         self.condition = condition
-        self.kind = kind
+        self.conditional_type = conditional_type
         self.bodies = bodies
         #: C array of the handles of the bodies, as programs are given it.
         self.table: Any = None
@@ -75,11 +77,11 @@ class ConditionalWork(Work):
     def chosen(self) -> int | None:
         """Which body runs next, by the value of the condition; None where none does."""
         value = self.condition.value
-        if self.kind == SWITCH:
+        if self.conditional_type == SWITCH:
             return value if value < len(self.bodies) else None
         if value:
             return 0
-        return 1 if self.kind == IF and len(self.bodies) == 2 else None
+        return 1 if self.conditional_type == IF and len(self.bodies) == 2 else None
 
 
 #: What may be in the body of a conditional node.

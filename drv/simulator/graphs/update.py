@@ -93,13 +93,15 @@ def check_change(before: Work, after: Work, node: Node) -> None:
         if before.rows != after.rows or (before.rows > 1 and _extent(before) != _extent(after)):
             raise UpdateError(_PARAMETERS, node)
     elif isinstance(before, MemoryOperationsWork) and isinstance(after, MemoryOperationsWork):
-        if [each.kind for each in before.operations] != [each.kind for each in after.operations]:
+        if [each.operation_type for each in before.operations] != [
+            each.operation_type for each in after.operations
+        ]:
             raise UpdateError(_PARAMETERS, node)
     elif isinstance(before, (AllocationWork, FreeWork)) and isinstance(after, (AllocationWork, FreeWork)):
         if before.graph_allocation is not after.graph_allocation:
             raise UpdateError(_PARAMETERS, node)
     elif isinstance(before, ConditionalWork) and isinstance(after, ConditionalWork):
-        if before.kind != after.kind:
+        if before.conditional_type != after.conditional_type:
             raise UpdateError(_PARAMETERS, node)
     elif before.context is not after.context and before.node_type != after.node_type:
         raise UpdateError(_PARAMETERS, node)

@@ -54,7 +54,7 @@ class CFunctions:
     def function(self, form: Form) -> Any:
         """The C function for one form of a driver function. One that is not simulated says so when it is called."""
         if form.symbol not in self._entries:
-            types = [c_types.ctype(kind) for kind, _ in form.parameters]
+            types = [c_types.ctype(c_type) for c_type, _ in form.parameters]
             entry = self._guarded(form, self._answer(form))
             self._entries[form.symbol] = ctypes.CFUNCTYPE(ctypes.c_int, *types)(entry)
         return self._entries[form.symbol]
@@ -113,20 +113,20 @@ class CFunctions:
         inputs, outputs = _parted(form, expected)
         absent = {name: None for name in expected if name not in {name for _, name, _ in inputs}}
         order = _result_order(form, expected)
-        pointers = [(index, kind, order.index(name)) for index, kind, name in outputs if name in order]
-        streams = {index for index, (kind, _) in enumerate(form.parameters) if kind == "CUstream"}
+        pointers = [(index, c_type, order.index(name)) for index, c_type, name in outputs if name in order]
+        streams = {index for index, (c_type, _) in enumerate(form.parameters) if c_type == "CUstream"}
         readers = [
-            (index, name, _thread_stream if form.per_thread and index in streams else c_types.reader(kind))
-            for index, name, kind in inputs
+            (index, name, _thread_stream if form.per_thread and index in streams else c_types.reader(c_type))
+            for index, name, c_type in inputs
         ]
 
         def answer(*arguments: Any) -> int:
             operands = {name: read(arguments[index]) for index, name, read in readers}
             status, *results = call(**operands, **absent)
             if not status:
-                for index, kind, position in pointers:
+                for index, c_type, position in pointers:
                     if arguments[index]:
-                        c_types.write(kind, arguments[index], results[position])
+                        c_types.write(c_type, arguments[index], results[position])
             return int(status)
 
         return answer
@@ -142,8 +142,8 @@ class CFunctions:
     def _cuModuleLoadDataEx(
         self, call: Any, form: Form, module: int, image: int, count: int, options: int, values: int
     ) -> int:
-        kinds, numbers = _jit_options(count, options, values)
-        return _written("CUmodule*", module, call(self.image(image), count, kinds, numbers))
+        jit_options, numbers = _jit_options(count, options, values)
+        return _written("CUmodule*", module, call(self.image(image), count, jit_options, numbers))
 
     def _cuLibraryLoadData(
         self,
@@ -156,8 +156,8 @@ class CFunctions:
         count: int,
         *rest: int,
     ) -> int:
-        kinds, numbers = _jit_options(count, options, values)
-        answer = call(self.image(code), kinds, numbers, count, [], [], 0)
+        jit_options, numbers = _jit_options(count, options, values)
+        answer = call(self.image(code), jit_options, numbers, count, [], [], 0)
         return _written("CUlibrary*", library, answer)
 
     def _cuLibraryLoadFromFile(
@@ -171,8 +171,8 @@ class CFunctions:
         count: int,
         *rest: int,
     ) -> int:
-        kinds, numbers = _jit_options(count, options, values)
-        answer = call(ctypes.string_at(path) if path else None, kinds, numbers, count, [], [], 0)
+        jit_options, numbers = _jit_options(count, options, values)
+        answer = call(ctypes.string_at(path) if path else None, jit_options, numbers, count, [], [], 0)
         return _written("CUlibrary*", library, answer)
 
     def _cuModuleEnumerateFunctions(
@@ -186,18 +186,32 @@ class CFunctions:
         return _written_array(kernels, call(count, library))
 
     def _cuLinkCreate(self, call: Any, form: Form, count: int, options: int, values: int, state: int) -> int:
-        kinds, numbers = _jit_options(count, options, values)
-        return _written("CUlinkState*", state, call(count, kinds, numbers))
+        jit_options, numbers = _jit_options(count, options, values)
+        return _written("CUlinkState*", state, call(count, jit_options, numbers))
 
     def _cuLinkAddData(
-        self, call: Any, form: Form, state: int, kind: int, data: int, size: int, name: int, *options: int
+        self,
+        call: Any,
+        form: Form,
+        state: int,
+        input_type: int,
+        data: int,
+        size: int,
+        name: int,
+        *options: int,
     ) -> int:
-        kinds, numbers = _jit_options(*options)
-        return int(call(state, kind, data, size, b"", options[0], kinds, numbers)[0])
+        jit_options, numbers = _jit_options(*options)
+        return int(call(state, input_type, data, size, b"", options[0], jit_options, numbers)[0])
 
-    def _cuLinkAddFile(self, call: Any, form: Form, state: int, kind: int, path: int, *options: int) -> int:
-        kinds, numbers = _jit_options(*options)
-        return int(call(state, kind, ctypes.string_at(path) if path else None, options[0], kinds, numbers)[0])
+    def _cuLinkAddFile(
+        self, call: Any, form: Form, state: int, input_type: int, path: int, *options: int
+    ) -> int:
+        jit_options, numbers = _jit_options(*options)
+        return int(
+            call(
+                state, input_type, ctypes.string_at(path) if path else None, options[0], jit_options, numbers
+            )[0]
+        )
 
     def _cuMemSetAccess(
         self, call: Any, form: Form, address: int, size: int, descriptions: int, count: int
@@ -214,10 +228,10 @@ class CFunctions:
         expected = [cuda.CUpointer_attribute(each) for each in c_types.array(ctypes.c_int, attributes, count)]
         status, values = call(count, expected, address)
         if not status:
-            for kind, value_address, value in zip(
+            for attribute, value_address, value in zip(
                 expected, c_types.array(ctypes.c_size_t, values_address, count), values, strict=True
             ):
-                c_types.write(_type_of_attribute(kind), value_address, value)
+                c_types.write(_type_of_attribute(attribute), value_address, value)
         return int(status)
 
     def _cuMemPoolGetAttribute(self, call: Any, form: Form, pool: int, attribute: int, value: int) -> int:
@@ -225,18 +239,18 @@ class CFunctions:
         return _written("int*" if isinstance(result, int) else "size_t*", value, (status, result))
 
     def _cuMemPoolSetAttribute(self, call: Any, form: Form, pool: int, attribute: int, value: int) -> int:
-        kind = cuda.CUmemPool_attribute(attribute)
-        wide = any(fragment in kind.name for fragment in ("_MEM_", "THRESHOLD"))
+        pool_attribute = cuda.CUmemPool_attribute(attribute)
+        wide = any(fragment in pool_attribute.name for fragment in ("_MEM_", "THRESHOLD"))
         number = (ctypes.c_uint64 if wide else ctypes.c_int).from_address(value).value
-        return int(call(pool, kind, cuda.cuuint64_t(number) if wide else number)[0])
+        return int(call(pool, pool_attribute, cuda.cuuint64_t(number) if wide else number)[0])
 
     def _cuStreamGetCaptureInfo(self, call: Any, form: Form, stream: int, *addresses: int) -> int:
         status, *results = call(_thread_stream(stream) if form.per_thread else stream)
         if not status:
-            for (kind, name), address in zip(form.parameters[1:], addresses, strict=True):
+            for (c_type, name), address in zip(form.parameters[1:], addresses, strict=True):
                 if address and name in ("captureStatus_out", "id_out", "graph_out"):
                     position = ("captureStatus_out", "id_out", "graph_out").index(name)
-                    c_types.write(kind, address, results[position])
+                    c_types.write(c_type, address, results[position])
                 elif address:
                     # Nothing is captured, so that there is nothing that it depends on.
                     ctypes.c_size_t.from_address(address).value = 0
@@ -277,14 +291,14 @@ def _parted(form: Form, expected: list[str]) -> tuple[list[tuple[int, str, str]]
     names = {name for _, name in form.parameters}
     # The header and the bindings call some parameters differently.
     others = [name for name in expected if name not in names and name not in _RENAMED.values()]
-    for index, (kind, name) in enumerate(form.parameters):
+    for index, (c_type, name) in enumerate(form.parameters):
         argument = name if name in expected else _RENAMED.get(name, name)
-        if argument not in expected and others and not kind.endswith("*"):
+        if argument not in expected and others and not c_type.endswith("*"):
             argument = others.pop(0)
         if argument in expected:
-            inputs.append((index, argument, kind))
+            inputs.append((index, argument, c_type))
         else:
-            outputs.append((index, kind, name))
+            outputs.append((index, c_type, name))
     return inputs, outputs
 
 
@@ -301,12 +315,12 @@ def _thread_stream(stream: int) -> int:
     return stream or _PER_THREAD_STREAM
 
 
-def _written(kind: str, address: int, answer: tuple[Any, Any]) -> int:
+def _written(c_type: str, address: int, answer: tuple[Any, Any]) -> int:
     status, value = answer
     if not status:
         if not address:
             return INVALID_VALUE
-        c_types.write(kind, address, value)
+        c_types.write(c_type, address, value)
     return int(status)
 
 
@@ -319,8 +333,8 @@ def _written_array(address: int, answer: tuple[Any, Any]) -> int:
 
 
 def _jit_options(count: int, options: int, values: int) -> tuple[list[Any], list[int]]:
-    kinds = [cuda.CUjit_option(number) for number in c_types.array(ctypes.c_int, options, count)]
-    return kinds, c_types.array(ctypes.c_size_t, values, count)
+    jit_options = [cuda.CUjit_option(number) for number in c_types.array(ctypes.c_int, options, count)]
+    return jit_options, c_types.array(ctypes.c_size_t, values, count)
 
 
 def _type_of_attribute(attribute: Any) -> str:

@@ -50,31 +50,31 @@ class _Location(ctypes.Structure):
 _BY_VALUE = {"CUipcMemHandle": _Handle, "CUipcEventHandle": _Handle, "CUmemLocation": _Location}
 
 
-def ctype(kind: str) -> Any:
+def ctype(c_type: str) -> Any:
     """The ctypes class of a parameter of C type ``kind``; handles and pointers alike are numbers."""
-    if kind in _NUMBERS:
-        return _NUMBERS[kind]
-    if kind in _BY_VALUE:
-        return _BY_VALUE[kind]
-    is_enum = hasattr(getattr(cuda, kind, None), "__members__")
+    if c_type in _NUMBERS:
+        return _NUMBERS[c_type]
+    if c_type in _BY_VALUE:
+        return _BY_VALUE[c_type]
+    is_enum = hasattr(getattr(cuda, c_type, None), "__members__")
     return ctypes.c_int if is_enum else ctypes.c_size_t
 
 
-def reader(kind: str) -> Callable[[Any], Any]:
+def reader(c_type: str) -> Callable[[Any], Any]:
     """What turns a C argument of type ``kind`` into what the simulated driver's call takes."""
-    if kind == "const char*":
+    if c_type == "const char*":
         return lambda address: ctypes.string_at(address) if address else None
-    structure = getattr(cuda, kind.removeprefix("const ").removesuffix("*"), None)
-    if kind.endswith("*") and structure is not None:
+    structure = getattr(cuda, c_type.removeprefix("const ").removesuffix("*"), None)
+    if c_type.endswith("*") and structure is not None:
         return lambda address: structure(_ptr=address) if address else None
-    if kind in _BY_VALUE:
-        return lambda value: getattr(cuda, kind)(_ptr=ctypes.addressof(value))
+    if c_type in _BY_VALUE:
+        return lambda value: getattr(cuda, c_type)(_ptr=ctypes.addressof(value))
     return lambda value: value
 
 
-def write(kind: str, address: int, value: Any) -> None:
+def write(c_type: str, address: int, value: Any) -> None:
     """Write a result through a pointer of type ``kind``."""
-    pointee = kind.removesuffix("*")
+    pointee = c_type.removesuffix("*")
     if pointee == "const char*":
         buffer = _texts.setdefault(value, ctypes.create_string_buffer(value))
         ctypes.c_size_t.from_address(address).value = ctypes.addressof(buffer)
@@ -88,9 +88,9 @@ def write(kind: str, address: int, value: Any) -> None:
         ctype(pointee).from_address(address).value = int(value)
 
 
-def array(kind: Any, address: int, count: int) -> list[int]:
+def array(c_type: Any, address: int, count: int) -> list[int]:
     """``count`` numbers of ctypes class ``kind`` at ``address``."""
-    return list((kind * count).from_address(address)) if address and count else []
+    return list((c_type * count).from_address(address)) if address and count else []
 
 
 def structures(name: str, address: int, count: int) -> list[Any]:

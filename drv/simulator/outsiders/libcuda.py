@@ -83,13 +83,13 @@ class LibCuda:
 
     @cached_property
     def _lookups(self) -> dict[str, Any]:
-        kinds = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint64)
-        short = ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(
+        argument_types = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint64)
+        short = ctypes.CFUNCTYPE(ctypes.c_int, *argument_types)(
             lambda name, pointer_address, version, flags: self._look_up(
                 name, pointer_address, version, flags, 0
             )
         )
-        long = ctypes.CFUNCTYPE(ctypes.c_int, *kinds, ctypes.c_size_t)(self._look_up)
+        long = ctypes.CFUNCTYPE(ctypes.c_int, *argument_types, ctypes.c_size_t)(self._look_up)
         return dict(zip(_LOOKUPS, (short, long), strict=True))
 
     def resolve(self, number: int) -> int:

@@ -114,7 +114,7 @@ def _plain(parameters: str) -> tuple[tuple[str, str], ...]:
         text = " ".join(parameter.split())
         if text in ("", "void"):
             continue
-        kind, name = re.fullmatch(r"(.*?)\s*(\w+)", text).groups()  # type: ignore[union-attr]
-        kind = _VERSION_OF_TYPE.sub(r"\1", kind).replace(" *", "*").replace("* ", "*")
-        result.append(("unsigned int" if kind == "unsigned" else kind, name))
+        c_type, name = re.fullmatch(r"(.*?)\s*(\w+)", text).groups()  # type: ignore[union-attr]
+        c_type = _VERSION_OF_TYPE.sub(r"\1", c_type).replace(" *", "*").replace("* ", "*")
+        result.append(("unsigned int" if c_type == "unsigned" else c_type, name))
     return tuple(result)

@@ -176,11 +176,11 @@ def _parameters(
     result: list[bytes | None] = []
     for position, (value, parameter) in enumerate(zip(arguments, expected, strict=True)):
         subject = f"argument {position} of kernel '{kernel}'"
-        kind = declared[position] if len(declared) == len(expected) else ""
+        ptx_type = declared[position] if len(declared) == len(expected) else ""
         if not isinstance(value, np.ndarray):
-            result.append(encode(value, parameter.size, kind, subject))
+            result.append(encode(value, parameter.size, ptx_type, subject))
             continue
-        if parameter.size != 8 or kind.startswith("f"):
+        if parameter.size != 8 or ptx_type.startswith("f"):
             raise InvalidValueError(
                 f"{subject} is an array, and the parameter is no pointer but {parameter.size} bytes: give a number, "
                 "or a NumPy scalar of its type"

@@ -86,7 +86,7 @@ class TimedLock:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        exception_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:

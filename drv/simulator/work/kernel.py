@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings.driver import CUgraphNodeType
 
+from drv.simulator.execution import Launch
+from drv.simulator.execution import run as run_kernel
 from drv.simulator.faults import DeviceFault
 
 from .work import Work
@@ -74,9 +76,6 @@ class KernelWork(Work):
 
     def run(self, driver: DriverState) -> None:
         """Run the kernel."""
-        from drv.simulator.execution import Launch
-        from drv.simulator.execution import run as run_kernel
-
         function = self.function
         checker: Any = driver.scheduler.checker
         device = function.context.device

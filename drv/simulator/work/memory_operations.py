@@ -53,7 +53,7 @@ BATCH_LIMIT = 256
 class MemoryOperation:
     """One operation: its ``CUstreamBatchMemOpType``, the word that it is about, a value and flags."""
 
-    kind: int
+    operation_type: int
     address: int = 0
     value: int = 0
     width: int = 0
@@ -63,7 +63,7 @@ class MemoryOperation:
     @property
     def waits(self) -> bool:
         """Whether it waits for a value."""
-        return self.kind in _WAITS
+        return self.operation_type in _WAITS
 
     @property
     def label(self) -> str:
@@ -72,9 +72,9 @@ class MemoryOperation:
             return (
                 f"wait until {self.width} bytes at {self.address:#x} {_CONDITIONS[self.flags]} {self.value}"
             )
-        if self.kind in _WRITES:
+        if self.operation_type in _WRITES:
             return f"write of {self.value} to {self.width} bytes at {self.address:#x}"
-        if self.kind == _REDUCTION:
+        if self.operation_type == _REDUCTION:
             return f"reduction into {self.width} bytes at {self.address:#x}"
         return "memory barrier"
 
@@ -92,16 +92,16 @@ class MemoryOperation:
     def structure(self) -> cuda.CUstreamBatchMemOpParams:
         """It as the bindings have it."""
         result = cuda.CUstreamBatchMemOpParams()
-        result.operation = _TYPES(self.kind)
-        if self.waits or self.kind in _WRITES:
+        result.operation = _TYPES(self.operation_type)
+        if self.waits or self.operation_type in _WRITES:
             member = result.waitValue if self.waits else result.writeValue
-            member.operation = _TYPES(self.kind)
+            member.operation = _TYPES(self.operation_type)
             member.address = cuda.CUdeviceptr(self.address)
             member.value64 = cuda.cuuint64_t(self.value)
             member.flags = self.flags
-        elif self.kind == _REDUCTION:
+        elif self.operation_type == _REDUCTION:
             member = result.atomicReduction
-            member.operation = _TYPES(self.kind)
+            member.operation = _TYPES(self.operation_type)
             member.address = cuda.CUdeviceptr(self.address)
             member.value = cuda.cuuint64_t(self.value)
             member.reductionOp = cuda.CUstreamAtomicReductionOpType(self.reduction)
@@ -110,22 +110,22 @@ class MemoryOperation:
         return result
 
 
-def given_operation(parameters: Any) -> MemoryOperation:
+def operation_of(parameters: Any) -> MemoryOperation:
     """The operation that a ``CUstreamBatchMemOpParams`` describes. Refuses flags and types that do not exist."""
     structure(parameters, cuda.CUstreamBatchMemOpParams)
     try:
-        kind = int(parameters.operation)
+        operation_type = int(parameters.operation)
     except ValueError:
         raise invalid_value() from None
-    if kind in _WAITS or kind in _WRITES:
-        waits = kind in _WAITS
+    if operation_type in _WAITS or operation_type in _WRITES:
+        waits = operation_type in _WAITS
         member = parameters.waitValue if waits else parameters.writeValue
-        width = _WAITS[kind] if waits else _WRITES[kind]
+        width = _WAITS[operation_type] if waits else _WRITES[operation_type]
         value = integer(member.value64 if width == 8 else member.value)
         return checked_operation(
-            MemoryOperation(kind, integer(member.address), value, width, int(member.flags))
+            MemoryOperation(operation_type, integer(member.address), value, width, int(member.flags))
         )
-    if kind == _REDUCTION:
+    if operation_type == _REDUCTION:
         member = parameters.atomicReduction
         try:
             reduction, width = int(member.reductionOp), _REDUCTION_WIDTHS[int(member.dataType)]
@@ -133,12 +133,16 @@ def given_operation(parameters: Any) -> MemoryOperation:
             raise invalid_value() from None
         value = integer(member.value) & (1 << 8 * width) - 1
         return checked_operation(
-            MemoryOperation(kind, integer(member.address), value, width, int(member.flags), reduction)
+            MemoryOperation(
+                operation_type, integer(member.address), value, width, int(member.flags), reduction
+            )
         )
-    flags = int((parameters.memoryBarrier if kind == _BARRIER else parameters.flushRemoteWrites).flags)
-    if flags > (kind == _BARRIER):
+    flags = int(
+        (parameters.memoryBarrier if operation_type == _BARRIER else parameters.flushRemoteWrites).flags
+    )
+    if flags > (operation_type == _BARRIER):
         raise invalid_value()
-    return MemoryOperation(kind)
+    return MemoryOperation(operation_type)
 
 
 def checked_operation(operation: MemoryOperation) -> MemoryOperation:
@@ -200,11 +204,11 @@ def _run(driver: DriverState, operation: Operation, each: MemoryOperation) -> No
             )
         return
     if observer is not None:
-        if each.kind in _WRITES:
+        if each.operation_type in _WRITES:
             observer.written(allocation, start, start + each.width)
         observer.range_access(allocation, start, start + each.width, Access.ATOMIC)
     value = np.frombuffer(each.value.to_bytes(each.width, "little"), np.uint8)
-    if each.kind == _REDUCTION:
+    if each.operation_type == _REDUCTION:
         dtype = np.uint32 if each.width == 4 else np.uint64
         view = word.view(dtype)
         view[...] = _REDUCTIONS[each.reduction](view, value.view(dtype))

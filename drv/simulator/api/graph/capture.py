@@ -14,7 +14,7 @@ from drv.simulator.driver_state import RELAXED
 from drv.simulator.graphs.book import GraphBook
 from drv.simulator.graphs.capture import Capture, Fork
 
-from .edges import edge_structure, given_dependencies
+from .edges import edge_structure, edges_from
 
 if TYPE_CHECKING:
     from drv.simulator.graphs.graph import Edge, Graph, Node
@@ -48,7 +48,7 @@ class CaptureCalls(GraphBook):
         mode: Any,
     ) -> tuple[Any, ...]:
         stream, graph, capture_mode = self.stream(hStream), self.graph(hGraph), _mode(mode)
-        earlier = given_dependencies(self, graph, dependencies, dependencyData, numDependencies)
+        earlier = edges_from(self, graph, dependencies, dependencyData, numDependencies)
         self._capturable(stream)
         if graph.capture is not None:
             raise invalid_value()
@@ -157,7 +157,7 @@ class CaptureCalls(GraphBook):
         action = unsigned(flags, 32)
         if action not in (_ADD, _SET):
             raise invalid_value()
-        update = given_dependencies(self, capture.graph, dependencies, dependencyData, numDependencies)
+        update = edges_from(self, capture.graph, dependencies, dependencyData, numDependencies)
         fork = capture.forks[stream]
         fork.dependencies = update if action == _SET else {**fork.dependencies, **update}
         return OK

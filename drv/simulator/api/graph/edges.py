@@ -21,13 +21,11 @@ _PORTS = (
 )
 
 
-def given_dependencies(
-    book: GraphBook, graph: Graph, dependencies: Any, data: Any, count: Any
-) -> dict[Node, Edge]:
+def edges_from(book: GraphBook, graph: Graph, dependencies: Any, data: Any, count: Any) -> dict[Node, Edge]:
     """Nodes of ``graph`` that a new one is to depend on, none twice, with what is said of each."""
     number = unsigned(count)
     nodes = [book.node(each) for each in listed(dependencies, number)]
-    edges = given_edges(data, number)
+    edges = edge_list(data, number)
     for node, edge in zip(nodes, edges, strict=True):
         if node.graph is not graph:
             raise invalid_value()
@@ -38,7 +36,7 @@ def given_dependencies(
     return result
 
 
-def given_edges(data: Any, count: int) -> list[Edge]:
+def edge_list(data: Any, count: int) -> list[Edge]:
     """What ``count`` structures say of dependencies; without them, nothing."""
     if data is None or not len(data):
         return [WHOLE] * count

@@ -408,14 +408,14 @@ class ExecutableCalls(NodeCalls):
     @call()
     def cuGraphExecNodeSetParams(self, hGraphExec: Any, hNode: Any, nodeParams: Any) -> tuple[Any, ...]:
         step = self._step(hGraphExec, hNode)
-        kind, parameters = member_of(nodeParams)
-        if kind != step.work.node_type:
+        node_type, parameters = member_of(nodeParams)
+        if node_type != step.work.node_type:
             raise invalid_value()
         if isinstance(step.work, ChildGraphWork):
             return self._set_child(step, self.graph(parameters.graph))
         if isinstance(step.work, (AllocationWork, FreeWork, ConditionalWork)):
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-        work = self._described_work(kind, parameters)
+        work = self._described_work(node_type, parameters)
         if isinstance(work, CopyWork):
             return self._set_copy(step, work)
         if isinstance(work, EventRecordWork) and work.context is not step.work.context:

@@ -130,7 +130,7 @@ def write_conditional(node: Node, target: Any) -> None:
     work = node.work
     assert isinstance(work, ConditionalWork)
     target.handle = cuda.CUgraphConditionalHandle(work.condition.handle)
-    target.type = cuda.CUgraphConditionalNodeType(work.kind)
+    target.type = cuda.CUgraphConditionalNodeType(work.conditional_type)
     target.size = len(work.bodies)
     target.ctx = cuda.CUcontext(work.context.handle)
     write_bodies(work, target)

@@ -37,7 +37,7 @@ from drv.simulator.work.memory_operations import MemoryOperationsWork
 from drv.simulator.work.work import EmptyWork
 
 from .attributes import attribute_bytes, attribute_value, like, node_attribute, with_attributes
-from .edges import given_dependencies
+from .edges import edges_from
 from .node_parameters import (
     member_of,
     node_structure,
@@ -131,7 +131,7 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
         self, hGraph: Any, dependencies: Any, count: Any, data: Any = None
     ) -> tuple[Graph, dict[Node, Edge]]:
         graph = self.graph(hGraph)
-        return graph, given_dependencies(self, graph, dependencies, data, count)
+        return graph, edges_from(self, graph, dependencies, data, count)
 
     @call(1)
     def cuGraphAddKernelNode(
@@ -229,10 +229,10 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
 
     def _add_allocation(self, graph: Graph, parameters: Any, dependencies: dict[Node, Edge]) -> Node:
         properties = parameters.poolProps
-        kinds = cuda.CUmemAllocationHandleType
+        handle_types = cuda.CUmemAllocationHandleType
         if (
             properties.allocType != cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-            or properties.handleTypes != kinds.CU_MEM_HANDLE_TYPE_NONE
+            or properties.handleTypes != handle_types.CU_MEM_HANDLE_TYPE_NONE
             or properties.location.type != cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         ):
             raise invalid_value()
@@ -299,14 +299,14 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
         if condition.graph.outermost() is not graph.outermost():
             raise invalid_value()
         try:
-            kind = int(parameters.type)
+            conditional_type = int(parameters.type)
         except ValueError:
             raise invalid_value() from None
         size = parameters.size
-        if not {WHILE: size == 1, IF: size in (1, 2), SWITCH: size > 0}.get(kind, False):
+        if not {WHILE: size == 1, IF: size in (1, 2), SWITCH: size > 0}.get(conditional_type, False):
             raise invalid_value()
         bodies = tuple(self.new_graph(is_body=True) for _ in range(size))
-        work = ConditionalWork(context, condition, kind, bodies)
+        work = ConditionalWork(context, condition, conditional_type, bodies)
         write_bodies(work, parameters)
         return work
 
@@ -338,17 +338,17 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
         self, hGraph: Any, dependencies: Any, data: Any, count: Any, nodeParams: Any
     ) -> tuple[Any, ...]:
         graph, earlier = self._graph_and_dependencies(hGraph, dependencies, count, data)
-        kind, parameters = member_of(nodeParams)
-        if kind == _TYPES.CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        node_type, parameters = member_of(nodeParams)
+        if node_type == _TYPES.CU_GRAPH_NODE_TYPE_MEM_ALLOC:
             return SUCCESS, cuda.CUgraphNode(self._add_allocation(graph, parameters, earlier).handle)
-        if kind == _TYPES.CU_GRAPH_NODE_TYPE_MEM_FREE:
+        if node_type == _TYPES.CU_GRAPH_NODE_TYPE_MEM_FREE:
             work: Work = self.free_work(graph, integer(parameters.dptr))
-        elif kind == _TYPES.CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        elif node_type == _TYPES.CU_GRAPH_NODE_TYPE_CONDITIONAL:
             work = self._conditional_work(graph, parameters)
-        elif kind == _TYPES.CU_GRAPH_NODE_TYPE_GRAPH:
+        elif node_type == _TYPES.CU_GRAPH_NODE_TYPE_GRAPH:
             work = self._child_work(graph, parameters)
         else:
-            work = self._described_work(kind, parameters)
+            work = self._described_work(node_type, parameters)
         node = self.new_node(graph, work, earlier)
         if isinstance(work, ConditionalWork):
             work.condition.node = node
@@ -364,32 +364,32 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
             raise invalid_value()
         return ChildGraphWork(self._any_context(), child)
 
-    def _described_work(self, kind: Any, parameters: Any) -> Work:
+    def _described_work(self, node_type: Any, parameters: Any) -> Work:
         """The work that the member of ``CUgraphNodeParams`` for a type of nodes describes."""
-        if kind in _UNSUPPORTED:
+        if node_type in _UNSUPPORTED:
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-        if kind == _TYPES.CU_GRAPH_NODE_TYPE_KERNEL:
+        if node_type == _TYPES.CU_GRAPH_NODE_TYPE_KERNEL:
             work = self.kernel_work(parameters)
             if integer(parameters.ctx) and self.context(parameters.ctx) is not work.context:
                 raise CallError(CUresult.CUDA_ERROR_INVALID_CONTEXT)
             return work
-        if kind == _TYPES.CU_GRAPH_NODE_TYPE_MEMCPY:
+        if node_type == _TYPES.CU_GRAPH_NODE_TYPE_MEMCPY:
             if parameters.flags:
                 raise invalid_value()
             return self.copy_work(self._node_context(parameters.copyCtx), parameters.copyParams)
-        if kind == _TYPES.CU_GRAPH_NODE_TYPE_MEMSET:
+        if node_type == _TYPES.CU_GRAPH_NODE_TYPE_MEMSET:
             return self._fill_work(self._node_context(parameters.ctx), parameters)
-        if kind == _TYPES.CU_GRAPH_NODE_TYPE_HOST:
+        if node_type == _TYPES.CU_GRAPH_NODE_TYPE_HOST:
             context = self._node_context(parameters.ctx) if integer(parameters.ctx) else self._any_context()
             return self._host_work(context, parameters)
-        if kind == _TYPES.CU_GRAPH_NODE_TYPE_EMPTY:
+        if node_type == _TYPES.CU_GRAPH_NODE_TYPE_EMPTY:
             return EmptyWork(self._any_context())
-        if kind == _TYPES.CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        if node_type == _TYPES.CU_GRAPH_NODE_TYPE_EVENT_RECORD:
             event = self.event(parameters.event)
             return EventRecordWork(event.context, event)
-        if kind == _TYPES.CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        if node_type == _TYPES.CU_GRAPH_NODE_TYPE_WAIT_EVENT:
             return EventWaitWork(self._any_context(), self.event(parameters.event))
-        if kind == _TYPES.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        if node_type == _TYPES.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
             return self._operations_work(parameters)
         raise invalid_value()
 
@@ -416,12 +416,12 @@ class NodeCalls(LibraryCalls, CopyCalls, FillCalls, MemoryOperationCalls, GraphB
 
     def _set_any(self, hNode: Any, nodeParams: Any) -> tuple[Any, ...]:
         node = self.node(hNode)
-        kind, parameters = member_of(nodeParams)
-        if kind != node.work.node_type:
+        node_type, parameters = member_of(nodeParams)
+        if node_type != node.work.node_type:
             raise invalid_value()
         if node.work.graphs or isinstance(node.work, (AllocationWork, FreeWork)):
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-        self._change(node, self._described_work(kind, parameters))
+        self._change(node, self._described_work(node_type, parameters))
         return OK
 
     def _change(self, node: Node, work: Work) -> None:

@@ -16,7 +16,7 @@ from drv.simulator.graphs.graph import connect, disconnect
 from drv.simulator.graphs.graph_memory import AllocationWork, FreeWork
 from drv.simulator.graphs.nested import ChildGraphWork, ConditionalWork
 
-from .edges import check_port, edge_structure, given_edges
+from .edges import check_port, edge_list, edge_structure
 
 if TYPE_CHECKING:
     from drv.simulator.graphs.graph import Edge, Graph, Node
@@ -111,7 +111,7 @@ class StructureCalls(GraphBook):
         self, hGraph: Any, from_: Any, to: Any, edgeData: Any, numDependencies: Any
     ) -> tuple[Any, ...]:
         pairs = self._pairs(hGraph, from_, to, numDependencies)
-        edges = given_edges(edgeData, len(pairs))
+        edges = edge_list(edgeData, len(pairs))
         if len(set(pairs)) < len(pairs):
             raise invalid_value()
         for (earlier, later), edge in zip(pairs, edges, strict=True):
@@ -127,7 +127,7 @@ class StructureCalls(GraphBook):
         self, hGraph: Any, from_: Any, to: Any, edgeData: Any, numDependencies: Any
     ) -> tuple[Any, ...]:
         pairs = self._pairs(hGraph, from_, to, numDependencies)
-        edges = given_edges(edgeData, len(pairs))
+        edges = edge_list(edgeData, len(pairs))
         _removable(self.graph(hGraph))
         for (earlier, later), edge in zip(pairs, edges, strict=True):
             if earlier.dependents.get(later) != edge:

@@ -43,12 +43,12 @@ class ExternalCalls(DriverState):
         description = structure(memHandleDesc, cuda.CUDA_EXTERNAL_MEMORY_HANDLE_DESC)
         self.current()
         try:
-            kind = int(description.type)
+            handle_type = int(description.type)
         except ValueError:
             raise invalid_value() from None
         if description.size == 0 or int(description.flags) & ~_DEDICATED:
             raise invalid_value()
-        if kind != _OPAQUE_MEMORY:
+        if handle_type != _OPAQUE_MEMORY:
             # Of other systems and machines.
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
         raise _of_nobody(int(description.handle.fd))
@@ -58,12 +58,12 @@ class ExternalCalls(DriverState):
         description = structure(semHandleDesc, cuda.CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC)
         self.current()
         try:
-            kind = int(description.type)
+            handle_type = int(description.type)
         except ValueError:
             raise invalid_value() from None
-        if int(description.flags) & ~(_SIGNAL | _WAIT if kind == _NVSCI else 0):
+        if int(description.flags) & ~(_SIGNAL | _WAIT if handle_type == _NVSCI else 0):
             raise invalid_value()
-        if kind not in _FILES:
+        if handle_type not in _FILES:
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
         raise _of_nobody(int(description.handle.fd))
 

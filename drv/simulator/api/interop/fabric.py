@@ -217,8 +217,8 @@ class FabricCalls(DriverState):
         self, dptr: Any, size: Any, handleType: Any, flags: Any
     ) -> tuple[Any, ...]:
         address, nbytes, bits = integer(dptr), unsigned(size), unsigned(flags)
-        kind = int(cuda.CUmemRangeHandleType.CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
-        if integer(handleType) != kind or bits & ~1 or address % 4096 or nbytes % 4096 or not nbytes:
+        dma_buf = int(cuda.CUmemRangeHandleType.CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+        if integer(handleType) != dma_buf or bits & ~1 or address % 4096 or nbytes % 4096 or not nbytes:
             raise invalid_value()
         raise _not_supported()
 

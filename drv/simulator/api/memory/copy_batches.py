@@ -133,10 +133,10 @@ class CopyBatchCalls(CopyCalls):
 
     def _operand(self, operand: Any, shape: tuple[int, int, int]) -> Endpoint:
         try:
-            kind = int(operand.type)
+            operand_type = int(operand.type)
         except ValueError:
             raise invalid_value() from None
-        if kind != _POINTER:
+        if operand_type != _POINTER:
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
         pointer = operand.op.ptr
         pitch = int(pointer.rowLength) or shape[2]

@@ -26,23 +26,23 @@ _RIGHTS = {
 }
 
 
-def given_location(state: DriverState, location: Any) -> tuple[int, int]:
+def location_of(state: DriverState, location: Any) -> tuple[int, int]:
     """Type and number of a ``CUmemLocation``: a visible device, the host (number 0) or its one NUMA node."""
     try:
-        kind = int(location.type)
+        location_type = int(location.type)
     except ValueError:
         raise invalid_value() from None
     number = int(location.id)
-    if kind == DEVICE:
-        return kind, state.device(number).ordinal
-    if kind == HOST_NUMA:
+    if location_type == DEVICE:
+        return location_type, state.device(number).ordinal
+    if location_type == HOST_NUMA:
         if number != 0:
             raise invalid_value()
-        return kind, 0
-    if kind == HOST_NUMA_CURRENT:
+        return location_type, 0
+    if location_type == HOST_NUMA_CURRENT:
         return HOST_NUMA, 0
-    if kind in (NONE, HOST):
-        return kind, 0
+    if location_type in (NONE, HOST):
+        return location_type, 0
     raise invalid_value()
 
 

@@ -25,7 +25,7 @@ from drv.simulator.memory.address_space import MemoryKind
 from drv.simulator.memory.managed_pages import PAGE, ManagedPages
 from drv.simulator.memory.records import MemoryBook
 
-from .locations import DEVICE, HOST, NONE, given_location
+from .locations import DEVICE, HOST, NONE, location_of
 
 if TYPE_CHECKING:
     from drv.simulator.device_properties import SimulatedDevice
@@ -80,7 +80,7 @@ class ManagedCalls(MemoryBook):
         return record, start, min(start + size, record.allocation.size)
 
     def _target(self, location: Any) -> Location:
-        where = given_location(self, structure(location, cuda.CUmemLocation))
+        where = location_of(self, structure(location, cuda.CUmemLocation))
         if where[0] == NONE:
             raise invalid_value()
         if where[0] == DEVICE:

@@ -208,8 +208,8 @@ class MemoryCalls(MemoryBook):
             allocation = self.memory.find(address)
             if allocation is not None and allocation.device is None:
                 start = address - allocation.base
-                kind, stack = Access.WRITE if writes else Access.READ, self.recorder.take()
+                access, stack = Access.WRITE if writes else Access.READ, self.recorder.take()
                 alone = self.alone_with(self.records[allocation.base])
                 if alone:
-                    self.observer.host_access_alone(allocation, start, start + nbytes, kind, stack, alone)
-                self.observer.host_access(allocation, start, start + nbytes, kind, stack)
+                    self.observer.host_access_alone(allocation, start, start + nbytes, access, stack, alone)
+                self.observer.host_access(allocation, start, start + nbytes, access, stack)

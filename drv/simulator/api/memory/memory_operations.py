@@ -16,7 +16,7 @@ from drv.simulator.work.memory_operations import (
     MemoryOperation,
     MemoryOperationsWork,
     checked_operation,
-    given_operation,
+    operation_of,
 )
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ class MemoryOperationCalls(MemoryBook):
         return self._one(stream, WRITE_64, addr, unsigned(value), 8, flags)
 
     def _one(
-        self, hStream: Any, kind: int, address: Any, value: int, width: int, flags: Any
+        self, hStream: Any, operation_type: int, address: Any, value: int, width: int, flags: Any
     ) -> tuple[Any, ...]:
-        operation = MemoryOperation(kind, integer(address), value, width, unsigned(flags, 32))
+        operation = MemoryOperation(operation_type, integer(address), value, width, unsigned(flags, 32))
         return self._queue(hStream, (checked_operation(operation),))
 
     @call()
@@ -61,7 +61,7 @@ class MemoryOperationCalls(MemoryBook):
         structures = listed(parameters, count)
         if not 0 < count < BATCH_LIMIT:
             raise invalid_value()
-        return tuple(given_operation(each) for each in structures)
+        return tuple(operation_of(each) for each in structures)
 
     def memory_operations_work(
         self, context: Context, operations: tuple[MemoryOperation, ...]

@@ -30,7 +30,7 @@ from drv.simulator.memory.pools import (
 )
 from drv.simulator.memory.shared_bytes import SharedBytes
 
-from .locations import DEVICE, HOST, HOST_NUMA, given_location, granted_access
+from .locations import DEVICE, HOST, HOST_NUMA, granted_access, location_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -250,24 +250,26 @@ class PoolCalls(GraphBook):
 
     def _where(self, location: Any, typename: Any) -> tuple[tuple[int, int], int]:
         """Location and type of the allocations of a pool."""
-        kind = integer(typename)
-        where = given_location(self, structure(location, cuda.CUmemLocation))
-        if kind not in (_PINNED, _MANAGED):
+        allocation_type = integer(typename)
+        where = location_of(self, structure(location, cuda.CUmemLocation))
+        if allocation_type not in (_PINNED, _MANAGED):
             raise invalid_value()
-        if where[0] not in (DEVICE, HOST, HOST_NUMA) and (kind == _PINNED or where[0] != 0):
+        if where[0] not in (DEVICE, HOST, HOST_NUMA) and (allocation_type == _PINNED or where[0] != 0):
             raise invalid_value()
-        return where, kind
+        return where, allocation_type
 
     @call(1)
     def cuMemPoolCreate(self, poolProps: Any) -> tuple[Any, ...]:
         properties = structure(poolProps, cuda.CUmemPoolProps)
-        where, kind = self._where(properties.location, int(properties.allocType))
+        where, allocation_type = self._where(properties.location, int(properties.allocType))
         handles = int(properties.handleTypes)
         if handles & ~_HANDLE_TYPES:
             raise invalid_value()
-        if handles not in (_NO_HANDLE, DESCRIPTOR) or (handles and (where[0] != DEVICE or kind != _PINNED)):
+        if handles not in (_NO_HANDLE, DESCRIPTOR) or (
+            handles and (where[0] != DEVICE or allocation_type != _PINNED)
+        ):
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-        pool = self.new_pool(where, kind)
+        pool = self.new_pool(where, allocation_type)
         pool.most, pool.shareable = properties.maxSize, bool(handles)
         return SUCCESS, cuda.CUmemoryPool(pool.handle)
 
@@ -370,7 +372,7 @@ class PoolCalls(GraphBook):
     @call(1)
     def cuMemPoolGetAccess(self, memPool: Any, location: Any) -> tuple[Any, ...]:
         mem_pool = self.pool(memPool)
-        where = given_location(self, structure(location, cuda.CUmemLocation))
+        where = location_of(self, structure(location, cuda.CUmemLocation))
         if where[0] != DEVICE:
             raise invalid_value()
         if mem_pool.device is None:

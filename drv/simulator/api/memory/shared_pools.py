@@ -49,13 +49,13 @@ class SharedPoolCalls(PoolCalls):
             shared = SharedBytes.open(integer(handle))
         except (OSError, ValueError):
             raise invalid_value() from None
-        magic, process, _, index, kind = _POOL.unpack_from(shared.data[: _POOL.size].tobytes())
+        magic, process, _, index, allocation_type = _POOL.unpack_from(shared.data[: _POOL.size].tobytes())
         if magic.rstrip(b"\0") != _POOL_MAGIC:
             raise invalid_value()
         device = next((each for each in self.devices if each.index == index), None)
         if device is None:
             raise CallError(CUresult.CUDA_ERROR_INVALID_DEVICE)
-        pool = self.new_pool((DEVICE, device.ordinal), kind)
+        pool = self.new_pool((DEVICE, device.ordinal), allocation_type)
         pool.imported, pool.process = True, process
         shared.close()
         return SUCCESS, cuda.CUmemoryPool(pool.handle)

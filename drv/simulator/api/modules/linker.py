@@ -122,14 +122,17 @@ class LinkerCalls(LibraryCalls):
         except KeyError:
             raise invalid_handle() from None
 
-    def _add(self, linking: _Linking, kind: Any, code: bytes) -> None:
+    def _add(self, linking: _Linking, input_type: Any, code: bytes) -> None:
         try:
-            input_type = _INPUTS(integer(kind))
+            parsed_type = _INPUTS(integer(input_type))
         except ValueError:
             raise invalid_value() from None
         # What is called a cubin may be PTX here, from a compiler that was asked for one.
-        if input_type not in (_INPUTS.CU_JIT_INPUT_PTX, _INPUTS.CU_JIT_INPUT_CUBIN) or code[:4] == b"\x7fELF":
-            log = f"error   : the simulated driver links PTX, and no {input_type.name.removeprefix('CU_JIT_INPUT_')}"
+        if (
+            parsed_type not in (_INPUTS.CU_JIT_INPUT_PTX, _INPUTS.CU_JIT_INPUT_CUBIN)
+            or code[:4] == b"\x7fELF"
+        ):
+            log = f"error   : the simulated driver links PTX, and no {parsed_type.name.removeprefix('CU_JIT_INPUT_')}"
             jit_log(linking.options, linking.values, log)
             raise CallError(CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU)
         linking.inputs.append(code.split(b"\0", 1)[0].decode("utf-8", errors="replace"))

@@ -148,12 +148,12 @@ def _load(w: LaneWriter, instruction: Instruction) -> None:
     if len(targets) != lanes or len(instruction.operands) > 2 or dtype.kind == "b":
         raise NotNative(instruction.opcode)
     access = LaneAccess(w, space, address, dtype.itemsize * lanes)
-    kind = llvm_type(dtype)
+    ir_type = llvm_type(dtype)
     for index, each in enumerate(targets):
         pointer = access.pointer
         if index:
             pointer = w.emit(f"getelementptr inbounds i8, ptr {pointer}, i64 {index * dtype.itemsize}")
-        text = w.emit(f"load {kind}, ptr {pointer}, align 1, !llvm.access.group !0")
+        text = w.emit(f"load {ir_type}, ptr {pointer}, align 1, !llvm.access.group !0")
         w.define(each, Value(text, dtype))
 
 
@@ -163,14 +163,15 @@ def _load_argument(w: LaneWriter, instruction: Instruction) -> None:
     assert isinstance(address, Address) and isinstance(address.base, Symbol)
     first = w.plan.argument_offsets[address.base.name] + address.offset
     dtype = DTYPES[instruction.fields[-1]]
-    kind = stored_type(dtype)
+    ir_type = stored_type(dtype)
     for index, each in enumerate(target.items if isinstance(target, Vector) else (target,)):
         at = first + index * dtype.itemsize
         pointer = w.at_head(
             f"at argument {at}", f"getelementptr inbounds i8, ptr {w.field('arguments')}, i64 {at}"
         )
         w.define(
-            each, Value(w.at_head(f"argument {at} {kind}", f"load {kind}, ptr {pointer}, align 1"), dtype)
+            each,
+            Value(w.at_head(f"argument {at} {ir_type}", f"load {ir_type}, ptr {pointer}, align 1"), dtype),
         )
 
 
@@ -303,19 +304,19 @@ def modify(w: LaneWriter, instruction: Instruction) -> tuple[Value, Value]:
     if len(operands) != (3 if operation == "cas" else 2) or not isinstance(target, (Register, type(None))):
         raise NotNative(instruction.opcode)
     dtype = DTYPES[ptx_type]
-    kind = llvm_type(dtype)
+    ir_type = llvm_type(dtype)
     w.access = LaneAccess(w, space, operands[0], dtype.itemsize)
     values = [w.use(each, ptx_type) for each in operands[1:]]
-    old = Value(w.emit(f"load {kind}, ptr {w.access.pointer}, align 1"), dtype)
+    old = Value(w.emit(f"load {ir_type}, ptr {w.access.pointer}, align 1"), dtype)
     value = values[0]
     if operation in _ATOMICS:
         name = f"f{operation}" if floating else _ATOMICS[operation]
-        new = Value(w.emit(f"{name} {kind} {old.text}, {value.text}"), dtype)
+        new = Value(w.emit(f"{name} {ir_type} {old.text}, {value.text}"), dtype)
     elif operation == "exch":
         new = value
     elif operation == "cas":
-        same = w.emit(f"icmp eq {kind} {old.text}, {value.text}")
-        new = Value(w.emit(f"select i1 {same}, {kind} {values[1].text}, {kind} {old.text}"), dtype)
+        same = w.emit(f"icmp eq {ir_type} {old.text}, {value.text}")
+        new = Value(w.emit(f"select i1 {same}, {ir_type} {values[1].text}, {ir_type} {old.text}"), dtype)
     elif operation in ("min", "max") and dtype.kind in "iu" and ptx_type[0] != "b":
         new = w.expression(f"np.{operation}imum({{0}}, {{1}})", [old, value])
     elif operation == "inc" and ptx_type == "u32":

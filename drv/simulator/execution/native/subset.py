@@ -167,11 +167,11 @@ class _FunctionWriter:
             case ast.Attribute(ast.Name("s"), name):
                 self.write(f"store i64 {value}, ptr {self.address(name)}")
             case ast.Subscript(ast.Attribute(ast.Name("s"), name), index):
-                kind, _ = self.element(name)
+                ir_type, _ = self.element(name)
                 item = self.item(name, index)
-                if kind != "i64":
-                    value = self.emit(f"trunc i64 {value} to {kind}")
-                self.write(f"store {kind} {value}, ptr {item}")
+                if ir_type != "i64":
+                    value = self.emit(f"trunc i64 {value} to {ir_type}")
+                self.write(f"store {ir_type} {value}, ptr {item}")
             case _:
                 raise NotInSubset(ast.unparse(target))
 
@@ -235,9 +235,9 @@ class _FunctionWriter:
             case ast.Attribute(ast.Name("s"), name):
                 return self.emit(f"load i64, ptr {self.address(name)}")
             case ast.Subscript(ast.Attribute(ast.Name("s"), name), index):
-                kind, extension = self.element(name)
-                item = self.emit(f"load {kind}, ptr {self.item(name, index)}")
-                return self.emit(f"{extension} {kind} {item} to i64") if extension else item
+                ir_type, extension = self.element(name)
+                item = self.emit(f"load {ir_type}, ptr {self.item(name, index)}")
+                return self.emit(f"{extension} {ir_type} {item} to i64") if extension else item
             case ast.BinOp(left, operator, right):
                 return self.binary(operator, self.value(left), self.value(right))
             case ast.UnaryOp(ast.USub(), operand):
@@ -284,12 +284,12 @@ class _FunctionWriter:
         return self.emit(f"getelementptr inbounds i8, ptr %s, i64 {self.record.offset(name)}")
 
     def element(self, name: str) -> tuple[str, str]:
-        kind = self.record.fields[name]
-        if kind is None:
+        element_type = self.record.fields[name]
+        if element_type is None:
             raise NotInSubset(f"s.{name} is no array")
-        return ELEMENTS[kind]
+        return ELEMENTS[element_type]
 
     def item(self, name: str, index: ast.expr) -> str:
-        kind, _ = self.element(name)
+        ir_type, _ = self.element(name)
         array = self.emit(f"load ptr, ptr {self.address(name)}")
-        return self.emit(f"getelementptr inbounds {kind}, ptr {array}, i64 {self.value(index)}")
+        return self.emit(f"getelementptr inbounds {ir_type}, ptr {array}, i64 {self.value(index)}")

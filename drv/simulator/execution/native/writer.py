@@ -87,9 +87,9 @@ class LaneWriter(Emitter):
 
     def field(self, name: str) -> str:
         """A field of the record: an address, or a number."""
-        kind = "i64" if RECORD.fields[name] is None else "ptr"
+        ir_type = "i64" if RECORD.fields[name] is None else "ptr"
         at = self.at_head(f"at {name}", f"getelementptr inbounds i8, ptr %s, i64 {RECORD.offset(name)}")
-        return self.at_head(f"field {name}", f"load {kind}, ptr {at}")
+        return self.at_head(f"field {name}", f"load {ir_type}, ptr {at}")
 
     def row(self, name: str) -> str:
         """Address of a register's row."""
@@ -108,29 +108,31 @@ class LaneWriter(Emitter):
             f"at shared {number}",
             f"getelementptr inbounds i64, ptr {self.field('shared_values')}, i64 {number}",
         )
-        kind = stored_type(dtype)
-        text = self.at_head(f"shared {number} {kind}", f"load {kind}, ptr {pointer}")
+        ir_type = stored_type(dtype)
+        text = self.at_head(f"shared {number} {ir_type}", f"load {ir_type}, ptr {pointer}")
         if dtype.kind == "b":
             text = self.at_head(f"shared {number} i1", f"trunc i8 {text} to i1")
         return Value(text, dtype)
 
     # In the loop
 
-    def lane_pointer(self, base: str, kind: str) -> str:
-        return self.emit(f"getelementptr inbounds {kind}, ptr {base}, i64 {self.lane}")
+    def lane_pointer(self, base: str, ir_type: str) -> str:
+        return self.emit(f"getelementptr inbounds {ir_type}, ptr {base}, i64 {self.lane}")
 
     def load_row(self, base: str, dtype: np.dtype[Any]) -> Value:
         """The lane's value of a row."""
-        kind = stored_type(dtype)
-        text = self.emit(f"load {kind}, ptr {self.lane_pointer(base, kind)}, !llvm.access.group !0")
+        ir_type = stored_type(dtype)
+        text = self.emit(f"load {ir_type}, ptr {self.lane_pointer(base, ir_type)}, !llvm.access.group !0")
         return Value(self.emit(f"trunc i8 {text} to i1") if dtype.kind == "b" else text, dtype)
 
     def store_row(self, base: str, value: Value) -> None:
         """Set this lane's value of a row."""
         assert value.dtype is not None
-        kind = stored_type(value.dtype)
+        ir_type = stored_type(value.dtype)
         text = self.emit(f"zext i1 {value.text} to i8") if value.dtype.kind == "b" else value.text
-        self.lines.append(f"store {kind} {text}, ptr {self.lane_pointer(base, kind)}, !llvm.access.group !0")
+        self.lines.append(
+            f"store {ir_type} {text}, ptr {self.lane_pointer(base, ir_type)}, !llvm.access.group !0"
+        )
 
     # Operands
 
@@ -239,13 +241,13 @@ class LaneWriter(Emitter):
         size = dtype.itemsize // count
         if dtype.kind != "u" or size * count != dtype.itemsize or count < 2:
             raise NotNative(str(operand))
-        kind = llvm_type(dtype)
+        ir_type = llvm_type(dtype)
         result = ""
         for position, item in enumerate(operand.items):
             shifted = self.converted(self.use(item, f"u{8 * size}"), dtype).text
             if position:
-                shifted = self.emit(f"shl {kind} {shifted}, {8 * size * position}")
-                result = self.emit(f"or {kind} {result}, {shifted}")
+                shifted = self.emit(f"shl {ir_type} {shifted}, {8 * size * position}")
+                result = self.emit(f"or {ir_type} {result}, {shifted}")
             else:
                 result = shifted
         return Value(result, dtype)

@@ -51,7 +51,7 @@ class MatrixInstructions(MemoryInstructions):
         d, a, b, c = instruction.operands
         factor = "f64" if form.a == "f64" else "b32"
         addend = _REGISTER_TYPES.get(form.c, "b32")
-        values = [self.all_of(each, kind) for each, kind in ((a, factor), (b, factor), (c, addend))]
+        values = [self.all_of(each, ptx_type) for each, ptx_type in ((a, factor), (b, factor), (c, addend))]
         call = f"X.multiply_matrices({self.site(instruction)}, {instruction.opcode!r}, {', '.join(values)})"
         self.define_all(_items(d), _REGISTER_TYPES.get(form.d, "b32"), call)
 

@@ -1,4 +1,4 @@
-"""Parsed PTX and translated kernels kept on disk, so that a process that runs known kernels parses and translates nothing.
+"""Parsed PTX and translated kernels are cached on disk, so that a process that runs known kernels parses and translates nothing.
 
 There is an entry for what an image was parsed to, and one for each of its kernels that has run. Their keys say what they
 were made from: the image, the simulator's own source files, and the versions of Python and NumPy.
@@ -32,7 +32,7 @@ _LIMIT = 512 << 20
 
 
 class TranslationCache:
-    """What is kept of one image.
+    """Entries of one image in the cache on disk: what it was parsed to, and its translated kernels.
 
     Parameters
     ----------
@@ -47,18 +47,18 @@ class TranslationCache:
 
     @classmethod
     def of(cls, image: bytes) -> TranslationCache | None:
-        """What is kept of ``image``, or will be; ``None`` where that is not worth it, or the simulator's sources are not files."""
+        """The entries of ``image``; ``None`` where caching is not worth it, or the simulator's sources are not files."""
         return cls(image) if len(image) >= _WORTH_KEEPING and version() else None
 
     def module(self) -> Module | None:
-        """What the image was parsed to, if that is kept."""
+        """What the image was parsed to, if that is cached."""
         payload = self._disk.load(self._key)
         result = None if payload is None else _read(payload, None)
         self._has_module = isinstance(result, Module)
         return result if isinstance(result, Module) else None
 
     def plan(self, module: Module, entry: Function) -> KernelPlan:
-        """The plan of a kernel of the image: what is kept, or a new one, which is translated and kept."""
+        """The plan of a kernel of the image: the cached one, or a new one, which is translated and stored."""
         plan = self.load(entry.name, module)
         if isinstance(plan, KernelPlan):
             return plan
@@ -68,12 +68,12 @@ class TranslationCache:
         return plan
 
     def load(self, name: str, module: Module) -> Any:
-        """What is kept under a name of its own, and refers to parts of the module; ``None`` if nothing is."""
+        """The entry of that name, which refers to objects of the module; ``None`` if there is none."""
         payload = self._disk.load(self._key_of(name)) if self._has_module else None
         return None if payload is None else _read(payload, module)
 
     def store(self, name: str, value: Any, module: Module) -> None:
-        """Keep ``value``, and the module to whose parts it refers."""
+        """Store ``value``, and the module to whose objects it refers."""
         if not self._has_module:
             self._disk.store(self._key, _written(module, None))
             self._has_module = True
@@ -108,7 +108,7 @@ def version() -> bytes:
 
 
 def _referents(module: Module) -> dict[tuple[Any, ...], Any]:
-    """Parts of a parsed module that plans refer to, by what stands for them."""
+    """Objects of a parsed module that plans refer to, by what stands for them."""
     result: dict[tuple[Any, ...], Any] = {("module",): module}
     for name, function in module.functions.items():
         result[name,] = function
@@ -148,11 +148,11 @@ class _Unpickler(pickle.Unpickler):
         self._referents = referents
 
     def find_class(self, module: str, name: str) -> Any:
-        if name == "_part" and module == __name__:
+        if name == "_referent" and module == __name__:
             return lambda *key: self._referents[key]
         return super().find_class(module, name)
 
 
 def _referent(*name: Any) -> Any:
-    """What stands in a pickle for a part of the module."""
+    """What stands in a pickle for an object of the module."""
     raise LookupError(name)

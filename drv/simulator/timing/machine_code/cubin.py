@@ -132,8 +132,8 @@ class _Reader:
             return
         strings = self.sections[table.link].offset
         for at in range(table.offset, table.offset + table.size, 24):
-            name, kind, _, section, value, _ = struct.unpack_from("<IBBHQQ", self._image, at)
-            yield self._text(strings + name), kind & 15, section, value
+            name, info, _, section, value, _ = struct.unpack_from("<IBBHQQ", self._image, at)
+            yield self._text(strings + name), info & 15, section, value
 
     def kernels(self, ptx: str | None) -> dict[str, CompiledKernel]:
         kernels: dict[str, CompiledKernel] = {}

@@ -82,7 +82,7 @@ def hardware_pipe(opcode: int) -> str:
 def ptx_pipe(opcode: str) -> str:
     """The pipe that runs most of a PTX instruction."""
     fields = opcode.split(".")
-    base, kinds = fields[0], fields[1:]
+    base, qualifiers = fields[0], fields[1:]
     if base in (
         "ld",
         "ldu",
@@ -95,9 +95,9 @@ def ptx_pipe(opcode: str) -> str:
         "suld",
         "sust",
     ) or opcode.startswith("cp.async"):
-        return "uniform" if "param" in (each.partition("::")[0] for each in kinds) else "memory"
+        return "uniform" if "param" in (each.partition("::")[0] for each in qualifiers) else "memory"
     if base in ("mma", "wmma", "wgmma"):
-        return "memory" if kinds[:1] and kinds[0] in ("load", "store") else "tensor"
+        return "memory" if qualifiers[:1] and qualifiers[0] in ("load", "store") else "tensor"
     if base in ("shfl", "vote", "match", "redux", "activemask", "elect", "movmatrix"):
         return "shuffle"
     if base in (
@@ -115,13 +115,13 @@ def ptx_pipe(opcode: str) -> str:
         "mbarrier",
     ):
         return "control"
-    wide = "f64" in kinds
+    wide = "f64" in qualifiers
     if base in ("rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh"):
         return "double" if wide else "special"
     if base in ("popc", "clz", "bfind", "brev"):
         return "special"
     if base == "cvt":
-        types = [each for each in kinds if each[0] in "fbsue" and any(ch.isdigit() for ch in each)]
+        types = [each for each in qualifiers if each[0] in "fbsue" and any(ch.isdigit() for ch in each)]
         if any(each.endswith("64") for each in types) and any(each.startswith("f") for each in types):
             return "wide_conversion"
         if any(each[0] in "fbe" for each in types):
@@ -129,10 +129,10 @@ def ptx_pipe(opcode: str) -> str:
         return "alu"
     if wide:
         return "double"
-    if any(each in ("f16", "f16x2", "bf16", "bf16x2") for each in kinds):
+    if any(each in ("f16", "f16x2", "bf16", "bf16x2") for each in qualifiers):
         return "half"
     if base in ("add", "sub", "mul", "fma", "mad", "div"):
-        if "f32" in kinds:
+        if "f32" in qualifiers:
             return "fma"
         return "int_mul" if base in ("mul", "mad", "div") else "alu"
     return "alu"

@@ -25,10 +25,10 @@ def _to_integer(e: Emitter, value: Value, target: str, source: str, rounding: st
         value = widened(e, value)
     whole = e.function({"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}[rounding], value)
     assert whole.dtype is not None
-    kind, result = llvm_type(whole.dtype), llvm_type(dtype)
+    ir_type, result = llvm_type(whole.dtype), llvm_type(dtype)
     sign = "s" if dtype.kind == "i" else "u"
     name = f"llvm.fpto{sign}i.sat.{result}.f{8 * whole.dtype.itemsize}"
-    converted = Value(e.intrinsic(name, result, (kind, whole.text)), dtype)
+    converted = Value(e.intrinsic(name, result, (ir_type, whole.text)), dtype)
     if source == "f64" or dtype.itemsize == 8:
         nan = e.compare(NE, whole, whole)
         highest = Value(str(1 << 8 * dtype.itemsize - 1), dtype)

@@ -65,7 +65,7 @@ class Emitter:
 
     def intrinsic(self, name: str, result: str, *operands: tuple[str, str], extra: str = "") -> str:
         """Call an intrinsic function; operands are ``(type, value)``."""
-        types = ", ".join(kind for kind, _ in operands)
+        types = ", ".join(ir_type for ir_type, _ in operands)
         more = ", i1" if extra else ""
         self.declarations[f"declare {result} @{name}({types}{more})"] = None
         return self.emit(f"call {result} @{name}({', '.join(map(' '.join, operands))}{extra})")
@@ -137,41 +137,41 @@ class Emitter:
         if left.dtype is None and right.dtype is None:
             return Value(str(_PYTHON[type(operator)](int(left.text), int(right.text))), None)
         (left, right), dtype = self.common(left, right)
-        kind = llvm_type(dtype)
+        ir_type = llvm_type(dtype)
         name = type(operator).__name__
         if dtype.kind == "f":
             if name not in _FLOAT:
                 raise NotNative(name)
-            return Value(self.emit(f"{_FLOAT[name]} {kind} {left.text}, {right.text}"), dtype)
+            return Value(self.emit(f"{_FLOAT[name]} {ir_type} {left.text}, {right.text}"), dtype)
         if name in ("LShift", "RShift"):
             return self.shift(name, left, right)
         if dtype.kind == "b" and name not in ("BitAnd", "BitOr", "BitXor"):
             raise NotNative(f"{name} of truth values")
         if name not in _INTEGER:
             raise NotNative(name)
-        return Value(self.emit(f"{_INTEGER[name]} {kind} {left.text}, {right.text}"), dtype)
+        return Value(self.emit(f"{_INTEGER[name]} {ir_type} {left.text}, {right.text}"), dtype)
 
     def shift(self, name: str, left: Value, right: Value) -> Value:
         """A shift of integers of one type; by too much, all bits have gone."""
         dtype = left.dtype
         assert dtype is not None
-        kind, width = llvm_type(dtype), 8 * dtype.itemsize
+        ir_type, width = llvm_type(dtype), 8 * dtype.itemsize
         signed = name == "RShift" and dtype.kind == "i"
         operation = "shl" if name == "LShift" else "ashr" if signed else "lshr"
         if right.text.isdecimal():
             # A constant amount.
             if int(right.text) < width:
-                return Value(self.emit(f"{operation} {kind} {left.text}, {right.text}"), dtype)
+                return Value(self.emit(f"{operation} {ir_type} {left.text}, {right.text}"), dtype)
             if not signed:
                 return Value("0", dtype)
-            return Value(self.emit(f"ashr {kind} {left.text}, {width - 1}"), dtype)
-        fits = self.emit(f"icmp ult {kind} {right.text}, {width}")
+            return Value(self.emit(f"ashr {ir_type} {left.text}, {width - 1}"), dtype)
+        fits = self.emit(f"icmp ult {ir_type} {right.text}, {width}")
         if signed:
-            amount = self.emit(f"select i1 {fits}, {kind} {right.text}, {kind} {width - 1}")
-            return Value(self.emit(f"ashr {kind} {left.text}, {amount}"), dtype)
-        amount = self.emit(f"select i1 {fits}, {kind} {right.text}, {kind} 0")
-        shifted = self.emit(f"{operation} {kind} {left.text}, {amount}")
-        return Value(self.emit(f"select i1 {fits}, {kind} {shifted}, {kind} 0"), dtype)
+            amount = self.emit(f"select i1 {fits}, {ir_type} {right.text}, {ir_type} {width - 1}")
+            return Value(self.emit(f"ashr {ir_type} {left.text}, {amount}"), dtype)
+        amount = self.emit(f"select i1 {fits}, {ir_type} {right.text}, {ir_type} 0")
+        shifted = self.emit(f"{operation} {ir_type} {left.text}, {amount}")
+        return Value(self.emit(f"select i1 {fits}, {ir_type} {shifted}, {ir_type} 0"), dtype)
 
     def compare(self, operator: ast.cmpop, left: Value, right: Value) -> Value:
         """``left operator right``, a truth value."""
@@ -188,9 +188,9 @@ class Emitter:
     def select(self, condition: Value, first: Value, second: Value) -> Value:
         """``np.where(condition, first, second)``."""
         (first, second), dtype = self.common(first, second)
-        kind = llvm_type(dtype)
+        ir_type = llvm_type(dtype)
         return Value(
-            self.emit(f"select i1 {condition.text}, {kind} {first.text}, {kind} {second.text}"), dtype
+            self.emit(f"select i1 {condition.text}, {ir_type} {first.text}, {ir_type} {second.text}"), dtype
         )
 
     def extremum(self, operator: ast.cmpop, left: Value, right: Value) -> Value:
@@ -204,9 +204,9 @@ class Emitter:
         """An intrinsic function of one float."""
         dtype = dtype or value.dtype
         assert dtype is not None
-        kind = llvm_type(dtype)
-        suffix = {"half": "f16", "float": "f32", "double": "f64"}[kind]
-        return Value(self.intrinsic(f"llvm.{name}.{suffix}", kind, (kind, value.text)), dtype)
+        ir_type = llvm_type(dtype)
+        suffix = {"half": "f16", "float": "f32", "double": "f64"}[ir_type]
+        return Value(self.intrinsic(f"llvm.{name}.{suffix}", ir_type, (ir_type, value.text)), dtype)
 
     def expression(self, text: str, operands: Sequence[Value]) -> Value:
         """Value of a NumPy expression over ``{0}``, ``{1}``, ..."""
@@ -295,12 +295,14 @@ def _call(e: Emitter, name: str, values: list[Value]) -> Value:
         case "uint32" | "uint64" | "float32":
             return e.converted(first, np.dtype(name))
     assert dtype is not None
-    kind = llvm_type(dtype)
+    ir_type = llvm_type(dtype)
     match name:
         case "abs" if dtype.kind == "f":
             return e.function("fabs", first)
         case "abs" if dtype.kind == "i":
-            return Value(e.intrinsic(f"llvm.abs.{kind}", kind, (kind, first.text), extra=", i1 false"), dtype)
+            return Value(
+                e.intrinsic(f"llvm.abs.{ir_type}", ir_type, (ir_type, first.text), extra=", i1 false"), dtype
+            )
         case "isfinite":
             return e.compare(ast.Lt(), e.function("fabs", first), Value("inf", None))
         case "isinf":
@@ -308,11 +310,13 @@ def _call(e: Emitter, name: str, values: list[Value]) -> Value:
         case "copysign":
             suffix = {2: "f16", 4: "f32", 8: "f64"}[dtype.itemsize]
             return Value(
-                e.intrinsic(f"llvm.copysign.{suffix}", kind, (kind, first.text), (kind, values[1].text)),
+                e.intrinsic(
+                    f"llvm.copysign.{suffix}", ir_type, (ir_type, first.text), (ir_type, values[1].text)
+                ),
                 dtype,
             )
         case "bitwise_count":
-            return Value(e.intrinsic(f"llvm.ctpop.{kind}", kind, (kind, first.text)), dtype)
+            return Value(e.intrinsic(f"llvm.ctpop.{ir_type}", ir_type, (ir_type, first.text)), dtype)
         case _ if name in _ROUNDINGS and dtype.kind == "f":
             return e.function(_ROUNDINGS[name], first)
         case _:

@@ -61,9 +61,9 @@ def _fused(e: Emitter, a: Value, b: Value, c: Value) -> Value:
     assert a.dtype is not None
     if not has_feature("fma"):
         raise NotNative("fused multiply-add")
-    kind = llvm_type(a.dtype)
+    ir_type = llvm_type(a.dtype)
     name = f"llvm.fma.f{8 * a.dtype.itemsize}"
-    return Value(e.intrinsic(name, kind, *((kind, each.text) for each in (a, b, c))), a.dtype)
+    return Value(e.intrinsic(name, ir_type, *((ir_type, each.text) for each in (a, b, c))), a.dtype)
 
 
 def nearest(e: Emitter, base: str, operands: Sequence[Value]) -> Value:

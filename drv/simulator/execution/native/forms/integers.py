@@ -18,14 +18,14 @@ def division(e: Emitter, base: str, operands: Sequence[Value]) -> Value:
     a, b = operands
     dtype = a.dtype
     assert dtype is not None
-    kind, _bits = llvm_type(dtype), 8 * dtype.itemsize
+    ir_type, _bits = llvm_type(dtype), 8 * dtype.itemsize
     zero = e.compare(EQ, b, number(0))
     ones = Value("-1", dtype)
     if dtype.kind == "i":
         # The quotient by -1 may overflow.
         minus = e.compare(EQ, b, ones)
         safe = e.select(e.binary(OR, zero, minus), Value("1", dtype), b)
-        negated = Value(e.emit(f"sub {kind} 0, {a.text}"), dtype)
+        negated = Value(e.emit(f"sub {ir_type} 0, {a.text}"), dtype)
         if base == "rem":
             result = e.select(minus, Value("0", dtype), _quotient(e, a, safe, remainder=True))
         else:
@@ -39,10 +39,10 @@ def division(e: Emitter, base: str, operands: Sequence[Value]) -> Value:
 def _quotient(e: Emitter, a: Value, b: Value, *, remainder: bool = False) -> Value:
     dtype = a.dtype
     assert dtype is not None
-    kind = llvm_type(dtype)
+    ir_type = llvm_type(dtype)
     sign = "s" if dtype.kind == "i" else "u"
     if dtype.itemsize == 8:
-        return Value(e.emit(f"{sign}{'rem' if remainder else 'div'} {kind} {a.text}, {b.text}"), dtype)
+        return Value(e.emit(f"{sign}{'rem' if remainder else 'div'} {ir_type} {a.text}, {b.text}"), dtype)
     # Doubles hold the operands, and their quotient is below the next integer by more than it is rounded.
     exact = e.binary(DIV, e.converted(a, F64), e.converted(b, F64))
     wide = I32 if sign == "s" else U32
@@ -64,8 +64,8 @@ def high_product(e: Emitter, a: Value, b: Value) -> Value:
 
 def leading_zeros(e: Emitter, value: Value) -> Value:
     assert value.dtype is not None
-    kind = llvm_type(value.dtype)
-    count = e.intrinsic(f"llvm.ctlz.{kind}", kind, (kind, value.text), extra=", i1 false")
+    ir_type = llvm_type(value.dtype)
+    count = e.intrinsic(f"llvm.ctlz.{ir_type}", ir_type, (ir_type, value.text), extra=", i1 false")
     return e.converted(Value(count, np.dtype(f"u{value.dtype.itemsize}")), U32)
 
 
@@ -82,8 +82,8 @@ def leading_bit(e: Emitter, value: Value) -> Value:
 
 def reversed_bits(e: Emitter, value: Value) -> Value:
     assert value.dtype is not None
-    kind = llvm_type(value.dtype)
-    return Value(e.intrinsic(f"llvm.bitreverse.{kind}", kind, (kind, value.text)), value.dtype)
+    ir_type = llvm_type(value.dtype)
+    return Value(e.intrinsic(f"llvm.bitreverse.{ir_type}", ir_type, (ir_type, value.text)), value.dtype)
 
 
 def inserted(e: Emitter, operands: Sequence[Value]) -> Value:
