@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import drv
-from drv.linkage import has_c_linkage
+from drv.compiler import has_c_linkage
 
 from .kernel_cache import KernelCache
 from .program import Program

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from .driver_call import CallError, invalid_value, structure
-from .opaque_structures import contents, filled
+from .driver_call import CallError, contents, filled, invalid_value, structure
 
 if TYPE_CHECKING:
     from .device_properties import SimulatedDevice

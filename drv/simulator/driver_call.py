@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import update_wrapper
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -212,3 +213,14 @@ def host_address(value: Any) -> int:
     if view.nbytes == 0:
         return 0
     return int(np.frombuffer(view, np.uint8).ctypes.data)
+
+
+def filled(structure: Any, data: bytes) -> Any:
+    """``structure``, with ``data`` as its first bytes: some structures of the bindings have no names for theirs."""
+    ctypes.memmove(structure.getPtr(), data, len(data))
+    return structure
+
+
+def contents(structure: Any, nbytes: int) -> bytes:
+    """The first ``nbytes`` bytes of ``structure``."""
+    return ctypes.string_at(structure.getPtr(), nbytes)

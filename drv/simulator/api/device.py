@@ -12,6 +12,7 @@ from drv.simulator.driver_call import (
     SUCCESS,
     CallError,
     call,
+    filled,
     integer,
     invalid_value,
     signed,
@@ -19,7 +20,6 @@ from drv.simulator.driver_call import (
     unsigned,
 )
 from drv.simulator.driver_state import DriverState
-from drv.simulator.opaque_structures import filled
 
 from .error_text import ERROR_TEXT
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from cuda.bindings import driver as cuda
 
-from drv.simulator.driver_call import OK, SUCCESS, call, integer, invalid_value, structure
+from drv.simulator.driver_call import OK, SUCCESS, call, contents, filled, integer, invalid_value, structure
 from drv.simulator.driver_state import DriverState
-from drv.simulator.opaque_structures import contents, filled
 
 from .context import GREATEST_PRIORITY, LEAST_PRIORITY
 

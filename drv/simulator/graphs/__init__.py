@@ -11,6 +11,6 @@
 ``graph_memory``    memory that nodes allocate and free
 ``update``          new parameters for all nodes of an executable graph
 ``dot``             a graph as text for Graphviz
-``user_objects``    what lives as long as the graphs that refer to it
+``book``            handles, and what belongs to what
 ==================  ================================================================
 """

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drv.simulator.faults import DeviceFault
-from drv.simulator.work.inner_operation import InnerOperation
+from drv.simulator.work.work import InnerOperation
 
 from .nested import WHILE, ConditionalWork
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right, insort
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
@@ -26,9 +27,20 @@ if TYPE_CHECKING:
     from drv.simulator.work.work import Work
 
     from .executable import Executable
-    from .user_objects import UserObject
 
 _DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@dataclass(slots=True, eq=False)
+class UserObject:
+    """What a program's own destructor releases: ``destroy``, a C function, is called with ``pointer`` when neither the program
+    nor a graph refers to it.
+    """
+
+    handle: int
+    pointer: int
+    destroy: int
+    references: int
 
 
 class GraphBook(MemoryBook):

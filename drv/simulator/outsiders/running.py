@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drv import environment
-from drv.compiler import architecture_of, compile_program
+from drv.compiler import architecture_of, compile_program, has_c_linkage
 from drv.copies import copy_to_device, copy_to_host
 from drv.errors import InvalidValueError
 from drv.launch import launch
-from drv.linkage import has_c_linkage
 from drv.memory import DeviceMemory
 from drv.module import Module
 from drv.runtime import Runtime

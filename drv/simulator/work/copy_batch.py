@@ -9,8 +9,7 @@ from cuda.bindings.driver import CUgraphNodeType
 
 from drv.simulator.memory.queued_copy import QueuedCopy
 
-from .inner_operation import InnerOperation
-from .work import Work
+from .work import InnerOperation, Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

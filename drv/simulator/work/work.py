@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cuda.bindings.driver import CUgraphNodeType
 
 if TYPE_CHECKING:
+    from drv.python_stack import Frame
     from drv.simulator.driver_state import Context, DriverState
     from drv.simulator.graphs.graph import Graph
-    from drv.simulator.scheduler import Operation, Stream
+    from drv.simulator.scheduler import GraphLaunch, Operation, Stream
 
 
 class Work:
@@ -79,3 +81,19 @@ class EmptyWork(Work):
     def does_something(self) -> bool:
         """False."""
         return False
+
+
+@dataclass(slots=True, eq=False)
+class InnerOperation:
+    """Work that runs within an operation, each time that it does, and is unordered with other work within it.
+
+    What checkers need to know of it is what an operation has.
+    """
+
+    label: str
+    stack: tuple[Frame, ...]
+    stream_name: str
+    launch: GraphLaunch | None = None
+    work: Any = None
+    clock: Any = None
+    timing: Any = None

@@ -7,8 +7,7 @@ from typing import Any
 from cuda.bindings import driver as cuda
 
 from drv.simulator.driver_call import OK, SUCCESS, call, host_address, integer, invalid_value, unsigned
-from drv.simulator.graphs.book import GraphBook
-from drv.simulator.graphs.user_objects import UserObject
+from drv.simulator.graphs.book import GraphBook, UserObject
 
 _MOST = (1 << 31) - 1
 _NO_DESTRUCTOR_SYNC = int(cuda.CUuserObject_flags.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)

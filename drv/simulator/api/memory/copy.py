@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from drv.simulator.driver_state import Context
     from drv.simulator.memory.library_memory import LibraryMemory
     from drv.simulator.scheduler import Operation, Stream
-    from drv.simulator.work.library_cost import LibraryCost
+    from drv.simulator.work.library import LibraryCost
 
 
 class CopyCalls(MemoryBook):

@@ -9,10 +9,19 @@ from typing import Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from drv.simulator.driver_call import SUCCESS, CallError, call, integer, invalid_value, structure, unsigned
+from drv.simulator.driver_call import (
+    SUCCESS,
+    CallError,
+    call,
+    contents,
+    filled,
+    integer,
+    invalid_value,
+    structure,
+    unsigned,
+)
 from drv.simulator.memory.address_space import Allocation, MemoryKind
 from drv.simulator.memory.shared_bytes import SharedBytes
-from drv.simulator.opaque_structures import contents, filled
 
 from .locations import DEVICE
 from .pool import DESCRIPTOR, PoolCalls

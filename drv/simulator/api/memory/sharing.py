@@ -19,6 +19,8 @@ from drv.simulator.driver_call import (
     SUCCESS,
     CallError,
     call,
+    contents,
+    filled,
     from_finalizer,
     integer,
     invalid_handle,
@@ -29,7 +31,6 @@ from drv.simulator.driver_call import (
 from drv.simulator.memory.address_space import Allocation, MemoryKind
 from drv.simulator.memory.records import MemoryBook, MemoryRecord
 from drv.simulator.memory.shared_bytes import SharedBytes
-from drv.simulator.opaque_structures import contents, filled
 from drv.simulator.scheduler import Event
 from drv.simulator.shared_events import SharedEvent
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .expressions import Emitter, NotNative, Value, llvm_type
+from .expressions import AND, BOOL, OR, XOR, Emitter, NotNative, Value, llvm_type
 from .floats import flushed
-from .words import AND, BOOL, OR, XOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

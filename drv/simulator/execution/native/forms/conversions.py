@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from drv.simulator.arithmetic.operation import DTYPES
 from drv.simulator.execution.native.machine_code import has_feature
 
-from .expressions import Emitter, NotNative, Value, llvm_type
+from .expressions import F16, F32, NE, OR, U16, U32, Emitter, NotNative, Value, llvm_type
 from .floats import flushed, saturated
 from .halves import rounded_bf16, widened
-from .words import F16, F32, NE, OR, U16, U32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

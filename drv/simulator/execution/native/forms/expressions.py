@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import ast
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+BOOL, F16, F32, F64 = (np.dtype(each) for each in (np.bool_, np.float16, np.float32, np.float64))
+U16, U32, I32, I64, U64 = (np.dtype(each) for each in (np.uint16, np.uint32, np.int32, np.int64, np.uint64))
+LT, GT, EQ, NE = ast.Lt(), ast.Gt(), ast.Eq(), ast.NotEq()
+ADD, SUB, MUL, DIV = ast.Add(), ast.Sub(), ast.Mult(), ast.Div()
+AND, OR, XOR = ast.BitAnd(), ast.BitOr(), ast.BitXor()
 
 
 class NotNative(Exception):  # noqa: N818 - it decides who runs an instruction, and never leaves the translation
@@ -321,3 +325,12 @@ def _call(e: Emitter, name: str, values: list[Value]) -> Value:
             return e.function(_ROUNDINGS[name], first)
         case _:
             raise NotNative(f"np.{name}")
+
+
+def number(value: float) -> Value:
+    """A constant that takes the type of what it meets."""
+    return Value(repr(value), None)
+
+
+#: Results of an instruction, from the qualifiers of its opcode and its operands; raises :class:`NotNative`.
+Form: TypeAlias = Callable[[Emitter, Sequence[str], Sequence[Value]], list[Value]]

@@ -9,8 +9,7 @@ import numpy as np
 from drv.simulator.arithmetic.floats.approximate import COEFFICIENTS, FARTHEST, WHOLE
 from drv.simulator.execution.native.machine_code import has_feature
 
-from .expressions import Emitter, NotNative, Value, llvm_type
-from .words import (
+from .expressions import (
     ADD,
     AND,
     DIV,
@@ -28,6 +27,10 @@ from .words import (
     SUB,
     U32,
     XOR,
+    Emitter,
+    NotNative,
+    Value,
+    llvm_type,
     number,
 )
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from drv.simulator.arithmetic.operation import DTYPES
 from drv.simulator.execution.native.machine_code import has_feature
 
-from .expressions import Emitter, NotNative, Value
+from .expressions import NE, OR, U16, U32, Emitter, NotNative, Value
 from .floats import nearest
-from .words import NE, OR, U16, U32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .expressions import Emitter, NotNative, Value, llvm_type
-from .words import ADD, AND, DIV, EQ, F64, GT, I32, MUL, OR, SUB, U32, XOR, number
+from .expressions import (
+    ADD,
+    AND,
+    DIV,
+    EQ,
+    F64,
+    GT,
+    I32,
+    MUL,
+    OR,
+    SUB,
+    U32,
+    XOR,
+    Emitter,
+    NotNative,
+    Value,
+    llvm_type,
+    number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .comparisons import predicate
 from .conversions import convert
-from .expressions import Emitter, NotNative, Value
+from .expressions import ADD, Emitter, Form, NotNative, Value
 from .floats import float_operation
 from .halves import half_operation
 from .integers import (
@@ -23,7 +23,6 @@ from .integers import (
     permuted,
     reversed_bits,
 )
-from .words import ADD, Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

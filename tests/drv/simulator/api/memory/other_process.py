@@ -12,7 +12,7 @@ from typing import Any
 
 from cuda.bindings import driver as cuda
 
-from drv.simulator.opaque_structures import contents, filled
+from drv.simulator.driver_call import contents, filled
 from tests.drv.simulator.machine import Machine
 
 from .test_sharing import DESCRIPTOR, mapped

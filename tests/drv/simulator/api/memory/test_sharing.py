@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cuda.bindings import driver as cuda
 
-from drv.simulator.opaque_structures import contents, filled
+from drv.simulator.driver_call import contents, filled
 from tests.drv.simulator.machine import DISABLE_TIMING, Machine
 
 if TYPE_CHECKING:
