@@ -162,14 +162,23 @@ def architecture_of(device: Device) -> str:
 
 
 def compiler_version() -> tuple[int, int]:
-    """Major and minor version of NVRTC. Raises LibraryNotInstalledError where it is not installed."""
+    """Major and minor version of NVRTC, such as ``(13, 0)``.
+
+    Raises
+    ------
+    LibraryNotInstalledError
+        If NVRTC is not installed.
+    """
     major, minor = _check(_nvrtc().nvrtcVersion())
     return int(major), int(minor)
 
 
 @lru_cache(maxsize=1)
 def cuda_include_dirs() -> tuple[str, ...]:
-    """Directories of CUDA's own headers; empty where they are not installed."""
+    """Directories of CUDA's own headers, for ``include_dirs`` of :func:`compile_program`.
+
+    Empty where they are not installed. They are looked for once in a process.
+    """
     from cuda.pathfinder import find_nvidia_header_directory
 
     directories = (find_nvidia_header_directory(name) for name in ("cudart", "cccl"))

@@ -21,7 +21,13 @@ _ATTRIBUTE_PREFIX = "CU_DEVICE_ATTRIBUTE_"
 
 
 class MemoryInfo(NamedTuple):
-    """Free and total device memory, in bytes: the result of :meth:`Device.memory_info`."""
+    """Free and total device memory: the result of :meth:`Device.memory_info`.
+
+    Attributes
+    ----------
+    free, total : int
+        Bytes, as the driver counts them.
+    """
 
     free: int
     total: int
@@ -183,19 +189,31 @@ class Device:
 
     @property
     def context(self) -> Any:
-        """Primary context (``CUcontext``), or ``None`` before anything needed one."""
+        """Primary context (``CUcontext``), or ``None`` before anything needed one. Reading it creates none."""
         return self._context
 
     @property
     def name(self) -> str:
-        """Name of the model, such as ``"NVIDIA H100 80GB HBM3"``."""
+        """Name of the model, such as ``"NVIDIA H100 80GB HBM3"``.
+
+        Raises
+        ------
+        DroppedRuntimeError
+            If the runtime of this device was dropped by :func:`drv.reset`.
+        """
         driver = self.runtime.driver
         name: bytes = self.runtime.check(driver.cuDeviceGetName(256, self._handle), "cuDeviceGetName")
         return name.split(b"\0", 1)[0].decode()
 
     @property
     def compute_capability(self) -> tuple[int, int]:
-        """Major and minor compute capability: ``(9, 0)``."""
+        """Major and minor compute capability: ``(9, 0)``. The driver is asked once.
+
+        Raises
+        ------
+        DroppedRuntimeError
+            If the runtime of this device was dropped by :func:`drv.reset`.
+        """
         if self._capability is None:
             major = self.attribute("COMPUTE_CAPABILITY_MAJOR")
             self._capability = major, self.attribute("COMPUTE_CAPABILITY_MINOR")
@@ -203,19 +221,42 @@ class Device:
 
     @property
     def total_memory(self) -> int:
-        """Device memory in bytes, whatever is in use."""
+        """Device memory in bytes, whatever is in use; :meth:`memory_info` tells what is free.
+
+        Raises
+        ------
+        DroppedRuntimeError
+            If the runtime of this device was dropped by :func:`drv.reset`.
+        """
         driver = self.runtime.driver
         return int(self.runtime.check(driver.cuDeviceTotalMem(self._handle), "cuDeviceTotalMem"))
 
     @property
     def uuid(self) -> UUID:
-        """Identifier that no other device has, also on other machines."""
+        """Identifier that no other device has, also on other machines: a ``uuid.UUID``.
+
+        Raises
+        ------
+        DroppedRuntimeError
+            If the runtime of this device was dropped by :func:`drv.reset`.
+        """
         uuid = self.runtime.check(self.runtime.driver.cuDeviceGetUuid(self._handle), "cuDeviceGetUuid")
         return UUID(bytes=bytes(uuid.bytes))
 
     @property
     def properties(self) -> DeviceProperties:
-        """Identity and limits of the device. The driver is asked once."""
+        """Identity and limits of the device: a :class:`DeviceProperties`. The driver is asked once.
+
+        Raises
+        ------
+        DroppedRuntimeError
+            If the runtime of this device was dropped by :func:`drv.reset`.
+
+        Examples
+        --------
+        >>> drv.Device(0).properties.max_block_dim
+        (1024, 1024, 64)
+        """
         if self._properties is None:
             values: dict[str, Any] = {name: self.attribute(key) for name, key in _PROPERTIES.items()}
             for flag in ("is_integrated", "is_multi_gpu_board"):
@@ -235,7 +276,10 @@ class Device:
 
     @property
     def default_stream(self) -> Stream:
-        """The legacy default stream: it waits for work on all blocking streams of the device, and they wait for it."""
+        """The legacy default stream of the device.
+
+        It waits for work on all blocking streams of the device, and they wait for it; streams with ``non_blocking=True`` do not.
+        """
         if self._default_stream is None:
             self._default_stream = Stream.from_handle(self, Stream.LEGACY)
         return self._default_stream
@@ -299,6 +343,11 @@ class Device:
         """Make this device's context current in this thread, unless this runtime already did so.
 
         For hot paths. It does not notice another library changing the context; :meth:`make_current` does.
+
+        Raises
+        ------
+        DeviceFaultError, DroppedRuntimeError
+            As :meth:`make_current`.
         """
         if self.runtime.current.device is not self:
             self.make_current()
@@ -358,7 +407,23 @@ class Device:
         return int(least), int(greatest)
 
     def can_access_peer(self, peer: Device) -> bool:
-        """Whether kernels on this device could access memory of ``peer`` directly; False for the device itself."""
+        """Whether kernels on this device could access memory of ``peer`` directly.
+
+        Parameters
+        ----------
+        peer : Device
+            Another device of the same runtime.
+
+        Returns
+        -------
+        bool
+            False for the device itself. Access still has to be enabled: :meth:`enable_peer_access`.
+
+        Raises
+        ------
+        DroppedRuntimeError
+            If the runtime of this device was dropped by :func:`drv.reset`.
+        """
         if peer is self:
             return False
         accessible = self.runtime.check(
@@ -407,7 +472,7 @@ class Device:
         self._peers.discard(peer.ordinal)
 
     def peer_access_enabled(self, peer: Device) -> bool:
-        """Whether :meth:`enable_peer_access` has let this device access memory of ``peer``."""
+        """Whether :meth:`enable_peer_access` has let this device access memory of ``peer``. Asks no driver, and raises nothing."""
         return peer.ordinal in self._peers
 
     def release_context(self) -> None:

@@ -51,31 +51,62 @@ class CudaError(RuntimeError):
 
 
 class InvalidValueError(CudaError, ValueError):
-    """An argument is outside what the call accepts. The message says what was given and what was expected."""
+    """An argument is outside what the call accepts; also a ``ValueError``.
+
+    The message says what the argument was and what was expected. Nothing was queued or changed.
+
+    >>> drv.DeviceMemory(0)
+    Traceback (most recent call last):
+    drv.errors.InvalidValueError: an allocation has at least 1 byte, 0 were asked for
+    """
 
 
 class InvalidHandleError(CudaError):
-    """A stream, event, module or context does not exist (any more), or belongs to another context."""
+    """A stream, event, module, context or memory does not exist (any more), or belongs to another context.
+
+    Objects of this package raise it when they are used after ``free``, ``unload`` or ``close``.
+
+    >>> memory = drv.DeviceMemory(16)
+    >>> memory.free()
+    >>> memory.address
+    Traceback (most recent call last):
+    drv.errors.InvalidHandleError: this device memory was freed
+    """
 
 
 class OutOfMemoryError(CudaError):
-    """Device or pinned host memory is exhausted. Nothing is lost: everything still works after it is caught."""
+    """Device or pinned host memory is exhausted. Nothing is lost: everything still works after it is caught.
+
+    The message says how many bytes were asked for; that of a caching allocator also what is in use, and what can be done.
+    """
 
 
 class NotFoundError(CudaError, LookupError):
-    """A kernel, variable or attribute of that name does not exist."""
+    """A kernel, variable or attribute of that name does not exist; also a ``LookupError``.
+
+    :meth:`Module.function`, :meth:`Module.global_variable` and :meth:`Device.attribute` raise it.
+    """
 
 
 class NotSupportedError(CudaError):
-    """The device or the driver in use cannot do this."""
+    """The device or the driver in use cannot do this (``CUDA_ERROR_NOT_SUPPORTED``). Nothing was changed.
+
+    The simulated driver also raises it for what it does not simulate, and says so.
+    """
 
 
 class NotPermittedError(CudaError):
-    """The call is not allowed here, for example CUDA calls inside a host callback."""
+    """The call is not allowed here (``CUDA_ERROR_NOT_PERMITTED``). Nothing was queued.
+
+    A function that a stream calls on the host, for example, may make no CUDA calls.
+    """
 
 
 class CaptureError(CudaError):
-    """The call is not allowed while a stream is captured, or the capture failed."""
+    """The call is not allowed while a stream is captured, or the capture failed.
+
+    A call that waits or allocates makes the capture void; the end of the capture raises this too, and says which call it was.
+    """
 
 
 class GraphUpdateError(CudaError):
@@ -105,7 +136,10 @@ class GraphUpdateError(CudaError):
 
 
 class PeerAccessError(CudaError):
-    """Peer access is impossible, already enabled, or not enabled."""
+    """Peer access is impossible, already enabled, or not enabled.
+
+    :meth:`Device.enable_peer_access` and :meth:`Device.disable_peer_access` raise it.
+    """
 
 
 class ModuleLoadError(CudaError):
@@ -130,51 +164,69 @@ class ModuleLoadError(CudaError):
 
 
 class LaunchResourcesError(CudaError):
-    """A launch asks for more threads, registers or shared memory than the device has."""
+    """A launch asks for more threads, registers or shared memory than a multiprocessor of the device has.
+
+    The kernel did not start and the context is not lost. :meth:`Function.suggested_block_size` tells a block that fits.
+    """
 
 
 class DeviceFaultError(CudaError):
-    """A kernel or copy failed while it ran on the device. The context is lost: every later call raises this too."""
+    """A kernel or copy failed while it ran on the device. The context is lost: every later call raises this too.
+
+    Work is asynchronous, so a later call raises it: the next one that waits, as a rule. ``CUDA_LAUNCH_BLOCKING=1`` lets the
+    launch itself raise. ``sticky`` is true; on the simulated driver :func:`drv.reset` starts over in the same process.
+    """
 
 
 class IllegalAddressError(DeviceFaultError):
-    """A kernel or copy touched memory that is not allocated, was freed, or is another device's."""
+    """A kernel or copy touched memory that is not allocated, was freed, or is another device's without peer access.
+
+    The context is lost, as with every :class:`DeviceFaultError`. The simulated driver says which thread, source line and
+    allocation it was.
+    """
 
 
 class MisalignedAddressError(DeviceFaultError):
-    """A kernel accessed an address that is no multiple of the access' size."""
+    """A kernel accessed an address that is no multiple of the access' size in bytes. The context is lost."""
 
 
 class DeviceAssertError(DeviceFaultError):
-    """An ``assert`` in a kernel failed."""
+    """An ``assert`` in a kernel failed. The context is lost.
+
+    The driver prints the assertion's file, line and text, with block and thread; on the simulated driver the message has
+    them too.
+    """
 
 
 class IllegalInstructionError(DeviceFaultError):
-    """A kernel met an instruction that does not exist, or jumped to where none is."""
+    """A kernel met an instruction that does not exist, or jumped to where none is. The context is lost."""
 
 
 class LaunchError(DeviceFaultError):
-    """A kernel stopped for another reason: a trap, a time-out, a stack overflow."""
+    """A kernel stopped for another reason: a trap, a time-out, a stack overflow. The context is lost."""
 
 
 class DeviceLostError(DeviceFaultError):
-    """The device itself failed or became unavailable."""
+    """The device itself failed or became unavailable, by an uncorrectable memory error for example. The context is lost."""
 
 
 class NoDeviceError(CudaError):
-    """The driver works, and no device is visible."""
+    """The driver works, and no device is visible: there is none, or ``CUDA_VISIBLE_DEVICES`` hides all of them."""
 
 
 class NoDriverError(CudaError):
-    """No driver can be had, or the one installed does not work."""
+    """No driver can be had, or the one installed does not work.
+
+    The message names the ways out: NVIDIA's driver, or ``GRAPHROOT_DRIVER=simulator``, which needs no GPU.
+    """
 
 
 class LibraryNotInstalledError(CudaError, ImportError):
-    """An optional library is missing; the message names the extra to install."""
+    """An optional library is missing; also an ``ImportError``. The message names the extra to install."""
 
 
 class ForkError(CudaError):
-    """A forked child used CUDA after its parent had; start it with ``spawn`` instead."""
+    """A forked child used CUDA after its parent had. Start the child with ``spawn``, or use CUDA only in the child."""
 
 
 class DroppedRuntimeError(CudaError):
@@ -182,7 +234,10 @@ class DroppedRuntimeError(CudaError):
 
 
 class HostCallbackError(CudaError):
-    """A function queued on a stream raised, or a thread that watches over queued work; ``__cause__`` is its exception."""
+    """A function queued on a stream raised, or a thread that watches over queued work.
+
+    ``__cause__`` is its exception. The next call that waits raises this.
+    """
 
 
 class CompileError(CudaError):
@@ -231,15 +286,25 @@ class FindingError(CudaError):
 
 
 class DataRaceError(FindingError):
-    """Two accesses to the same bytes, at least one of them a write, are not ordered by any stream, event or wait."""
+    """Two accesses to the same bytes, at least one of them a write, are not ordered by any stream, event or wait.
+
+    The simulated driver finds it with ``check=race``, and the next synchronising call raises it. The message has both
+    operations, their Python stacks, the bytes and the allocation.
+    """
 
 
 class FreedInUseError(FindingError):
-    """Memory was freed while work that nothing orders before the free could still use it."""
+    """Memory was freed while work that nothing orders before the free could still use it.
+
+    The simulated driver finds it with ``check=race``, and the next synchronising call raises it.
+    """
 
 
 class UninitializedReadError(FindingError):
-    """Memory was read that nothing had written."""
+    """Memory was read that nothing had written.
+
+    The simulated driver finds it with ``check=full``, and the next synchronising call raises it.
+    """
 
 
 class OverwriteError(FindingError):
@@ -310,15 +375,19 @@ _FINDINGS: Mapping[str, type[FindingError]] = {
 
 
 def error_class(status: int) -> type[CudaError]:
-    """Exception class for a ``CUresult``."""
+    """Exception class for a ``CUresult``, given as an integer; :class:`CudaError` for one that has no class of its own.
+
+    >>> error_class(2)
+    <class 'drv.errors.OutOfMemoryError'>
+    """
     return _CLASSES.get(status, CudaError)
 
 
 def is_sticky(status: int) -> bool:
-    """Whether a ``CUresult`` means that the context is lost."""
+    """Whether a ``CUresult``, given as an integer, means that the context is lost and every later call fails."""
     return issubclass(error_class(status), DeviceFaultError)
 
 
 def finding_class(kind: str) -> type[FindingError]:
-    """Exception class for a finding of the simulated driver's checkers."""
+    """Exception class for a finding of the simulated driver's checkers, by the finding's ``kind``, such as ``"race"``."""
     return _FINDINGS.get(kind, FindingError)

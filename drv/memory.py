@@ -102,7 +102,17 @@ class DeviceMemory:
         }
 
     def free(self) -> None:
-        """Free the memory once the device's work is done. A second call does nothing; any other use raises InvalidHandleError."""
+        """Free the memory once the device's work is done: the call waits for it. A second call does nothing.
+
+        Any other use of the memory raises :class:`InvalidHandleError` afterwards.
+
+        Raises
+        ------
+        DeviceFaultError
+            If work that it waited for failed, or the context was lost before.
+        DroppedRuntimeError
+            If the runtime was dropped by :func:`drv.reset`.
+        """
         if self._owned:
             self.device.make_current()
             self._owned = False
@@ -268,7 +278,17 @@ class RegisteredMemory:
         self._owned = True
 
     def unregister(self) -> None:
-        """Unlock the memory, which nothing queued may still use. A second call does nothing."""
+        """Unlock the memory, which nothing queued may still use. A second call does nothing.
+
+        The array stays as it is, and is ordinary pageable memory again.
+
+        Raises
+        ------
+        DeviceFaultError
+            If the context was lost by an earlier error.
+        DroppedRuntimeError
+            If the runtime was dropped by :func:`drv.reset`.
+        """
         if self._owned:
             self.device.make_current()
             self._owned = False

@@ -20,7 +20,13 @@ _ATTRIBUTE_PREFIX = "CU_FUNC_ATTRIBUTE_"
 
 
 class Parameter(NamedTuple):
-    """Offset and size, in bytes, of a kernel parameter in the kernel's parameter space."""
+    """Where a kernel takes a parameter: a range of its parameter space, as :attr:`Function.parameters` lists them.
+
+    Attributes
+    ----------
+    offset, size : int
+        Bytes.
+    """
 
     offset: int
     size: int
@@ -217,7 +223,32 @@ class Function:
         self.set_attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES", nbytes)
 
     def max_active_blocks(self, block_size: int, dynamic_shared: int = 0) -> int:
-        """Blocks of ``block_size`` threads, with ``dynamic_shared`` bytes each, that fit on one multiprocessor at a time."""
+        """How many blocks fit on one multiprocessor at a time: CUDA's occupancy calculator.
+
+        Parameters
+        ----------
+        block_size : int
+            Threads in a block.
+        dynamic_shared : int
+            Dynamic shared memory per block, in bytes.
+
+        Returns
+        -------
+        int
+            Blocks; 0 if not even one fits.
+
+        Raises
+        ------
+        InvalidValueError
+            If ``block_size`` is less than 1.
+
+        Examples
+        --------
+        >>> source = 'extern "C" __global__ void nothing() {}'
+        >>> kernel = drv.Module(drv.compile_program(source, "compute_90").image).function("nothing")
+        >>> kernel.max_active_blocks(1024)
+        2
+        """
         self.device.use()
         driver = self.runtime.driver
         result = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.handle, block_size, dynamic_shared)

@@ -165,14 +165,32 @@ class Stream:
 
     @property
     def priority(self) -> int:
-        """Priority that the driver gave the stream; lower numbers run first."""
+        """Priority that the driver gave the stream; lower numbers run first.
+
+        It lies in :meth:`Device.stream_priority_range`, whatever was asked for.
+
+        Raises
+        ------
+        InvalidHandleError
+            If the stream does not exist any more.
+        DroppedRuntimeError
+            If its runtime was dropped by :func:`drv.reset`.
+        """
         driver = self.runtime.driver
         self.device.use()
         return int(self.runtime.check(driver.cuStreamGetPriority(self.handle), "cuStreamGetPriority"))
 
     @property
     def non_blocking(self) -> bool:
-        """Whether the stream ignores the legacy default stream."""
+        """Whether the stream ignores the legacy default stream; otherwise each waits for work queued on the other.
+
+        Raises
+        ------
+        InvalidHandleError
+            If the stream does not exist any more.
+        DroppedRuntimeError
+            If its runtime was dropped by :func:`drv.reset`.
+        """
         driver = self.runtime.driver
         self.device.use()
         flags = self.runtime.check(driver.cuStreamGetFlags(self.handle), "cuStreamGetFlags")

@@ -186,14 +186,28 @@ class ExecutableGraph:
         self.runtime.check(self.runtime.driver.cuGraphNodeSetEnabled(self.handle, node.handle, enabled), call)
 
     def is_enabled(self, node: GraphNode) -> bool:
-        """Whether a node does what it does: see :meth:`set_enabled`."""
+        """Whether a launch carries a node out: see :meth:`set_enabled`.
+
+        Parameters
+        ----------
+        node : GraphNode
+            A kernel, copy or fill of the graph that this was made of.
+
+        Raises
+        ------
+        InvalidValueError
+            If the node does something else.
+        """
         call = "cuGraphNodeGetEnabled"
         return bool(
             self.runtime.check(self.runtime.driver.cuGraphNodeGetEnabled(self.handle, node.handle), call)
         )
 
     def close(self) -> None:
-        """Destroy it, once its launches are done. A second call does nothing, any other use raises InvalidHandleError."""
+        """Destroy it, once its launches are done. A second call does nothing.
+
+        Any other use of it raises :class:`InvalidHandleError` afterwards.
+        """
         if self._owned:
             self.device.use()
             self._owned = False

@@ -102,14 +102,34 @@ class Graph:
 
     @property
     def nodes(self) -> tuple[GraphNode, ...]:
-        """The nodes, in the order in which they were added."""
+        """The nodes, in the order in which they were added.
+
+        Raises
+        ------
+        InvalidHandleError
+            If the graph was closed.
+        """
         count = self._ask("cuGraphGetNodes")[1]
         handles = self._ask("cuGraphGetNodes", count)[0] if count else ()
         return tuple(GraphNode(self, handle) for handle in handles)
 
     @property
     def edges(self) -> tuple[tuple[GraphNode, GraphNode], ...]:
-        """Pairs of nodes of which the second comes after the first."""
+        """Pairs of nodes of which the second comes after the first, for every dependency of the graph.
+
+        Raises
+        ------
+        InvalidHandleError
+            If the graph was closed.
+
+        Examples
+        --------
+        >>> graph = drv.Graph()
+        >>> first = graph.add_empty()
+        >>> second = graph.add_empty(after=[first])
+        >>> graph.edges == ((first, second),)
+        True
+        """
         count = self._ask("cuGraphGetEdges")[3]
         if not count:
             return ()
@@ -469,7 +489,13 @@ class Graph:
     # What becomes of it
 
     def keep(self, *objects: object) -> None:
-        """Let objects live as long as this graph and the executable graphs that are made of it."""
+        """Let objects live as long as this graph and the executable graphs that are made of it.
+
+        Parameters
+        ----------
+        *objects
+            Memory that nodes use, for example. ``None`` and numbers are passed over.
+        """
         self._referenced += [
             each for each in objects if each is not None and not isinstance(each, (int, float))
         ]
@@ -541,7 +567,10 @@ class Graph:
         self._ask("cuGraphDebugDotPrint", os.fsencode(path), _VERBOSE if verbose else 0)
 
     def close(self) -> None:
-        """Destroy the graph; executable graphs stay. A second call does nothing, any other use raises InvalidHandleError."""
+        """Destroy the graph; executable graphs stay. A second call does nothing.
+
+        Any other use of the graph raises :class:`InvalidHandleError` afterwards.
+        """
         if self._owned:
             self.device.use()
             self._owned = False

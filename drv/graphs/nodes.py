@@ -48,12 +48,24 @@ class GraphNode:
 
     @property
     def dependencies(self) -> tuple[GraphNode, ...]:
-        """Nodes that it comes after."""
+        """Nodes that it comes after, by an edge of the graph.
+
+        Raises
+        ------
+        InvalidValueError
+            If the node's graph was closed.
+        """
         return self._neighbours("cuGraphNodeGetDependencies")
 
     @property
     def dependents(self) -> tuple[GraphNode, ...]:
-        """Nodes that come after it."""
+        """Nodes that come after it, by an edge of the graph.
+
+        Raises
+        ------
+        InvalidValueError
+            If the node's graph was closed.
+        """
         return self._neighbours("cuGraphNodeGetDependentNodes")
 
     def _neighbours(self, call: str) -> tuple[GraphNode, ...]:

@@ -42,7 +42,7 @@ class Recording:
         The mode.
     identifier : int
         The driver's number of the capture.
-    place : str
+    call_site : str
         ``file:line`` of the program where it began.
     failure : str or None
         What made it void, in the words of the call that did.

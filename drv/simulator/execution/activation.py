@@ -237,11 +237,11 @@ class Activation:
         if self.stalled:
             self.stalled.clear()
 
-    def place(self, where: Array, together: int) -> None:
-        """Put the lanes at the blocks ``where``, negative for those that are elsewhere; ``together`` if all are at one."""
-        self.whole = together if together >= 0 else None
-        if together < 0:
-            self.waiting = {int(pc): np.flatnonzero(where == pc) for pc in np.unique(where) if pc >= 0}
+    def resume_at(self, targets: Array, converged: int) -> None:
+        """Put the lanes at the blocks ``targets``, negative for those elsewhere; ``converged`` is the block if all are at one, else -1."""
+        self.whole = converged if converged >= 0 else None
+        if converged < 0:
+            self.waiting = {int(pc): np.flatnonzero(targets == pc) for pc in np.unique(targets) if pc >= 0}
 
     def wait_at(self, code: Code, index: Array) -> None:
         """Let lanes wait at the barrier with which a block ends, which has a constant number and no more."""

@@ -229,7 +229,7 @@ class Machine:
         )
 
     def _go_to(self, batch: Batch, launch_range: Any) -> None:
-        """Have what threads know of their place for the blocks of a batch."""
+        """Have the special registers of threads for the blocks of a batch."""
         n = batch.n
         self._launch_range = launch_range
         shape = (self.launch.block, batch.count)
@@ -390,7 +390,7 @@ class Machine:
                 where[first:end] = together
         if live < n:
             batch.exit(np.flatnonzero(where == scheduling.GONE))
-        root.place(where, together if live == n else -1)
+        root.resume_at(where, together if live == n else -1)
         held = np.flatnonzero(where == scheduling.AT_BARRIER)
         resume = self.arrays["resume"][held]
         for block in self.plan.blocks:

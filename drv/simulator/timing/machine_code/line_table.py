@@ -18,7 +18,7 @@ def rows(data: bytes) -> Iterator[tuple[int, list[tuple[int, int]]]]:
 
     Yields
     ------
-    place : int
+    field_offset : int
         Offset in ``data`` of the sequence's start address, where a relocation says which function it is.
     rows : list of tuple
         Address, relative to that, and line, in order; the last one is the end of the code.
