@@ -10,7 +10,7 @@ from cuda.bindings.driver import CUgraphConditionalNodeType, CUgraphNodeType
 from drv.simulator.work.copy import CopyWork
 from drv.simulator.work.fill import FillWork
 from drv.simulator.work.kernel import KernelWork
-from drv.simulator.work.library import LibraryWork
+from drv.simulator.work.simulated_library import LibraryWork
 from drv.simulator.work.work import EmptyWork, Work
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 
 from drv.bindings.cublas import cublasComputeType_t as Compute
 from drv.bindings.library_types import cudaDataType as Type
-from drv.simulator.work.library import ProductCost
+from drv.simulator.work.simulated_library import ProductCost
 
 from .cublas_state import NOT_SUPPORTED, POINTER, CublasState, call, number, refuse_value
 from .library_call import Driver, Refusal

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from drv.simulator.memory.library_memory import LibraryMemory
-    from drv.simulator.work.library import LibraryCost
+    from drv.simulator.work.simulated_library import LibraryCost
 
 VERSION = 131000
 #: Elements of arrays of addresses in device memory.

@@ -19,7 +19,7 @@ from cuda.bindings.driver import CUresult
 from drv.bindings.cufft import CUFFT_FORWARD, CUFFT_INVERSE, CUFFT_PLAN_NULL, cufftResult, cufftType, failure
 from drv.bindings.library_types import cudaDataType
 from drv.simulator.unexecuted import remember
-from drv.simulator.work.library import TransformCost
+from drv.simulator.work.simulated_library import TransformCost
 
 from .fft_layout import Transform, transform
 from .library_call import Refusal, answer_text, refusing

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from drv.simulator.injection import Injection
     from drv.simulator.memory.library_memory import LibraryMemory
-    from drv.simulator.work.library import LibraryCost
+    from drv.simulator.work.simulated_library import LibraryCost
 
 
 class Driver(Protocol):

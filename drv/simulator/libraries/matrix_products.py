@@ -110,7 +110,7 @@ class Rule:
     chunk: int = 0
 
     def unit(self, inputs: np.dtype[Any]) -> str:
-        """In what a device computes it, for factors of type ``inputs``: see :class:`~.library.ProductCost`."""
+        """In what a device computes it, for factors of type ``inputs``: see :class:`~.simulated_library.ProductCost`."""
         if self.round_inputs is not None:
             unit = "bf16" if self.round_inputs is round_to_bfloat16 else "tf32"
         else:

@@ -60,16 +60,16 @@ class LibCuda:
 
     def __init__(self, path: Path, make_functions: Callable[[], CFunctions]) -> None:
         # A library of that name that is loaded already is the one that others get.
-        self.library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        self.shared_library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         self._make_functions = make_functions
         self._names = exported()
         self._slots = (ctypes.c_size_t * (len(self._names) + RESERVED)).in_dll(
-            self.library, f"{_PREFIX}_slots"
+            self.shared_library, f"{_PREFIX}_slots"
         )
         self._resolver = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(self.resolve)
         self._slots[0] = _address(self._resolver)
         # C++ destructors of others call the driver when Python has ended.
-        ctypes.pythonapi.Py_AtExit(self.library[f"{_PREFIX}_end"])
+        ctypes.pythonapi.Py_AtExit(self.shared_library[f"{_PREFIX}_end"])
 
     @cached_property
     def functions(self) -> CFunctions:
@@ -118,7 +118,7 @@ class LibCuda:
                 chosen, state = self._chosen(name, version, flags)
             # The library's own function, which is safe to call when Python has ended.
             ctypes.c_size_t.from_address(pointer_address).value = (
-                _address(self.library[chosen]) if chosen else 0
+                _address(self.shared_library[chosen]) if chosen else 0
             )
             if state_address:
                 ctypes.c_int.from_address(state_address).value = state

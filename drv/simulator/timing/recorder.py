@@ -18,7 +18,7 @@ from drv.simulator.work.events import EventRecordWork
 from drv.simulator.work.fill import FillWork
 from drv.simulator.work.host import HostWork
 from drv.simulator.work.kernel import KernelWork
-from drv.simulator.work.library import LibraryWork
+from drv.simulator.work.simulated_library import LibraryWork
 
 from . import advice
 from .device_schedule import DeviceSchedule

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from drv.simulator.work.library import ProductCost
+from drv.simulator.work.simulated_library import ProductCost
 
 if TYPE_CHECKING:
-    from drv.simulator.work.library import LibraryCost, TransformCost
+    from drv.simulator.work.simulated_library import LibraryCost, TransformCost
 
     from .figures import Figures, PipeRates
 

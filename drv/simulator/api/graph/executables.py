@@ -31,8 +31,8 @@ from drv.simulator.work.events import EventRecordWork, EventWaitWork
 from drv.simulator.work.fill import FillWork
 from drv.simulator.work.host import HostWork
 from drv.simulator.work.kernel import KernelWork
-from drv.simulator.work.library import LibraryWork
 from drv.simulator.work.memory_operations import MemoryOperationsWork
+from drv.simulator.work.simulated_library import LibraryWork
 
 from .attributes import like
 from .node_parameters import member_of

@@ -13,8 +13,8 @@ from drv.simulator.work.events import EventRecordWork, EventWaitWork
 from drv.simulator.work.fill import FillWork
 from drv.simulator.work.host import HostWork
 from drv.simulator.work.kernel import KernelWork
-from drv.simulator.work.library import LibraryWork
 from drv.simulator.work.memory_operations import MemoryOperationsWork
+from drv.simulator.work.simulated_library import LibraryWork
 
 from ...graphs.graph_memory import AllocationWork, FreeWork
 from ...graphs.nested import ChildGraphWork, ConditionalWork

@@ -32,8 +32,8 @@ from drv.simulator.work.events import EventRecordWork, EventWaitWork
 from drv.simulator.work.fill import FillWork
 from drv.simulator.work.host import HostWork
 from drv.simulator.work.kernel import NO_ATTRIBUTES, KernelWork
-from drv.simulator.work.library import LibraryWork
 from drv.simulator.work.memory_operations import MemoryOperationsWork
+from drv.simulator.work.simulated_library import LibraryWork
 from drv.simulator.work.work import EmptyWork
 
 from .attributes import attribute_bytes, attribute_value, like, node_attribute, with_attributes

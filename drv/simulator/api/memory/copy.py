@@ -26,7 +26,7 @@ from drv.simulator.driver_call import (
 from drv.simulator.memory.queued_copy import Endpoint, pageable_rows
 from drv.simulator.memory.records import MemoryBook
 from drv.simulator.work.copy import CopyWork
-from drv.simulator.work.library import LibraryWork
+from drv.simulator.work.simulated_library import LibraryWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from drv.simulator.driver_state import Context
     from drv.simulator.memory.library_memory import LibraryMemory
     from drv.simulator.scheduler import Operation, Stream
-    from drv.simulator.work.library import LibraryCost
+    from drv.simulator.work.simulated_library import LibraryCost
 
 
 class CopyCalls(MemoryBook):
