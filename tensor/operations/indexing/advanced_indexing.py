@@ -254,7 +254,11 @@ class _HostPositions:
 
 def _host_read(out: Layout, positions: _HostPositions) -> Callable[..., Tensor]:
     shape = positions.shape
-    rows = positions.mode == "along" and len(shape) > 1
+    one = positions.mode == "along" or (
+        positions.mode == "advanced" and len(positions.selection.indexed) == 1
+    )
+    rows = one and len(shape) > 1
+    axis = positions.selection.indexed[0] if rows else 0
 
     def read(input: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         result = empty(out)
@@ -264,8 +268,9 @@ def _host_read(out: Layout, positions: _HostPositions) -> Callable[..., Tensor]:
         array = input._host
         if rows:
             # Whole slices: one move of memory for each.
-            index = positions._checked(tensors[0]._host, shape[positions.dim], positions.dim)
-            np.take(array, index.reshape(-1), axis=positions.dim, out=result._writable, mode="clip")
+            index = positions._checked(tensors[0]._host, shape[axis], axis)
+            target = result._writable.reshape(*shape[:axis], -1, *shape[axis + 1 :])
+            np.take(array, index.reshape(-1), axis=axis, out=target, mode="clip")
         else:
             target = result._writable.reshape(positions.selection.shape)
             np.take(array.reshape(-1), positions(tensors), out=target, mode="clip")

@@ -159,6 +159,29 @@ def _order(a: Array, descending: bool) -> Array:
     return order
 
 
+def _top(a: Array, k: int, largest: bool) -> Array:
+    """Positions of the ``k`` first elements of each row of ``a``, ``(rows, n)``, as :func:`_order` gives them."""
+    rows, n = a.shape
+    if not rows or not 0 < k <= n // _TOP_PART or a.dtype.kind not in "fiu":
+        return _order(a, largest)[..., :k]
+    # Whatever is not beyond the k-th element; more than k where elements equal it.
+    at = n - k if largest else k - 1
+    limit = np.partition(a, at, axis=1)[:, at, None]
+    candidates = ~(a < limit) if largest else a <= limit
+    result = np.empty((rows, k), np.int64)
+    for row, mask in enumerate(candidates):
+        positions = np.flatnonzero(mask)
+        if len(positions) < k:
+            # The k-th of the smallest is a NaN, which nothing is less or equal to.
+            positions = np.arange(n)
+        result[row] = positions[_order(a[row, positions], largest)[:k]]
+    return result
+
+
+#: From which part of a row on selecting the elements is quicker than sorting the row.
+_TOP_PART = 4
+
+
 def _median_place(a: Array, skip_nan: bool) -> Array:
     order = _order(a, False)
     n = a.shape[-1]
@@ -170,7 +193,7 @@ def _median_place(a: Array, skip_nan: bool) -> Array:
 SORT = _Sort("sort", _order, sort_kernels.plan, lambda n, descending: n)
 TOPK = _Top(
     "topk",
-    lambda a, k, largest: _order(a, largest)[..., :k],
+    _top,
     selection_kernels.topk,
     lambda n, k, largest: k,
 )

@@ -108,7 +108,8 @@ def _on_host(
                 mean = tensor_of(center, statistics_layout)
             squares = np.einsum("ri,ri->r", array, array) / max(rows.n, 1)
             scale = 1 / np.sqrt(squares + squares.dtype.type(eps))
-            result = array * scale[:, None]
+            # The centred rows are nobody's but this function's.
+            result = np.multiply(array, scale[:, None], out=array if rows.center else None)
             if weight is not None:
                 _by_channel(result, rows)[...] *= _channels(weight, rows)
             if bias is not None:

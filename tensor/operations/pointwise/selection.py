@@ -312,10 +312,16 @@ def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 # Limits
 
+
+def _clamped(a: Any, b: Any, c: Any) -> Any:
+    # Of numbers NumPy has a loop without a second pass.
+    return np.clip(a, b, c) if np.ndim(b) == np.ndim(c) == 0 else np.minimum(np.maximum(a, b), c)
+
+
 CLAMP = Pointwise(
     "clamp",
     "smaller(larger(a, b), c)",
-    lambda a, b, c: np.minimum(np.maximum(a, b), c),
+    _clamped,
     node=numbered("Clamp", 0, 1),
     categories=REAL,
     include="arithmetic.cuh",

@@ -96,14 +96,18 @@ class _Scan:
 
         def run(input: Tensor) -> tuple[Tensor, ...]:
             array = np.atleast_1d(input._host)
-            values = np.empty(array.shape, compute_dtype.numpy)
-            host_conversion(input._layout.dtype, compute_dtype)(values, array)
+            values = array
+            if input._layout.dtype is not compute_dtype:
+                values = np.empty(array.shape, compute_dtype.numpy)
+                host_conversion(input._layout.dtype, compute_dtype)(values, array)
             with np.errstate(all="ignore"):
                 result = self.numpy(values, dim)
             results = []
             for value, out in zip(result if isinstance(result, tuple) else (result,), outs, strict=True):
-                held = np.empty(out.shape, out.dtype.numpy)
-                held[...] = np.asarray(value).reshape(out.shape)
+                held = np.asarray(value).reshape(out.shape)
+                if held.dtype != out.dtype.numpy or not value.flags.owndata or not held.flags.c_contiguous:
+                    held = np.empty(out.shape, out.dtype.numpy)
+                    held[...] = np.asarray(value).reshape(out.shape)
                 results.append(wrap(held, out))
             return tuple(results)
 
@@ -112,8 +116,58 @@ class _Scan:
 
 def _sum(a: Array, dim: int) -> Array:
     if a.dtype == np.float32:
+        if dim in (-1, a.ndim - 1) and a.flags.c_contiguous:
+            return _row_sums(a)
         return np.cumsum(a, axis=dim, dtype=np.float64)
     return np.cumsum(a, axis=dim, dtype=a.dtype)
+
+
+#: Elements that are added up at a time, so that they stay in the cache, and the length of a run.
+_BLOCK, _RUN = 1 << 16, 16
+
+
+def _row_sums(a: Array) -> Array:
+    """Running sums in double precision along the last dimension, rounded to the dtype of ``a``."""
+    result = np.empty_like(a)
+    if not a.size:
+        return result
+    n = a.shape[-1]
+    source, target = a.reshape(-1, n), result.reshape(-1, n)
+    rows = max(_BLOCK // max(n, 1), 1)
+    for start in range(0, len(source), rows):
+        block = slice(start, start + rows)
+        before = np.zeros(len(source[block]))
+        for first in range(0, n, _BLOCK):
+            columns = slice(first, first + _BLOCK)
+            before = _add_up(source[block, columns], before, target[block, columns])
+    return result
+
+
+def _add_up(values: Array, before: Array, out: Array) -> Array:
+    """Write the running sums of rows, on top of a number for each, to ``out``; returns the last of each row.
+
+    Each row is cut into runs, and the first elements of all runs are added to their second ones, and so on: a few long
+    vector additions, where elements one after the other would each wait for the last.
+    """
+    whole = values.shape[1] // _RUN * _RUN
+    if whole:
+        sums = np.empty((_RUN, len(values), whole // _RUN))
+        sums[0] = values[:, :whole:_RUN]
+        for at in range(1, _RUN):
+            np.add(sums[at - 1], values[:, at:whole:_RUN], out=sums[at])
+        ends = np.cumsum(sums[-1], axis=1)
+        ends += before[:, None]
+        sums[:, :, 1:] += ends[:, :-1]
+        sums[:, :, 0] += before
+        for at in range(_RUN):
+            out[:, at:whole:_RUN] = sums[at]
+        before = ends[:, -1]
+    if whole < values.shape[1]:
+        rest = np.cumsum(values[:, whole:], axis=1, dtype=np.float64)
+        rest += before[:, None]
+        out[:, whole:] = rest
+        before = rest[:, -1]
+    return before
 
 
 def _best(larger_or_equal: Any) -> Callable[[Array, int], tuple[Array, Array]]:

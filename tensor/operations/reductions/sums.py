@@ -85,8 +85,20 @@ def accumulate_type(a: Array, axes: tuple[int, ...]) -> Any:
     return {"f": np.float64, "c": np.complex128}[a.dtype.kind]
 
 
+#: Elements that are added up in single precision, one after the other, at most.
+_FEW = 8
+
+
 def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
-    return np.asarray(np.sum(a, axis=axes, keepdims=True, dtype=accumulate_type(a, axes)))
+    dtype = accumulate_type(a, axes)
+    if dtype is np.float64 and a.dtype == np.float32 and axes == (0,) and a.flags.c_contiguous:
+        count = len(a) // _FEW
+        if count > 1:
+            # A few at a time in single precision, whose loops are vectors of the processor, and those sums in double.
+            most = a[: count * _FEW].reshape(count, _FEW, *a.shape[1:]).sum(1)
+            rest = np.sum(a[count * _FEW :], axis=0, keepdims=True, dtype=dtype)
+            return np.asarray(np.sum(most, axis=0, keepdims=True, dtype=dtype) + rest)
+    return np.asarray(np.sum(a, axis=axes, keepdims=True, dtype=dtype))
 
 
 def mean_form(a: Array, axes: tuple[int, ...]) -> Array:

@@ -14,7 +14,7 @@ import pytest
 import tensor
 from tools.bench import report
 from tools.bench.measure import OURS, Row
-from tools.bench.suites import copy, growth, start, train
+from tools.bench.suites import copy, cpu, growth, start, train
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -53,6 +53,15 @@ def test_starts(tmp_path: Path) -> None:
     assert set(times) == {OURS, "torch cpu"}
     assert start._reach(begun, times, gpu=False) == pytest.approx(times["torch cpu"] / 4)
     assert start._reach(start.Start("first result", {}), {}, gpu=True) == start.REACH
+
+
+def test_operations_on_the_cpu() -> None:
+    options = argparse.Namespace(threads=1, elements=4096)
+    threads = tensor.get_num_threads()
+    rows = list(cpu.rows("gelu", options))
+    assert [row.name for row in rows] == ["gelu", "gelu, forward and backward"]
+    assert all(row.values[OURS] > 0 for row in rows)
+    assert tensor.get_num_threads() == threads
 
 
 def test_growth(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,110 @@
+"""What the CPU computes in blocks, runs or by selection gives what it gives for whole rows, at every size around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensor
+from nn import functional
+
+SHAPES = [
+    (1,),
+    (15,),
+    (16,),
+    (17,),
+    (3, 16),
+    (3, 50),
+    (0, 4),
+    (2, 0),
+    (70_000,),
+    (140_001,),
+    (3, 70_001),
+    (2, 3, 40),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_running_sums(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    expected = np.cumsum(x, axis=-1, dtype=np.float64)
+    np.testing.assert_allclose(tensor.tensor(x).cumsum(-1).numpy(), expected, rtol=1e-7, atol=1e-6)
+
+
+def test_running_sums_pass_infinities_on() -> None:
+    x = np.ones(100, np.float32)
+    x[40], x[70] = np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        expected = np.cumsum(x)
+    np.testing.assert_array_equal(tensor.tensor(x).cumsum(0).numpy(), expected)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1"])
+@pytest.mark.parametrize(("n", "k"), [(100, 10), (1000, 3), (37, 9), (37, 10), (8, 2), (8, 1)])
+def test_the_first_of_equal_elements_are_selected(n: int, k: int, dtype: str, largest: bool) -> None:
+    x = np.random.default_rng(n).integers(0, 20, (6, n)).astype(dtype)
+    if dtype[0] == "f":
+        x[0, :5] = np.nan
+        x[1] = np.nan
+        x[2, 1:] = np.nan
+        x[3, 3], x[3, 4] = np.inf, -np.inf
+    values, indices = tensor.tensor(x).topk(k, 1, largest=largest)
+    # Stable, with NaN as the largest: from behind in the mirrored row.
+    order: Any = (
+        (n - 1 - np.argsort(x[:, ::-1], axis=1, kind="stable"))[:, ::-1]
+        if largest
+        else np.argsort(x, axis=1, kind="stable")
+    )
+    np.testing.assert_array_equal(indices.numpy(), order[:, :k])
+    np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, order[:, :k], 1))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        (np.array([1, -2, 3]),),
+        (slice(None), np.array([[1, 2], [3, -4]])),
+        (Ellipsis, np.array([0, 8, -9])),
+        (slice(1, 4), slice(None), np.array([[0, 8]])),
+        (np.zeros((0,), np.int64),),
+    ],
+    ids=str,
+)
+def test_one_index_takes_slices(key: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((5, 7, 9)).astype(np.float32)
+    ours = tuple(tensor.tensor(each) if isinstance(each, np.ndarray) else each for each in key)
+    np.testing.assert_array_equal(tensor.tensor(x)[ours].numpy(), x[key])
+
+
+@pytest.mark.parametrize(("rows", "n"), [(1, 40_000), (3, 20_000), (1000, 37), (50, 1000)])
+def test_rows_are_normalised(rows: int, n: int) -> None:
+    rng = np.random.default_rng(0)
+    x, weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((rows, n), n, n))
+    result = functional.layer_norm(
+        *[tensor.tensor(each) if each is not None else (n,) for each in (x, None, weight, bias)]
+    )
+    wide = x.astype(np.float64)
+    expected = (wide - wide.mean(1, keepdims=True)) / np.sqrt(
+        wide.var(1, keepdims=True) + 1e-5
+    ) * weight + bias
+    np.testing.assert_allclose(result.numpy(), expected, rtol=2e-5, atol=2e-5)
+
+
+def test_groups_are_normalised() -> None:
+    x = np.random.default_rng(0).standard_normal((40, 6, 500)).astype(np.float32)
+    result = functional.group_norm(tensor.tensor(x), 3, tensor.arange(6.0), tensor.ones(6))
+    wide = x.astype(np.float64).reshape(40, 3, -1)
+    scaled = (wide - wide.mean(2, keepdims=True)) / np.sqrt(wide.var(2, keepdims=True) + 1e-5)
+    expected = scaled.reshape(x.shape) * np.arange(6.0)[:, None] + 1
+    np.testing.assert_allclose(result.numpy(), expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 8, 15, 16, 17, 1001])
+def test_columns_are_added_up_a_few_at_a_time(rows: int) -> None:
+    x = np.random.default_rng(0).standard_normal((rows, 70)).astype(np.float32)
+    np.testing.assert_allclose(
+        tensor.tensor(x).sum(0).numpy(), x.sum(0, dtype=np.float64), rtol=1e-5, atol=2e-6
+    )
