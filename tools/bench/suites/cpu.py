@@ -59,7 +59,7 @@ def _rows(only: str, contenders: Mapping[str, Any], elements: int) -> Iterator[R
 
 def _calls(lib: Any, elements: int) -> dict[str, tuple[Callable[[], object], float]]:
     """By the names of the rows: what is timed, and how often PyTorch's time it may take."""
-    functional = _functional(lib)
+    functional = lib.nn.functional
     lib.manual_seed(0)
     side = max(int(elements**0.5), 8)
     x = lib.randn(elements)
@@ -129,11 +129,3 @@ def _calls(lib: Any, elements: int) -> dict[str, tuple[Callable[[], object], flo
         COMMON,
     )
     return result
-
-
-def _functional(lib: Any) -> Any:
-    if hasattr(lib, "nn"):
-        return lib.nn.functional
-    from nn import functional  # after tensor, which it builds on
-
-    return functional
