@@ -87,8 +87,8 @@ class DeviceMemory:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        where = f"at {self.address:#x}" if self._owned else "(freed)"
-        return f"<drv.DeviceMemory {self.nbytes} bytes {where} on device {self.device.ordinal}>"
+        address_text = f"at {self.address:#x}" if self._owned else "(freed)"
+        return f"<drv.DeviceMemory {self.nbytes} bytes {address_text} on device {self.device.ordinal}>"
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -175,8 +175,8 @@ class PinnedMemory:
         self.nbytes = nbytes
 
     def __repr__(self) -> str:
-        where = "(freed)" if self._allocation is None else f"at {self.address:#x}"
-        return f"<drv.PinnedMemory {self.nbytes} bytes {where}>"
+        address_text = "(freed)" if self._allocation is None else f"at {self.address:#x}"
+        return f"<drv.PinnedMemory {self.nbytes} bytes {address_text}>"
 
     @property
     def address(self) -> int:

@@ -224,9 +224,9 @@ def _refused(info: Any, graph: Graph) -> GraphUpdateError:
     reason = info.result.name.removeprefix("CU_GRAPH_EXEC_UPDATE_ERROR_")
     text = reason.replace("_", " ").lower()
     node = GraphNode(graph, info.errorNode) if int(info.errorNode) else None
-    where = "" if node is None else f", at {node!r}"
+    node_text = "" if node is None else f", at {node!r}"
     return GraphUpdateError(
-        f"the executable graph cannot take the parameters of {graph!r}: {text}{where}. Make that graph executable "
+        f"the executable graph cannot take the parameters of {graph!r}: {text}{node_text}. Make that graph executable "
         "instead (instantiate).",
         reason=reason,
         node=node,

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GLOSSARY = ROOT / "docs" / "glossary.md"
-SOURCES = ("parallel", "tools", "examples", "nvrtc_kernels", "graphroot", "docs")
+SOURCES = ("drv", "tests/drv", "parallel", "tools", "examples", "nvrtc_kernels", "graphroot", "docs")
 
 
 def replaced_words(text: str) -> frozenset[str]:

@@ -92,10 +92,10 @@ def test_least_recently_used_go_first(tmp_path: Path) -> None:
         os.utime(tmp_path / f"{key}.kernel", (past, past))
     assert cache.load(keys[0]) is not None
     cache.store(keys[5], bytes(1800))
-    kept = [key for key in keys if cache.load(key) is not None]
-    assert keys[0] in kept, "it was just used"
-    assert keys[5] in kept, "it was just stored"
-    assert keys[1] not in kept
+    present = [key for key in keys if cache.load(key) is not None]
+    assert keys[0] in present, "it was just used"
+    assert keys[5] in present, "it was just stored"
+    assert keys[1] not in present
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 10_000
 
 

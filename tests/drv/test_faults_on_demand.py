@@ -17,11 +17,11 @@ NOTHING = RawKernel('extern "C" __global__ void nothing() {}', "nothing")
 def test_memory_runs_out_and_comes_back() -> None:
     with drv.simulator.installed():
         drv.simulator.inject().out_of_memory_after(1 << 20)
-        kept = drv.DeviceMemory(1 << 19)
+        held = drv.DeviceMemory(1 << 19)
         with pytest.raises(drv.OutOfMemoryError):
             drv.DeviceMemory(1 << 20)
         drv.simulator.inject().clear()
-        assert drv.DeviceMemory(1 << 20).address != kept.address
+        assert drv.DeviceMemory(1 << 20).address != held.address
 
 
 def test_a_launch_fails() -> None:

@@ -53,14 +53,14 @@ def test_out_of_memory_leaves_everything_working(device: drv.Device) -> None:
 @pytest.mark.simulator_only
 def test_out_of_memory_on_demand(device: drv.Device) -> None:
     device.runtime.driver.inject.out_of_memory_after(3000)
-    kept = drv.DeviceMemory(2000, device)
+    held = drv.DeviceMemory(2000, device)
     with pytest.raises(drv.OutOfMemoryError):
         drv.DeviceMemory(2000, device)
     with pytest.raises(drv.OutOfMemoryError):
         drv.PinnedMemory(2000, device)
     device.runtime.driver.inject.clear()
     drv.DeviceMemory(2000, device).free()
-    kept.free()
+    held.free()
 
 
 def test_pinned_memory_is_an_array(device: drv.Device) -> None:

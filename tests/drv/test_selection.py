@@ -131,8 +131,8 @@ def test_installed_drops_the_driver_after_the_block() -> None:
         assert runtime.alive
     assert not drv.is_initialized()
     assert not runtime.alive
-    with drv.simulator.installed(devices=1) as again:
-        assert len(again.devices) == 1
+    with drv.simulator.installed(devices=1) as second:
+        assert len(second.devices) == 1
 
 
 def test_one_runtime_and_one_object_per_device(device: drv.Device) -> None:

@@ -89,15 +89,15 @@ def test_closing(device: drv.Device) -> None:
 def test_dropped_objects_give_their_handles_back(device: drv.Device) -> None:
     driver = device.runtime.driver
     before = len(driver.streams), len(driver.events), device.memory_info().free, len(driver.records)
-    kept = [
+    cycle = [
         drv.Stream(device),
         drv.Event(device),
         drv.DeviceMemory(1 << 20, device),
         drv.PinnedMemory(1 << 20, device),
     ]
     assert len(driver.streams) == before[0] + 1
-    kept.append(kept)
-    del kept
+    cycle.append(cycle)
+    del cycle
     gc.collect()
     assert (len(driver.streams), len(driver.events), device.memory_info().free, len(driver.records)) == before
 

@@ -92,10 +92,10 @@ class Overwrite:
         return (self.kind, self.first < 0, self.seen, self.allocated, self.freed)
 
     def __str__(self) -> str:
-        where = "" if self.device is None else f" on device {self.device}"
+        device_text = "" if self.device is None else f" on device {self.device}"
         lines = [
             f"{self.kind}: something wrote to {self.where}",
-            f"  in {self.memory}{where} at {self.address:#x}, allocated by",
+            f"  in {self.memory}{device_text} at {self.address:#x}, allocated by",
             format_stack(self.allocated) or "    an unknown place",
         ]
         if self.freed is not None:

@@ -65,11 +65,11 @@ class CoredumpCalls(DriverState):
         """The value for contexts that have none of their own."""
         if attribute in self._dumps:
             return self._dumps[attribute]
-        where = f"cuda.{socket.gethostname()}.{os.getpid()}"
+        suffix = f"cuda.{socket.gethostname()}.{os.getpid()}"
         defaults = {
             int(_SETTINGS.CU_COREDUMP_TRIGGER_HOST): True,
-            int(_SETTINGS.CU_COREDUMP_FILE): f"core.{where}".encode(),
-            int(_SETTINGS.CU_COREDUMP_PIPE): f"corepipe.{where}".encode(),
+            int(_SETTINGS.CU_COREDUMP_FILE): f"core.{suffix}".encode(),
+            int(_SETTINGS.CU_COREDUMP_PIPE): f"corepipe.{suffix}".encode(),
             _FLAGS: 0,
         }
         return defaults.get(attribute, False)

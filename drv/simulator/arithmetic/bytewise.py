@@ -121,11 +121,11 @@ def permute(a: Lanes, b: Lanes, selector: Lanes) -> Lanes:
 @cache
 def _permutation(selector: int) -> Callable[[Lanes, Lanes], Lanes]:
     """Return the function of ``a`` and ``b`` that one selector describes; bytes that stay together move together."""
-    choices = [selector >> position & 15 for position in range(0, 16, 4)]
+    selections = [selector >> position & 15 for position in range(0, 16, 4)]
     terms = []
     position = 0
     while position < 4:
-        first = choices[position]
+        first = selections[position]
         source, byte = "b" if first & 4 else "a", first & 3
         length = 1
         if first & 8:
@@ -133,7 +133,9 @@ def _permutation(selector: int) -> Callable[[Lanes, Lanes], Lanes]:
             terms.append(f"({spread} << {8 * position})")
         else:
             while (
-                position + length < 4 and byte + length < 4 and choices[position + length] == first + length
+                position + length < 4
+                and byte + length < 4
+                and selections[position + length] == first + length
             ):
                 length += 1
             moved = 8 * (position - byte)

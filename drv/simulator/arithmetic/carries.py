@@ -63,8 +63,8 @@ def _low(a: Lanes, b: Lanes) -> Lanes:
 def _high(a: Lanes, b: Lanes) -> Lanes:
     if a.itemsize == 8:
         return (high_u64 if a.dtype.kind == "u" else high_s64)(a, b)
-    wide = f"{a.dtype.kind}8"
-    high: Lanes = (a.astype(wide) * b.astype(wide) >> 32).astype(a.dtype)
+    wide_type = f"{a.dtype.kind}8"
+    high: Lanes = (a.astype(wide_type) * b.astype(wide_type) >> 32).astype(a.dtype)
     return high
 
 

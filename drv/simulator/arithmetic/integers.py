@@ -67,9 +67,9 @@ def _clipped(expression: str) -> str:
 
 def _products_of_24_bits() -> Iterator[Row]:
     for t in ("u32", "s32"):
-        wide = scalar_name(WIDER[t])
+        wide_type = scalar_name(WIDER[t])
         low24 = "({%d} & 0xFFFFFF)" if t == "u32" else "({%d} << 8 >> 8)"
-        product = f"({low24 % 0}.astype({wide}) * {low24 % 1})"
+        product = f"({low24 % 0}.astype({wide_type}) * {low24 % 1})"
         for half, shift in (("lo", 0), ("hi", 16)):
             value = f"({product} >> {shift}).astype({scalar_name(t)})"
             yield Row(f"mul24.{half}.{t}", (t, t), (t,), value)

@@ -160,7 +160,7 @@ def distributed_message(
     report: AccessReport, owner: str, what: str, ranges: Sequence[tuple[int, int]]
 ) -> str:
     """A thread that touches the shared memory of ``owner``, a block that ``what``."""
-    where = (
+    wording = (
         f"{describe_ranges(ranges)} of the shared memory of {owner}"
         if ranges
         else f"shared memory of {owner}"
@@ -168,7 +168,7 @@ def distributed_message(
     return "\n".join(
         (
             f"race within {report.operation}: a thread touches the shared memory of another block, which {what}",
-            f"  {where}",
+            f"  {wording}",
             report.describe(),
             "Let the cluster meet (cluster.sync()) before the first access to it, and after the last one.",
         )

@@ -483,8 +483,8 @@ class KernelRaces:
             action += " asynchronously"
         # An asynchronous unit is nobody in particular.
         known = thread < self.order.blocks * self.threads
-        where = describe_thread(self._launch, *divmod(thread, self.threads)) if known else ""
-        return AccessReport(moment.label, action, moment.stream, moment.stack, site, where)
+        thread_text = describe_thread(self._launch, *divmod(thread, self.threads)) if known else ""
+        return AccessReport(moment.label, action, moment.stream, moment.stack, site, thread_text)
 
     def report(
         self,

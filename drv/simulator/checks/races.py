@@ -571,9 +571,9 @@ class RaceChecker:
         self._operations_left = max(OPERATIONS_BETWEEN_SWEEPS, len(self._states))
 
 
-def thread_text(running: Running, lanes: Lanes, where: NDArray[np.bool_]) -> str:
+def thread_text(running: Running, lanes: Lanes, raced: NDArray[np.bool_]) -> str:
     """Block and thread of the first lane of which a granule is chosen, in ``(lanes, ...)``."""
     if running.launch is None:
         return ""
-    first = int(where.argmax()) // (where.size // len(where))
+    first = int(raced.argmax()) // (raced.size // len(raced))
     return describe_thread(running.launch, int(lanes.block[first]), int(lanes.thread[first]))

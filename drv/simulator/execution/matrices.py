@@ -200,10 +200,10 @@ class MatrixAccess:
         Also the PTX type, and the bits of what each lane moves.
         """
         which, m, n, k, ptx_type, layout = fragment
-        where = fragments.of_wmma(which, m, n, k, ptx_type)
-        row, column = np.divmod(where.elements, where.columns)
+        tile = fragments.of_wmma(which, m, n, k, ptx_type)
+        row, column = np.divmod(tile.elements, tile.columns)
         line, along = (row, column) if layout == "row" else (column, row)
-        length = where.columns if layout == "row" else where.rows
+        length = tile.columns if layout == "row" else tile.rows
         bits = BITS[ptx_type]
         step = 32 // bits if bits < 8 else 1
         line, along = (each.reshape(LANES, -1)[:, ::step] for each in (line, along))

@@ -32,7 +32,7 @@ def position(linear: int, size: tuple[int, int, int]) -> tuple[int, int, int]:
     return linear % x, linear // x % y, linear // (x * y)
 
 
-def where(site: Site) -> str:
+def source_line(site: Site) -> str:
     """The CUDA source line and the PTX instruction."""
     text = f"PTX line {site.ptx_line}: {site.text}"
     if site.source is None:
@@ -70,7 +70,7 @@ class Reports:
         inside = "" if site.function == name else f" in function {site.function}"
         return DeviceFault(
             status,
-            "\n  ".join([f"kernel '{name}' {what}", f"at {where(site)}{inside}", *lines]),
+            "\n  ".join([f"kernel '{name}' {what}", f"at {source_line(site)}{inside}", *lines]),
             access=access,
             site=site,
         )
@@ -279,7 +279,9 @@ class Reports:
     def _stuck(self, what: str, waiting: list[tuple[Any, Site, str]]) -> DeviceFault:
         lines = [f"kernel '{self.launch.plan.entry.name}' {what}"]
         for lanes, site, doing in waiting[:_SHOWN]:
-            lines.append(f"{lanes.n} threads, the first {self.thread(lanes, 0)}, {doing} at {where(site)}")
+            lines.append(
+                f"{lanes.n} threads, the first {self.thread(lanes, 0)}, {doing} at {source_line(site)}"
+            )
         if len(waiting) > _SHOWN:
             lines.append(f"and others at {len(waiting) - _SHOWN} more places")
         return DeviceFault(CUresult.CUDA_ERROR_LAUNCH_TIMEOUT, "\n  ".join(lines))

@@ -14,7 +14,7 @@ from .fakes import MIB, Bottom
 
 def test_cached_segments_are_given_back_and_the_request_tried_again() -> None:
     bottom = Bottom(capacity=100 * MIB)
-    kept = bottom.allocator.allocate(1000)
+    held = bottom.allocator.allocate(1000)
     for size in (40 * MIB, 30 * MIB):
         bottom.allocator.free(bottom.allocator.allocate(size))
     block = bottom.allocator.allocate(60 * MIB)
@@ -22,7 +22,7 @@ def test_cached_segments_are_given_back_and_the_request_tried_again() -> None:
     assert bottom.stat("num_alloc_retries") == 1
     assert bottom.stat("num_ooms") == 0
     bottom.allocator.free(block)
-    bottom.allocator.free(kept)
+    bottom.allocator.free(held)
 
 
 def test_blocks_that_streams_still_use_are_waited_for_before_giving_up() -> None:

@@ -301,12 +301,12 @@ def test_trsm(
     triangle = np.triu(wide(full), 1) if upper else np.tril(wide(full), -1)
     triangle = triangle + (np.eye(order) if unit else np.diag(np.diag(wide(full))))
     stored = np.full_like(full, np.nan)
-    kept = (
+    untouched = (
         np.triu(np.ones((order, order), bool), unit)
         if upper
         else np.tril(np.ones((order, order), bool), -unit)
     )
-    stored[kept] = full[kept]
+    stored[untouched] = full[untouched]
     right = random_values(rng, (m, n), data_type)
     on_a, on_b = column_major(stored, order + pad), column_major(right, m + pad)
     factor = scalar(data_type, alpha)

@@ -176,8 +176,8 @@ def test_conditions(device: drv.Device) -> None:
     for number, body in enumerate(graph.add_switch(which, 3)):
         body.add_memset(out.address + 2, 10 + number, 1)
     executable = graph.instantiate()
-    for given, expected in ((5, [1, 0, 12]), (0, [0, 1, 12])):
-        drv.memset(value, given, 1, bits=32, stream=stream)
+    for start, expected in ((5, [1, 0, 12]), (0, [0, 1, 12])):
+        drv.memset(value, start, 1, bits=32, stream=stream)
         drv.memset(out, 0, 3, stream=stream)
         executable.launch(stream)
         stream.synchronize()

@@ -264,11 +264,11 @@ class CopyCalls(MemoryBook):
             raise invalid_value() from None
         memory_types = cuda.CUmemorytype
         if memory_type == memory_types.CU_MEMORYTYPE_HOST:
-            address, where = integer(getattr(copy, f"{side}Host")), "host"
+            address, allowed = integer(getattr(copy, f"{side}Host")), "host"
         elif memory_type == memory_types.CU_MEMORYTYPE_DEVICE:
-            address, where = integer(getattr(copy, f"{side}Device")), "device"
+            address, allowed = integer(getattr(copy, f"{side}Device")), "device"
         elif memory_type == memory_types.CU_MEMORYTYPE_UNIFIED:
-            address, where = integer(getattr(copy, f"{side}Device")), "any"
+            address, allowed = integer(getattr(copy, f"{side}Device")), "any"
         else:
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
         depth, height, width = shape
@@ -280,19 +280,19 @@ class CopyCalls(MemoryBook):
         start = address + (z * whole_height + y) * pitch + skipped
         if 0 in shape:
             return Endpoint(start, pitch, None)
-        return self._endpoint(start, shape, pitch, where, whole_height * pitch)
+        return self._endpoint(start, shape, pitch, allowed, whole_height * pitch)
 
     # How a copy is queued
 
     def _endpoint(
-        self, address: int, shape: tuple[int, int, int], pitch: int, where: str, slice_pitch: int = 0
+        self, address: int, shape: tuple[int, int, int], pitch: int, allowed: str, slice_pitch: int = 0
     ) -> Endpoint:
         depth, height, width = shape
         span = (depth - 1) * slice_pitch + (height - 1) * pitch + width
         allocation = self.simulated_range(address, span)
-        if where == "device" and allocation is None:
+        if allowed == "device" and allocation is None:
             raise invalid_value()
-        if where == "host" and allocation is not None and allocation.device is not None:
+        if allowed == "host" and allocation is not None and allocation.device is not None:
             raise invalid_value()
         return Endpoint(address, pitch, allocation, slice_pitch)
 

@@ -80,12 +80,12 @@ class ManagedCalls(MemoryBook):
         return record, start, min(start + size, record.allocation.size)
 
     def _target(self, location: Any) -> Location:
-        where = location_of(self, structure(location, cuda.CUmemLocation))
-        if where[0] == NONE:
+        target = location_of(self, structure(location, cuda.CUmemLocation))
+        if target[0] == NONE:
             raise invalid_value()
-        if where[0] == DEVICE:
-            _check_concurrent(self.device(where[1]))
-        return where
+        if target[0] == DEVICE:
+            _check_concurrent(self.device(target[1]))
+        return target
 
     # Prefetches
 
@@ -96,8 +96,8 @@ class ManagedCalls(MemoryBook):
         stream = self._uncaptured(hStream)
         if unsigned(flags, 32) != 0:
             raise invalid_value()
-        where = self._target(location)
-        self._prefetch(self._range(devPtr, count), where, stream)
+        target = self._target(location)
+        self._prefetch(self._range(devPtr, count), target, stream)
         return OK
 
     def _uncaptured(self, hStream: Any) -> Stream:
@@ -108,10 +108,10 @@ class ManagedCalls(MemoryBook):
         _check_concurrent(stream.context.device)
         return stream
 
-    def _prefetch(self, managed: Range, where: Location, stream: Stream) -> None:
+    def _prefetch(self, managed: Range, target: Location, stream: Stream) -> None:
         record, start, stop = managed
         assert record.pages is not None
-        record.pages.prefetch(start, stop, where)
+        record.pages.prefetch(start, stop, target)
         if self.execute:
             self.enqueue(stream, f"prefetch of {stop - start} bytes", None)
 
@@ -130,8 +130,8 @@ class ManagedCalls(MemoryBook):
         stream = self._uncaptured(hStream)
         ranges = self._ranges(dptrs, sizes, count, flags)
         targets = self._locations(prefetchLocs, prefetchLocIdxs, numPrefetchLocs, len(ranges))
-        for managed, where in zip(ranges, targets, strict=True):
-            self._prefetch(managed, where, stream)
+        for managed, target in zip(ranges, targets, strict=True):
+            self._prefetch(managed, target, stream)
         return OK
 
     @call()
@@ -158,8 +158,8 @@ class ManagedCalls(MemoryBook):
         ranges = self._ranges(dptrs, sizes, count, flags)
         targets = self._locations(prefetchLocs, prefetchLocIdxs, numPrefetchLocs, len(ranges))
         self._discard(ranges, stream)
-        for managed, where in zip(ranges, targets, strict=True):
-            self._prefetch(managed, where, stream)
+        for managed, target in zip(ranges, targets, strict=True):
+            self._prefetch(managed, target, stream)
         return OK
 
     def _ranges(self, pointers: Any, sizes: Any, count: Any, flags: Any) -> list[Range]:
@@ -178,7 +178,9 @@ class ManagedCalls(MemoryBook):
         targets = [self._target(each) for each in structures]
         ends = [*begins[1:], ranges]
         return [
-            where for where, start, end in zip(targets, begins, ends, strict=True) for _ in range(end - start)
+            target
+            for target, start, end in zip(targets, begins, ends, strict=True)
+            for _ in range(end - start)
         ]
 
     def _discard(self, ranges: list[Range], stream: Stream) -> None:
@@ -219,14 +221,14 @@ class ManagedCalls(MemoryBook):
                 value = said == _ADVICE.CU_MEM_ADVISE_SET_READ_MOSTLY
                 pages.advise_read_mostly(start, stop, value=value)
             return OK
-        where = self._target(location)
+        target = self._target(location)
         if said == _ADVICE.CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-            pages.prefer(start, stop, where)
+            pages.prefer(start, stop, target)
             return OK
-        if where[0] not in (DEVICE, HOST):
+        if target[0] not in (DEVICE, HOST):
             raise invalid_value()
         value = said == _ADVICE.CU_MEM_ADVISE_SET_ACCESSED_BY
-        pages.advise_accessed_by(start, stop, where, value=value)
+        pages.advise_accessed_by(start, stop, target, value=value)
         return OK
 
     @call(1)
@@ -257,19 +259,19 @@ class ManagedCalls(MemoryBook):
         if asked == _ATTRIBUTES.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
             if size == 0 or size % 4:
                 raise invalid_value()
-            numbers = [_number(where) for where in pages.accessed_by(start, stop)]
+            numbers = [_number(target) for target in pages.accessed_by(start, stop)]
             return (numbers + [_INVALID] * (size // 4))[: size // 4]
         if size != 4:
             raise invalid_value()
         if asked == _ATTRIBUTES.CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
             return int(pages.read_mostly(start, stop))
         name = asked.name.removeprefix("CU_MEM_RANGE_ATTRIBUTE_")
-        where = (pages.preferred if name.startswith("PREFERRED") else pages.prefetched)(start, stop)
+        target = (pages.preferred if name.startswith("PREFERRED") else pages.prefetched)(start, stop)
         if name.endswith("_TYPE"):
-            return _INVALID_TYPE if where is None else where[0]
+            return _INVALID_TYPE if target is None else target[0]
         if name.endswith("_ID"):
-            return 0 if where is None else where[1]
-        return _INVALID if where is None else _number(where)
+            return 0 if target is None else target[1]
+        return _INVALID if target is None else _number(target)
 
     @call()
     def cuMemGetLocationInfo(
@@ -359,6 +361,6 @@ def _attach(record: MemoryRecord, bits: int, stream: Stream | None) -> None:
     record.attached, record.attached_stream = bits, stream
 
 
-def _number(where: Location) -> int:
+def _number(target: Location) -> int:
     """What older attributes call a place."""
-    return where[1] if where[0] == DEVICE else _CPU
+    return target[1] if target[0] == DEVICE else _CPU

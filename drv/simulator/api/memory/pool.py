@@ -242,34 +242,36 @@ class PoolCalls(GraphBook):
 
     @call()
     def cuMemSetMemPool(self, location: Any, typename: Any, pool: Any) -> tuple[Any, ...]:
-        where, mem_pool = self._where(location, typename), self.pool(pool)
-        if (mem_pool.location, mem_pool.allocation_type) != where:
+        target_location, mem_pool = self._where(location, typename), self.pool(pool)
+        if (mem_pool.location, mem_pool.allocation_type) != target_location:
             raise invalid_value()
-        self._current_pools[where] = mem_pool
+        self._current_pools[target_location] = mem_pool
         return OK
 
     def _where(self, location: Any, typename: Any) -> tuple[tuple[int, int], int]:
         """Location and type of the allocations of a pool."""
         allocation_type = integer(typename)
-        where = location_of(self, structure(location, cuda.CUmemLocation))
+        target_location = location_of(self, structure(location, cuda.CUmemLocation))
         if allocation_type not in (_PINNED, _MANAGED):
             raise invalid_value()
-        if where[0] not in (DEVICE, HOST, HOST_NUMA) and (allocation_type == _PINNED or where[0] != 0):
+        if target_location[0] not in (DEVICE, HOST, HOST_NUMA) and (
+            allocation_type == _PINNED or target_location[0] != 0
+        ):
             raise invalid_value()
-        return where, allocation_type
+        return target_location, allocation_type
 
     @call(1)
     def cuMemPoolCreate(self, poolProps: Any) -> tuple[Any, ...]:
         properties = structure(poolProps, cuda.CUmemPoolProps)
-        where, allocation_type = self._where(properties.location, int(properties.allocType))
+        target_location, allocation_type = self._where(properties.location, int(properties.allocType))
         handles = int(properties.handleTypes)
         if handles & ~_HANDLE_TYPES:
             raise invalid_value()
         if handles not in (_NO_HANDLE, DESCRIPTOR) or (
-            handles and (where[0] != DEVICE or allocation_type != _PINNED)
+            handles and (target_location[0] != DEVICE or allocation_type != _PINNED)
         ):
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-        pool = self.new_pool(where, allocation_type)
+        pool = self.new_pool(target_location, allocation_type)
         pool.most, pool.shareable = properties.maxSize, bool(handles)
         return SUCCESS, cuda.CUmemoryPool(pool.handle)
 
@@ -372,12 +374,12 @@ class PoolCalls(GraphBook):
     @call(1)
     def cuMemPoolGetAccess(self, memPool: Any, location: Any) -> tuple[Any, ...]:
         mem_pool = self.pool(memPool)
-        where = location_of(self, structure(location, cuda.CUmemLocation))
-        if where[0] != DEVICE:
+        target_location = location_of(self, structure(location, cuda.CUmemLocation))
+        if target_location[0] != DEVICE:
             raise invalid_value()
         if mem_pool.device is None:
             return SUCCESS, _ACCESS.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        writes = mem_pool.access.get(where[1])
+        writes = mem_pool.access.get(target_location[1])
         if writes is None:
             return SUCCESS, _ACCESS.CU_MEM_ACCESS_FLAGS_PROT_NONE
         if writes:

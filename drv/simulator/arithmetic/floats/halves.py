@@ -211,5 +211,7 @@ def _exp2_flushed(value: Lanes) -> Lanes:
     return result * (result >= tiny)
 
 
-def _widened(function: Function, wide: Function, count: int) -> Function:
-    return lambda *operands: function(*(wide(operand) for operand in operands[:count]), *operands[count:])
+def _widened(function: Function, widen_operand: Function, count: int) -> Function:
+    return lambda *operands: function(
+        *(widen_operand(operand) for operand in operands[:count]), *operands[count:]
+    )

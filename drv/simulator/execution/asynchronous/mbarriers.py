@@ -175,8 +175,8 @@ class Mbarriers:
         """
         if not self._waits:
             return False
-        where = tuple((id(wait.code), wait.index.tobytes()) for wait in self._waits)
-        state = hash((self._batch.state(), where)), self._batch.launch.writes
+        waits = tuple((id(wait.code), wait.index.tobytes()) for wait in self._waits)
+        state = hash((self._batch.state(), waits)), self._batch.launch.writes
         if state == self._gave_up:
             return False
         self._gave_up = state

@@ -45,12 +45,12 @@ class Box:
         largest = 8 if tensor.swizzle == _FLIPS_HALVES else UNIT
         while size < largest and len(away) % 2 == 0:
             pairs, there = away.reshape(-1, 2), inside.reshape(-1, 2)
-            together = (
+            contiguous = (
                 (pairs[:, 1] == pairs[:, 0] + size)
                 & ((pairs[:, 0] + tensor.address) % (2 * size) == 0)
                 & (there[:, 0] == there[:, 1])
             )
-            if not together.all():
+            if not contiguous.all():
                 break
             away, inside, size = pairs[:, 0], there[:, 0], 2 * size
         self.size = size

@@ -86,7 +86,16 @@ class Machine:
             "stalled": blocks,
             "ran": blocks,
         }
-        for name in ("where", "resume", "live_first", "live_end", "run_first", "run_end", "scratch", "slots"):
+        for name in (
+            "lane_block",
+            "resume",
+            "live_first",
+            "live_end",
+            "run_first",
+            "run_end",
+            "scratch",
+            "slots",
+        ):
             sizes[name] = capacity
         for name, size in sizes.items():
             item = RECORD.fields[name]
@@ -215,7 +224,7 @@ class Machine:
             lanes=n,
             live=n,
             warps=batch.warps,
-            together=0,
+            converged=0,
             held=0,
             stalled_count=0,
             live_runs=1,
@@ -285,8 +294,10 @@ class Machine:
         """Whether a batch that has run for long gets anywhere; what waits for blocks that have not begun does not."""
         writes = self._get("writes")
         lanes = self._get("lanes")
-        where = self.arrays["where"][:lanes].tobytes()
-        state = hash((self._get("together"), where, *(row[:lanes].tobytes() for row in self.rows.values())))
+        lane_blocks = self.arrays["lane_block"][:lanes].tobytes()
+        state = hash(
+            (self._get("converged"), lane_blocks, *(row[:lanes].tobytes() for row in self.rows.values()))
+        )
         before, self._laps = self._lap, self._laps + 1
         # A circle of any length is found, for the state to compare with is taken anew after 1, 2, 4, 8, ... laps.
         if self._laps & (self._laps - 1) == 0:
@@ -380,18 +391,18 @@ class Machine:
         n = batch.n
         for register, row in self.rows.items():
             root.registers[register] = row[:n].copy()
-        where = self.arrays["where"][:n]
-        together, live = self._get("together"), self._get("live")
-        if together >= 0:
+        lane_blocks = self.arrays["lane_block"][:n]
+        converged, live = self._get("converged"), self._get("live")
+        if converged >= 0:
             runs = self._get("live_runs")
-            where[:] = scheduling.GONE
+            lane_blocks[:] = scheduling.GONE
             ends = self.arrays["live_end"][:runs].tolist()
             for first, end in zip(self.arrays["live_first"][:runs].tolist(), ends, strict=True):
-                where[first:end] = together
+                lane_blocks[first:end] = converged
         if live < n:
-            batch.exit(np.flatnonzero(where == scheduling.GONE))
-        root.resume_at(where, together if live == n else -1)
-        held = np.flatnonzero(where == scheduling.AT_BARRIER)
+            batch.exit(np.flatnonzero(lane_blocks == scheduling.GONE))
+        root.resume_at(lane_blocks, converged if live == n else -1)
+        held = np.flatnonzero(lane_blocks == scheduling.AT_BARRIER)
         resume = self.arrays["resume"][held]
         for block in self.plan.blocks:
             if block.end is End.BARRIER:

@@ -265,9 +265,9 @@ def _invariants(plan: FunctionPlan, layout: Layout) -> tuple[str, dict[str, None
             value = w.canonical(name)
             assert value.dtype is not None
             bits = w.bits(value, np.dtype(f"u{value.dtype.itemsize}")) if value.dtype.kind != "b" else value
-            wide = w.converted(bits, np.dtype(np.uint64)).text
+            word = w.converted(bits, np.dtype(np.uint64)).text
             at = w.emit(f"getelementptr inbounds i64, ptr {w.field('shared_values')}, i64 {number}")
-            w.lines.append(f"store i64 {wide}, ptr {at}")
+            w.lines.append(f"store i64 {word}, ptr {at}")
     except NotNative:
         return None
     body = "\n  ".join(["entry:", *w.head, *w.lines, "ret i64 0"])

@@ -55,8 +55,8 @@ RECORD = Record(
         "table": "i32",
         "scratch": "i32",
         # Where the lanes are.
-        "together": None,
-        "where": "i32",
+        "converged": None,
+        "lane_block": "i32",
         "resume": "i32",
         "waiting": "i32",
         "held": None,
@@ -141,8 +141,8 @@ def run_pieces(s: Any) -> Word:
 
 def begin(s: Any) -> Word:
     """Choose a block, and the lanes that run it."""
-    if s.together >= 0:
-        block = s.together
+    if s.converged >= 0:
+        block = s.converged
         if s.end[block] == FOREIGN:
             return LEAVE
         s.steps -= 1
@@ -230,7 +230,7 @@ def gather(s: Any, block: Word) -> Word:
     runs = 0
     before = 0
     for lane in range(s.lanes):
-        here = s.where[lane] == block
+        here = s.lane_block[lane] == block
         if here != before:
             if before == 0:
                 s.run_first[runs] = lane
@@ -271,7 +271,7 @@ def keep_ready(s: Any, block: Word) -> Word:
     before = 0
     for lane in range(s.lanes):
         here = 0
-        if s.where[lane] == block:
+        if s.lane_block[lane] == block:
             here = s.table[lane]
         if here != before:
             if before == 0:
@@ -330,28 +330,28 @@ def finish(s: Any) -> Word:
     first = s.targets[s.first_target[block]]
     if end == EXIT:
         return leave(s)
-    if s.together >= 0:
+    if s.converged >= 0:
         if end == JUMP or end == BARRIER:  # noqa: SIM109 - the subset has no tuples
-            s.together = first
+            s.converged = first
             return 0
         return diverge(s, block, 1)
     if end == JUMP:
         for index in range(s.runs):
             for lane in range(s.run_first[index], s.run_end[index]):
-                s.where[lane] = first
+                s.lane_block[lane] = first
             s.waiting[first] += s.run_end[index] - s.run_first[index]
         return join(s, first)
     if end == BARRIER:
         for index in range(s.runs):
             for lane in range(s.run_first[index], s.run_end[index]):
-                s.where[lane] = AT_BARRIER
+                s.lane_block[lane] = AT_BARRIER
                 s.resume[lane] = first
             s.held += s.run_end[index] - s.run_first[index]
         return 0
     return diverge(s, block, 0)
 
 
-def diverge(s: Any, block: Word, were_together: Word) -> Word:
+def diverge(s: Any, block: Word, were_converged: Word) -> Word:
     """A branch, or a branch by an index."""
     at = s.first_target[block]
     known = s.first_target[block + 1] - at
@@ -379,12 +379,12 @@ def diverge(s: Any, block: Word, were_together: Word) -> Word:
     if only < 0:
         return scatter(s, block)
     target = s.targets[at + only]
-    if were_together != 0:
-        s.together = target
+    if were_converged != 0:
+        s.converged = target
         return 0
     for index in range(s.runs):
         for lane in range(s.run_first[index], s.run_end[index]):
-            s.where[lane] = target
+            s.lane_block[lane] = target
     s.waiting[target] += total
     return join(s, target)
 
@@ -412,11 +412,11 @@ def scatter(s: Any, block: Word) -> Word:
                 if chosen >= known:
                     s.missed = lane
                     return BAD_INDEX
-    s.together = -1
+    s.converged = -1
     for index in range(s.runs):
         for lane in range(s.run_first[index], s.run_end[index]):
             target = s.targets[at + decide(s, block, row, lane)]
-            s.where[lane] = target
+            s.lane_block[lane] = target
             s.waiting[target] += 1
     for target in range(at, at + known):
         if join(s, s.targets[target]) != 0:
@@ -431,18 +431,18 @@ def join(s: Any, block: Word) -> Word:
         s.ran[block] = s.tick
         s.steps -= 1
         s.waiting[block] = 0
-        s.together = block
+        s.converged = block
     return 0
 
 
 def leave(s: Any) -> Word:
     """The lanes of the runs end."""
-    if s.together >= 0:
+    if s.converged >= 0:
         s.live = 0
         return FINISHED
     for index in range(s.runs):
         for lane in range(s.run_first[index], s.run_end[index]):
-            s.where[lane] = GONE
+            s.lane_block[lane] = GONE
             slot = s.slots[lane]
             s.live_masks[slot >> 5] = s.live_masks[slot >> 5] & ~(1 << (slot & 31))
         s.live -= s.run_end[index] - s.run_first[index]
@@ -451,7 +451,7 @@ def leave(s: Any) -> Word:
     runs = 0
     before = 0
     for lane in range(s.lanes):
-        here = s.where[lane] != GONE
+        here = s.lane_block[lane] != GONE
         if here != before:
             if before == 0:
                 s.live_first[runs] = lane
@@ -473,9 +473,9 @@ def release(s: Any) -> Word:
     """All live lanes wait at the barrier: they go on."""
     s.held = 0
     for lane in range(s.lanes):
-        if s.where[lane] == AT_BARRIER:
+        if s.lane_block[lane] == AT_BARRIER:
             target = s.resume[lane]
-            s.where[lane] = target
+            s.lane_block[lane] = target
             s.waiting[target] += 1
     for block in range(s.blocks):
         if s.waiting[block] > 0:

@@ -53,8 +53,8 @@ class AsynchronousInstructions(BulkInstructions):
             if middle - {"noinc"}:
                 raise UnknownInstruction(instruction.opcode)
             base, offset = self.address(instruction.operands[0], space)
-            where = f"{self.site(instruction)}, {space!r}, {base}, {offset}"
-            self.lines.append(f"X.arrive_when_copied({where}, {'noinc' in middle})")
+            arguments = f"{self.site(instruction)}, {space!r}, {base}, {offset}"
+            self.lines.append(f"X.arrive_when_copied({arguments}, {'noinc' in middle})")
         else:
             raise UnknownInstruction(instruction.opcode)
 
@@ -75,8 +75,8 @@ class AsynchronousInstructions(BulkInstructions):
             copied = self.use(rest[0], "u32")
         into, into_offset = self.address(target, "shared")
         origin, offset = self.address(source, "global")
-        where = f"{into}, {into_offset}, {origin}, {offset}, {self.number_of(size)}, {copied}"
-        self.lines.append(f"X.copy_async({self.site(instruction)}, {where})")
+        arguments = f"{into}, {into_offset}, {origin}, {offset}, {self.number_of(size)}, {copied}"
+        self.lines.append(f"X.copy_async({self.site(instruction)}, {arguments})")
 
     def _is_predicate(self, operand: Operand) -> bool:
         return isinstance(operand, Register) and (
@@ -110,22 +110,24 @@ class AsynchronousInstructions(BulkInstructions):
         space, rest = self._object_space(instruction, 2)
         known: set[str] = set()
         if action == "init":
-            where = self._object(instruction, operands[0], space)
-            self.lines.append(f"X.init_mbarrier({where}, {self.use(operands[1], 'u32')})")
+            mbarrier = self._object(instruction, operands[0], space)
+            self.lines.append(f"X.init_mbarrier({mbarrier}, {self.use(operands[1], 'u32')})")
         elif action == "inval":
             self.lines.append(f"X.invalidate_mbarrier({self._object(instruction, operands[0], space)})")
         elif action in ("expect_tx", "complete_tx"):
             known = {"relaxed"}
-            where = self._object(instruction, operands[0], space)
+            mbarrier = self._object(instruction, operands[0], space)
             sign = 1 if action == "expect_tx" else -1
-            self.lines.append(f"X.change_bytes({where}, {self.use(operands[1], 'u32')}, {sign})")
+            self.lines.append(f"X.change_bytes({mbarrier}, {self.use(operands[1], 'u32')}, {sign})")
         elif action in ("arrive", "arrive_drop"):
             known = {"release", "relaxed", "noComplete", "expect_tx"}
             self._arrive(instruction, space, rest)
         elif action == "test_wait":
             known = {"acquire", "relaxed", "parity"}
-            where, by_parity = self._phase(instruction, space, rest)
-            self.define(operands[0], "pred", f"X.test_phase({where}, {by_parity}, {'relaxed' not in rest})")
+            mbarrier, by_parity = self._phase(instruction, space, rest)
+            self.define(
+                operands[0], "pred", f"X.test_phase({mbarrier}, {by_parity}, {'relaxed' not in rest})"
+            )
         else:
             raise UnknownInstruction(instruction.opcode)
         if rest - known:
@@ -135,18 +137,18 @@ class AsynchronousInstructions(BulkInstructions):
         operands = list(instruction.operands)
         # Without a state, where the object is another block's, the address may come first.
         state = None if isinstance(operands[0], Address) else operands.pop(0)
-        where = self._object(instruction, operands[0], space)
+        mbarrier = self._object(instruction, operands[0], space)
         number = self.use(operands[1], "u32") if len(operands) > 1 else "None"
         count, expected = ("None", number) if "expect_tx" in rest else (number, "None")
         drops = instruction.fields[1] == "arrive_drop"
-        call = f"X.arrive({where}, {count}, {expected}, {drops}, {'relaxed' not in rest})"
+        call = f"X.arrive({mbarrier}, {count}, {expected}, {drops}, {'relaxed' not in rest})"
         self.define(state, "b64", call)
 
     def _phase(self, instruction: Instruction, space: str, rest: set[str]) -> tuple[str, bool]:
         """Arguments that name an object and the phase that is waited for; whether that is named by its parity."""
         by_parity = "parity" in rest
-        where = self._object(instruction, instruction.operands[1], space)
-        return f"{where}, {self.use(instruction.operands[2], 'u32' if by_parity else 'b64')}", by_parity
+        mbarrier = self._object(instruction, instruction.operands[1], space)
+        return f"{mbarrier}, {self.use(instruction.operands[2], 'u32' if by_parity else 'b64')}", by_parity
 
     def awaited_phase(self, instruction: Instruction) -> tuple[str, bool]:
         """What ``mbarrier.try_wait`` waits for: positions of objects and parities; whether it acquires."""
@@ -155,5 +157,5 @@ class AsynchronousInstructions(BulkInstructions):
         space, rest = self._object_space(instruction, 2)
         if rest - {"acquire", "relaxed", "parity"}:
             raise UnknownInstruction(instruction.opcode)
-        where, by_parity = self._phase(instruction, space, rest)
-        return f"X.phase({where}, {by_parity})", "relaxed" not in rest
+        phase, by_parity = self._phase(instruction, space, rest)
+        return f"X.phase({phase}, {by_parity})", "relaxed" not in rest

@@ -64,8 +64,8 @@ def test_only_pages_that_no_block_touches_are_given_back() -> None:
     segments = bottom.allocator.snapshot()
     assert [(s["address"] - base, s["total_size"]) for s in segments] == [(0, 40 * MIB), (80 * MIB, 40 * MIB)]
     # The hole is filled again, at its lowest address, together with the free bytes before it.
-    again = bottom.allocator.allocate(60 * MIB)
-    assert again.address == blocks[1].address
+    second = bottom.allocator.allocate(60 * MIB)
+    assert second.address == blocks[1].address
     assert len(bottom.addresses.pages) == 6
 
 

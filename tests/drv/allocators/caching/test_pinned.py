@@ -84,16 +84,16 @@ def test_a_block_that_nothing_used_is_reused_at_once() -> None:
 def test_empty_cache_unpins_what_nothing_uses() -> None:
     host, events = Host(), FakeEvents()
     allocator = PinnedAllocator(host.pin, events)
-    kept, used, free = (allocator.allocate(100) for _ in range(3))
+    held, used, free = (allocator.allocate(100) for _ in range(3))
     allocator.record_stream(used, 1)
     events.work(1)
     allocator.free(used)
     allocator.free(free)
     allocator.empty_cache()
-    assert {memory.address for memory in host.pinned} == {kept.address, used.address}
+    assert {memory.address for memory in host.pinned} == {held.address, used.address}
     events.finish(1)
     allocator.empty_cache()
-    assert [memory.address for memory in host.pinned] == [kept.address]
+    assert [memory.address for memory in host.pinned] == [held.address]
     assert events.waits == 0
 
 
@@ -209,7 +209,7 @@ TestPinned.settings = settings(max_examples=40, stateful_step_count=40, deadline
 
 def copy_through_pinned_memory(runtime: drv.Runtime, seed: int, *, record: bool) -> None:
     """Write blocks, copy them to the device, free them; each byte must arrive."""
-    choices = random.Random(seed)
+    rng = random.Random(seed)
     allocator = pinned_allocator(runtime)
     streams = [drv.Stream(drv.Device(0)) for _ in range(2)]
     copies = 40
@@ -219,13 +219,13 @@ def copy_through_pinned_memory(runtime: drv.Runtime, seed: int, *, record: bool)
         array = block.memory.array()
         drv.host_access(block.memory, writes=True)
         array[:] = index + 1
-        stream = choices.choice(streams)
+        stream = rng.choice(streams)
         drv.copy_to_device(device.address + index * 4096, block.address, 4096, stream=stream)
         if record:
             allocator.record_stream(block, int(stream.handle))
         allocator.free(block)
-        if choices.random() < 0.1:
-            choices.choice(streams).synchronize()
+        if rng.random() < 0.1:
+            rng.choice(streams).synchronize()
     for stream in streams:
         stream.synchronize()
     arrived = bytearray(copies * 4096)

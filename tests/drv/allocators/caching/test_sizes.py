@@ -121,7 +121,7 @@ def test_a_negative_size_is_an_error_that_changes_nothing() -> None:
 
 def test_freeing_twice_is_an_error_that_changes_nothing() -> None:
     bottom = Bottom()
-    kept, block = bottom.allocator.allocate(1000), bottom.allocator.allocate(1000)
+    neighbour, block = bottom.allocator.allocate(1000), bottom.allocator.allocate(1000)
     bottom.allocator.free(block)
     before = bottom.allocator.statistics()
     with pytest.raises(InvalidValueError, match="freed before"):
@@ -129,19 +129,19 @@ def test_freeing_twice_is_an_error_that_changes_nothing() -> None:
     with pytest.raises(InvalidValueError, match="freed before"):
         bottom.allocator.record_stream(block, 3)
     assert bottom.allocator.statistics() == before
-    bottom.allocator.free(kept)
+    bottom.allocator.free(neighbour)
 
 
 def test_empty_cache_gives_back_whole_unused_segments_only() -> None:
     bottom = Bottom()
-    kept = bottom.allocator.allocate(1000)
+    neighbour = bottom.allocator.allocate(1000)
     gone = [bottom.allocator.allocate(size) for size in (2 * MIB, 30 * MIB)]
     for block in gone:
         bottom.allocator.free(block)
     assert bottom.segment_sizes == [2 * MIB, 20 * MIB, 30 * MIB]
     bottom.allocator.empty_cache()
     assert bottom.segment_sizes == [2 * MIB]
-    bottom.allocator.free(kept)
+    bottom.allocator.free(neighbour)
     assert bottom.segment_sizes == [2 * MIB]
     bottom.allocator.empty_cache()
     assert bottom.segment_sizes == []

@@ -249,9 +249,9 @@ def test_a_use_on_another_device_is_waited_for() -> None:
         drv.copy_peer(target.address, second, block.address, first, 4096, stream=other)
         allocator.record_stream(block, int(other.handle), 1)
         allocator.free(block)
-        again = allocator.allocate(4096, int(own.handle))
-        assert again.address != block.address
-        drv.memset(again.address, 2, 4096, stream=own)
+        later_block = allocator.allocate(4096, int(own.handle))
+        assert later_block.address != block.address
+        drv.memset(later_block.address, 2, 4096, stream=own)
         other.synchronize()
         assert allocator.allocate(4096, int(own.handle)).address == block.address
         first.synchronize()

@@ -168,13 +168,13 @@ def reentrant() -> tuple[Bottom, ReentrantSource]:
 
 def test_a_free_inside_an_allocation_is_put_off() -> None:
     bottom, source = reentrant()
-    kept, block = bottom.allocator.allocate(1000), bottom.allocator.allocate(1000)
+    neighbour, block = bottom.allocator.allocate(1000), bottom.allocator.allocate(1000)
     source.inside = lambda: bottom.allocator.free(block)
     large = bottom.allocator.allocate(30 * MIB)
     assert not block.live
     assert bottom.stat("allocation.all.current") == 2
     assert bottom.allocator.allocate(1000).address == block.address
-    for left in (kept, large):
+    for left in (neighbour, large):
         bottom.allocator.free(left)
 
 

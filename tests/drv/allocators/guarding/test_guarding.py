@@ -68,9 +68,9 @@ def test_options() -> None:
         AllocatorOptions.from_text("guard_red_zone:-1")
 
 
-@pytest.mark.parametrize(("asked", "made"), [(0, 0), (1, 256), (256, 256), (257, 512)])
-def test_red_zones_keep_blocks_aligned(asked: int, made: int) -> None:
-    assert zone_size(asked) == made
+@pytest.mark.parametrize(("asked", "rounded"), [(0, 0), (1, 256), (256, 256), (257, 512)])
+def test_red_zones_keep_blocks_aligned(asked: int, rounded: int) -> None:
+    assert zone_size(asked) == rounded
 
 
 def test_blocks_are_apart_aligned_and_poisoned(runtime: drv.Runtime) -> None:

@@ -21,14 +21,14 @@ STREAM_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c
 
 def entry(function: Any) -> tuple[cuda.CUhostFn, Any]:
     """A Python function as the driver takes one, and what must be kept while it may be called."""
-    kept = HOST_FUNCTION(function)
-    return cuda.CUhostFn(ctypes.cast(kept, ctypes.c_void_p).value), kept
+    c_function = HOST_FUNCTION(function)
+    return cuda.CUhostFn(ctypes.cast(c_function, ctypes.c_void_p).value), c_function
 
 
 def test_a_callback_has_its_place_in_the_stream(any_schedule: MachineMaker) -> None:
     machine = any_schedule()
     stream = machine.stream()
-    function, _kept = entry(lambda data: machine.log.append(data))
+    function, _c_function = entry(lambda data: machine.log.append(data))
     machine.mark(stream, "before")
     machine.cuLaunchHostFunc(stream, function, 42)
     machine.mark(stream, "after")
@@ -38,7 +38,7 @@ def test_a_callback_has_its_place_in_the_stream(any_schedule: MachineMaker) -> N
 
 def test_lazy_does_not_call_back_early(lazy: Machine) -> None:
     stream = lazy.stream()
-    function, _kept = entry(lambda data: lazy.log.append(data))
+    function, _c_function = entry(lambda data: lazy.log.append(data))
     lazy.cuLaunchHostFunc(stream, function, 1)
     time.sleep(0.01)
     assert lazy.log == []
@@ -49,7 +49,7 @@ def test_lazy_does_not_call_back_early(lazy: Machine) -> None:
 def test_a_callback_may_not_call_the_driver(any_schedule: MachineMaker) -> None:
     machine = any_schedule()
     answers = []
-    function, _kept = entry(lambda data: answers.append(machine.status("cuMemAlloc", 16)))
+    function, _c_function = entry(lambda data: answers.append(machine.status("cuMemAlloc", 16)))
     machine.cuLaunchHostFunc(0, function, 0)
     machine.cuCtxSynchronize()
     assert answers == ["NOT_PERMITTED"]
@@ -66,7 +66,7 @@ def test_a_callback_runs_without_the_lock(any_schedule: MachineMaker) -> None:
         entered.set()
         released.wait(10)
 
-    function, _kept = entry(block)
+    function, _c_function = entry(block)
     machine.cuLaunchHostFunc(stream, function, 0)
     machine.mark(stream, "behind")
     while not entered.is_set():
@@ -89,7 +89,7 @@ def test_an_exception_in_a_callback_harms_nobody(any_schedule: MachineMaker) -> 
     def fail(data: object) -> None:
         raise RuntimeError("in a callback")
 
-    function, _kept = entry(fail)
+    function, _c_function = entry(fail)
     machine.cuLaunchHostFunc(stream, function, 0)
     machine.mark(stream, "after")
     machine.cuStreamSynchronize(stream)
@@ -99,8 +99,8 @@ def test_an_exception_in_a_callback_harms_nobody(any_schedule: MachineMaker) -> 
 def test_stream_callbacks_get_stream_and_status(any_schedule: MachineMaker) -> None:
     machine = any_schedule()
     stream, seen = machine.stream(), []
-    kept = STREAM_CALLBACK(lambda *arguments: seen.append(arguments))
-    callback = cuda.CUstreamCallback(ctypes.cast(kept, ctypes.c_void_p).value)
+    c_function = STREAM_CALLBACK(lambda *arguments: seen.append(arguments))
+    callback = cuda.CUstreamCallback(ctypes.cast(c_function, ctypes.c_void_p).value)
     machine.cuStreamAddCallback(stream, callback, 7, 0)
     machine.cuStreamSynchronize(stream)
     assert seen == [(int(stream), 0, 7)]
@@ -108,9 +108,9 @@ def test_stream_callbacks_get_stream_and_status(any_schedule: MachineMaker) -> N
 
 def test_after_an_error_only_stream_callbacks_are_called(lazy: Machine) -> None:
     stream, seen = lazy.stream(), []
-    kept = STREAM_CALLBACK(lambda handle, status, data: seen.append((status, data)))
-    callback = cuda.CUstreamCallback(ctypes.cast(kept, ctypes.c_void_p).value)
-    function, _kept = entry(lambda data: seen.append("host function"))
+    c_function = STREAM_CALLBACK(lambda handle, status, data: seen.append((status, data)))
+    callback = cuda.CUstreamCallback(ctypes.cast(c_function, ctypes.c_void_p).value)
+    function, _c_function = entry(lambda data: seen.append("host function"))
     lazy.driver.library_call(stream, "bad", lambda memory: memory.read(0x10, 4))
     lazy.cuLaunchHostFunc(stream, function, 0)
     lazy.cuStreamAddCallback(stream, callback, 7, 0)
@@ -126,7 +126,7 @@ def test_callbacks_of_many_streams(any_schedule: MachineMaker) -> None:
     machine = any_schedule()
     event = machine.event()
     streams = [machine.stream() for _ in range(4)]
-    function, _kept = entry(lambda data: machine.log.append(data))
+    function, _c_function = entry(lambda data: machine.log.append(data))
     for number in range(40):
         stream = streams[number % 4]
         machine.cuStreamWaitEvent(stream, event, 0)
@@ -137,7 +137,7 @@ def test_callbacks_of_many_streams(any_schedule: MachineMaker) -> None:
 
 
 def test_argument_errors(machine: Machine) -> None:
-    function, _kept = entry(print)
+    function, _c_function = entry(print)
     assert machine.status("cuLaunchHostFunc", 999, function, 0) == "INVALID_HANDLE"
     assert machine.status("cuLaunchHostFunc", 0, 0, 0) == "INVALID_VALUE"
     assert machine.status("cuStreamAddCallback", 0, 0, 0, 0) == "INVALID_VALUE"

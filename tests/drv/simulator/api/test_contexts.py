@@ -37,8 +37,8 @@ def test_push_and_pop(machine: Machine) -> None:
 
 def test_primary_context_is_one_per_device_and_counted() -> None:
     machine = Machine()
-    again = machine.cuDevicePrimaryCtxRetain(0)
-    assert int(again) == int(machine.contexts[0])
+    second = machine.cuDevicePrimaryCtxRetain(0)
+    assert int(second) == int(machine.contexts[0])
     machine.cuDevicePrimaryCtxRelease(0)
     assert machine.cuDevicePrimaryCtxGetState(0) == (0, 1)
     memory = machine.device_memory(16)

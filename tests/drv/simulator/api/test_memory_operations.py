@@ -110,8 +110,8 @@ def operation(kind: Any, member: str, address: int, value: int, **fields: Any) -
     target.address = cuda.CUdeviceptr(address)
     for name, each in {"value": value, **fields}.items():
         wide = member == "atomicReduction" and name == "value"
-        given = cuda.cuuint64_t(each) if wide else cuda.cuuint32_t(each) if name == "value" else each
-        setattr(target, name, given)
+        field_value = cuda.cuuint64_t(each) if wide else cuda.cuuint32_t(each) if name == "value" else each
+        setattr(target, name, field_value)
     return result
 
 
@@ -197,4 +197,4 @@ def test_a_wait_orders_what_was_before_the_write_and_is_after_the_wait(
     # What is queued later inherits the order, too.
     machine.work(further, data, data)
     machine.finish()
-    assert bool(machine.found) != waits
+    assert bool(machine.finding_kinds) != waits

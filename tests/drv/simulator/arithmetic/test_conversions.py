@@ -113,8 +113,8 @@ def test_floats_to_integers(source: str, t: str) -> None:
 def test_integers_to_integers(source: str, t: str) -> None:
     lanes = random_lanes(source, LANES, np.random.default_rng(6))
     limits = np.iinfo(DTYPES[t])
-    kept = [min(max(value, limits.min), limits.max) for value in lanes.tolist()]
-    assert _convert(f"cvt.sat.{t}.{source}", lanes).tolist() == kept
+    clamped = [min(max(value, limits.min), limits.max) for value in lanes.tolist()]
+    assert _convert(f"cvt.sat.{t}.{source}", lanes).tolist() == clamped
     wrapped = [(value - limits.min) % (1 << limits.bits) + limits.min for value in lanes.tolist()]
     assert _convert(f"cvt.{t}.{source}", lanes).tolist() == wrapped
 

@@ -137,5 +137,5 @@ class Machine:
         return allocation.data[start : start + nbytes]
 
     @property
-    def found(self) -> list[str]:
+    def finding_kinds(self) -> list[str]:
         return [str(finding.kind) for finding in self.driver.findings]

@@ -371,9 +371,9 @@ def test_each_launch_starts_anew():
     checker = kernel.checker
     checker.launch_ends(None)
     checker.finish(kernel.op)
-    again = Kernel()
-    again.program = kernel.program
-    again.checker = checker
+    second = Kernel()
+    second.program = kernel.program
+    second.checker = checker
     op = kernel.program.queue("a")
     checker.start(op)
     checker.launch_begins(
@@ -381,8 +381,8 @@ def test_each_launch_starts_anew():
             grid=(4, 1, 1), block=(64, 1, 1), cluster=None, properties=SimpleNamespace(warp_size=32)
         )
     )
-    again.touch(WRITE, EACH[::-1], 1)
-    assert again.kinds == []
+    second.touch(WRITE, EACH[::-1], 1)
+    assert second.kinds == []
 
 
 @st.composite

@@ -157,7 +157,7 @@ def test_kernel_after_kernel(machine, correct):
     machine.launch(kernels["add_one"], 4, 256, two, out, memory, np.int32(1000))
     machine.finish()
     if correct:
-        assert machine.found == []
+        assert machine.finding_kinds == []
         assert (machine.bytes(out, 4000).view(np.float32) == np.arange(1, 1001)).all()
         return
     (finding,) = machine.driver.findings
@@ -181,7 +181,7 @@ def test_copy_after_kernel(machine, correct):
     machine.sync(two)
     machine.driver.host_access(target, 4000, writes=False)
     machine.finish()
-    assert machine.found == ([] if correct else ["race"])
+    assert machine.finding_kinds == ([] if correct else ["race"])
     if correct:
         assert (out.view(np.float32) == np.arange(1000)).all()
 
@@ -195,7 +195,7 @@ def test_kernels_on_different_parts_and_reads_by_two(machine):
     for index, stream in enumerate((one, two)):
         machine.launch(kernels["add_one"], 4, 256, stream, halves + 4000 * index, shared, np.int32(1000))
     machine.finish()
-    assert machine.found == []
+    assert machine.finding_kinds == []
 
 
 @CORRECT
@@ -210,7 +210,7 @@ def test_kernels_that_count_together(machine, correct):
         machine.follow(two, one)
     machine.fill(counter, 0, two, 4)
     machine.finish()
-    assert machine.found == ([] if correct else ["race"])
+    assert machine.finding_kinds == ([] if correct else ["race"])
 
 
 @CORRECT
@@ -225,7 +225,7 @@ def test_a_kernel_and_pinned_memory(machine, correct):
     if correct:
         assert out.view(np.float32)[999] == 999
     machine.finish()
-    assert machine.found == ([] if correct else ["race"])
+    assert machine.finding_kinds == ([] if correct else ["race"])
 
 
 WITHIN = [
@@ -263,9 +263,9 @@ def test_races_within_a_kernel(correct, incorrect, kind):
         machine.launch(kernel, grid, block, LEGACY, *chosen)
         machine.finish()
         if name == correct:
-            assert machine.found == [], str(machine.driver.findings)
+            assert machine.finding_kinds == [], str(machine.driver.findings)
         else:
-            assert set(machine.found) == {kind}
+            assert set(machine.finding_kinds) == {kind}
             finding = machine.driver.findings[0]
             assert "kernels.cu:" in str(finding)
             assert "thread (" in str(finding)

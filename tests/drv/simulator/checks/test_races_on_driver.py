@@ -31,7 +31,7 @@ CORRECT = pytest.mark.parametrize("correct", [True, False], ids=["correct", "inc
 
 
 def expect(machine: Machine, correct: bool, kind: str = "race") -> None:
-    result = machine.found
+    result = machine.finding_kinds
     if correct:
         assert result == [], str(machine.driver.findings)
     else:
@@ -116,7 +116,7 @@ def test_copy_after_work_and_work_after_copy(machine, correct):
     machine.finish()
     expect(machine, correct)
     if not correct:
-        assert len(machine.found) >= 2
+        assert len(machine.finding_kinds) >= 2
 
 
 @CORRECT
@@ -251,7 +251,7 @@ def test_memory_of_a_pool_is_freed_after_its_last_use(machine, correct):
     for stream in (one, two):
         machine.driver.cuStreamSynchronize(stream)
     faulted = "freed" in (machine.driver.fault_report() or "")
-    assert faulted or machine.found == ["freed while in use"]
+    assert faulted or machine.finding_kinds == ["freed while in use"]
 
 
 @CORRECT

@@ -85,7 +85,7 @@ CASES = [
 ]
 
 
-def found(name: str, same_values: str) -> Machine:
+def checked(name: str, same_values: str) -> Machine:
     machine = Machine(check="full", devices=1, same_values=same_values)
     out = machine.alloc(4096)
     machine.fill(out, 0, 0, 4096)
@@ -96,12 +96,12 @@ def found(name: str, same_values: str) -> Machine:
 
 @pytest.mark.parametrize(("name", "kinds"), CASES, ids=[case[0] for case in CASES])
 def test_kinds(name: str, kinds: set[str]) -> None:
-    assert set(found(name, "report").found) == kinds
-    assert set(found(name, "ignore").found) == kinds - {"same value"}
+    assert set(checked(name, "report").finding_kinds) == kinds
+    assert set(checked(name, "ignore").finding_kinds) == kinds - {"same value"}
 
 
 def test_what_the_report_says() -> None:
-    machine = found("one_instruction", "report")
+    machine = checked("one_instruction", "report")
     (finding,) = machine.driver.findings
     text = str(finding)
     assert text.startswith(

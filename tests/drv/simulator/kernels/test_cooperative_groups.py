@@ -107,9 +107,9 @@ def test_coalesced_threads(launch: Launch) -> None:
     values = np.random.default_rng(2).integers(0, 100, 128).astype(np.int32)
     out, counter = np.zeros(128, np.int32), np.zeros(1, np.int32)
     launch(SOURCE, 1, 128, values, out, counter, name="coalesced", options=OPTIONS, headers=HEADERS)
-    kept = values[values > 50]
-    assert counter[0] == len(kept)
-    np.testing.assert_array_equal(np.sort(out[: len(kept)]), np.sort(kept))
+    large = values[values > 50]
+    assert counter[0] == len(large)
+    np.testing.assert_array_equal(np.sort(out[: len(large)]), np.sort(large))
 
 
 def test_block_groups(launch: Launch) -> None:

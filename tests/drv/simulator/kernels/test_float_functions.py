@@ -299,17 +299,19 @@ extern "C" __global__ void evaluate(const {type_}* in, {type_}* one, {type_}* tw
     assert not wrong, wrong
 
 
-def close(got: np.ndarray, wanted: np.ndarray, *, either_zero: bool) -> np.ndarray:
+def close(got: np.ndarray, reference: np.ndarray, *, either_zero: bool) -> np.ndarray:
     """Equal within a few units; zeros (unless either will do) and infinities with their signs; NaN like NaN."""
-    info = np.finfo(wanted.dtype)
-    error = np.abs(got.astype(np.longdouble) - wanted)
+    info = np.finfo(reference.dtype)
+    error = np.abs(got.astype(np.longdouble) - reference)
     near = error <= np.maximum(
-        16 * info.eps * np.abs(wanted.astype(np.longdouble)), 16 * info.smallest_subnormal
+        16 * info.eps * np.abs(reference.astype(np.longdouble)), 16 * info.smallest_subnormal
     )
     # Next to the largest number, a few units are as good as infinity.
     near |= (
-        np.isinf(got) & (np.abs(wanted) > info.max * (1 - 16 * info.eps)) & (np.sign(got) == np.sign(wanted))
+        np.isinf(got)
+        & (np.abs(reference) > info.max * (1 - 16 * info.eps))
+        & (np.sign(got) == np.sign(reference))
     )
-    exact = (wanted == 0) | np.isinf(wanted)
-    same_sign = (np.signbit(got) == np.signbit(wanted)) | ((wanted == 0) & either_zero)
-    return np.where(exact, (got == wanted) & same_sign, near) | (np.isnan(got) & np.isnan(wanted))
+    exact = (reference == 0) | np.isinf(reference)
+    same_sign = (np.signbit(got) == np.signbit(reference)) | ((reference == 0) & either_zero)
+    return np.where(exact, (got == reference) & same_sign, near) | (np.isnan(got) & np.isnan(reference))

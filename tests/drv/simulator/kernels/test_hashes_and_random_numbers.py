@@ -232,6 +232,6 @@ def test_monte_carlo(launch: Launch) -> None:
     inside = np.zeros(1, np.uint32)
     launch(OTHERS, 4, 128, np.uint64(12345678901), np.int32(30), inside, name="monte_carlo_pi")
     assert abs(4 * inside[0] / (512 * 30) - np.pi) < 0.06
-    again = np.zeros(1, np.uint32)
-    launch(OTHERS, 4, 128, np.uint64(12345678901), np.int32(30), again, name="monte_carlo_pi")
-    assert again[0] == inside[0]
+    repeated = np.zeros(1, np.uint32)
+    launch(OTHERS, 4, 128, np.uint64(12345678901), np.int32(30), repeated, name="monte_carlo_pi")
+    assert repeated[0] == inside[0]

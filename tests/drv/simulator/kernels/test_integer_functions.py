@@ -239,11 +239,11 @@ def test_expressions(launch: Launch, type_: str) -> None:
         ]
         overflows = "/" in text or "%" in text
         actual = row.view(np.uint32 if bits == 32 else np.uint64)
-        kept = np.ones(n, bool)
+        defined = np.ones(n, bool)
         if overflows and np.iinfo(dtype).min < 0:
             # The most negative number divided by -1 is undefined.
-            kept = ~((a == np.iinfo(dtype).min) & ((b | 1) == -1))
-        np.testing.assert_array_equal(actual[kept], np.array(expected, actual.dtype)[kept], text)
+            defined = ~((a == np.iinfo(dtype).min) & ((b | 1) == -1))
+        np.testing.assert_array_equal(actual[defined], np.array(expected, actual.dtype)[defined], text)
 
 
 def test_division_by_zero_goes_on(launch: Launch) -> None:

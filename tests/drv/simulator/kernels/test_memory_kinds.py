@@ -369,8 +369,8 @@ def test_generic_pointers(launch: Launch) -> None:
     launch(SOURCE, 1, 66, values, out, spaces, name="generic_pointers")
     t = np.arange(66)
     k = np.arange(7) + (t % 2)[:, None]
-    choices = [1000 + k, 100 + k, k * (t[:, None] + 1)]
-    np.testing.assert_array_equal(out, np.choose(t % 3, [c.sum(1) for c in choices]))
+    results = [1000 + k, 100 + k, k * (t[:, None] + 1)]
+    np.testing.assert_array_equal(out, np.choose(t % 3, [c.sum(1) for c in results]))
     np.testing.assert_array_equal(spaces, np.choose(t % 3, [1, 2, 4]) | (spaces & 8))
 
 

@@ -252,7 +252,7 @@ def test_compaction(launch: Launch, n: int, warps: int) -> None:
     threads = 32 * warps
     launch(SOURCE, -(-n // threads), threads, values, out, count, np.int32(n), name="compact")
     # C's % keeps the sign, and is 0 for the same numbers as Python's.
-    kept = values[values % 3 == 0]
-    assert count[0] == len(kept)
-    np.testing.assert_array_equal(np.sort(out[: len(kept)]), np.sort(kept))
-    assert (out[len(kept) :] == -1).all()
+    selected = values[values % 3 == 0]
+    assert count[0] == len(selected)
+    np.testing.assert_array_equal(np.sort(out[: len(selected)]), np.sort(selected))
+    assert (out[len(selected) :] == -1).all()

@@ -280,10 +280,10 @@ def test_compaction_by_ballot(launch: Launch, n: int, warps: int) -> None:
     out = np.zeros(n, np.int32)
     launch.upload(PROGRAMS, "counter", np.zeros(1, np.int32))
     launch(PROGRAMS, -(-n // (32 * warps)), 32 * warps, values, out, np.int32(n), name="filter")
-    kept = values[values > 0]
+    selected = values[values > 0]
     count = launch.download(PROGRAMS, "counter", np.zeros(1, np.int32))
-    assert count[0] == len(kept)
-    np.testing.assert_array_equal(np.sort(out[: len(kept)]), np.sort(kept))
+    assert count[0] == len(selected)
+    np.testing.assert_array_equal(np.sort(out[: len(selected)]), np.sort(selected))
 
 
 @few_examples

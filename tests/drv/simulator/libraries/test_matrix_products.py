@@ -100,8 +100,8 @@ def test_half_accumulators_lose_what_single_ones_keep() -> None:
 def test_outputs_are_rounded_once_to_nearest_even() -> None:
     a = np.array([[[1.0, 2.0**-9]]], ml_dtypes.bfloat16)
     b = np.array([[[1.0], [1.0]]], ml_dtypes.bfloat16)
-    kept = rule(Type.CUDA_R_16BF, Type.CUDA_R_32F, Compute.CUBLAS_COMPUTE_32F)
-    assert kept.combine(1.0, kept.multiply(a, b), 0, None)[0, 0, 0] == 1 + 2.0**-9
+    bf16_to_f32 = rule(Type.CUDA_R_16BF, Type.CUDA_R_32F, Compute.CUBLAS_COMPUTE_32F)
+    assert bf16_to_f32.combine(1.0, bf16_to_f32.multiply(a, b), 0, None)[0, 0, 0] == 1 + 2.0**-9
     rounded = rule(Type.CUDA_R_16BF, Type.CUDA_R_16BF, Compute.CUBLAS_COMPUTE_32F)
     # 3 * (1 + 2**-9) lies above the middle between two neighbours, 1 + 2**-9 below it.
     assert rounded.combine(1.0, rounded.multiply(a, b), 0, None)[0, 0, 0] == 1

@@ -147,9 +147,9 @@ def test_records_say_who_queued_them(runtime: Any) -> None:
 
 def test_one_recording_at_a_time(runtime: Any) -> None:
     with recording(runtime.driver):
-        again = recording(runtime.driver)
+        second = recording(runtime.driver)
         with pytest.raises(RuntimeError, match="being recorded already"):
-            again.__enter__()
+            second.__enter__()
     with recording(runtime.driver):
         pass
 
@@ -200,4 +200,4 @@ def test_bodies_of_conditional_nodes_are_recorded_each_time_that_they_run(checke
     names = [each.name for each in of(recorder, "kernel")]
     assert sorted(names) == ["add"] * 5 + ["count_down"] * 5
     assert all(each.seconds > 0 for each in of(recorder, "kernel"))
-    assert program.machine.found == []
+    assert program.machine.finding_kinds == []

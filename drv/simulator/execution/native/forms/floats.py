@@ -59,8 +59,8 @@ def saturated(e: Emitter, value: Value) -> Value:
 
 def _fused(e: Emitter, a: Value, b: Value, c: Value) -> Value:
     if a.dtype == F16:
-        wide = [e.converted(each, F64) for each in (a, b, c)]
-        return e.converted(e.binary(ADD, e.binary(MUL, wide[0], wide[1]), wide[2]), F16)
+        widened = [e.converted(each, F64) for each in (a, b, c)]
+        return e.converted(e.binary(ADD, e.binary(MUL, widened[0], widened[1]), widened[2]), F16)
     assert a.dtype is not None
     if not has_feature("fma"):
         raise NotNative("fused multiply-add")
@@ -77,8 +77,8 @@ def nearest(e: Emitter, base: str, operands: Sequence[Value]) -> Value:
     if base in ("add", "sub", "mul", "div"):
         operator = {"add": ADD, "sub": SUB, "mul": MUL, "div": DIV}[base]
         if first.dtype == F16:
-            wide = [e.converted(each, F32) for each in operands]
-            return e.converted(e.binary(operator, *wide), F16)
+            widened = [e.converted(each, F32) for each in operands]
+            return e.converted(e.binary(operator, *widened), F16)
         return e.binary(operator, *operands)
     if base == "sqrt":
         return e.function("sqrt", first)

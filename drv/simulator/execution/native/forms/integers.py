@@ -62,8 +62,8 @@ def _quotient(e: Emitter, a: Value, b: Value, *, remainder: bool = False) -> Val
         return Value(e.emit(f"{sign}{'rem' if remainder else 'div'} {ir_type} {a.text}, {b.text}"), dtype)
     # Doubles hold the operands, and their quotient is below the next integer by more than it is rounded.
     exact = e.binary(DIV, e.converted(a, F64), e.converted(b, F64))
-    wide = I32 if sign == "s" else U32
-    quotient = Value(e.emit(f"fpto{sign}i double {exact.text} to i32"), wide)
+    result_type = I32 if sign == "s" else U32
+    quotient = Value(e.emit(f"fpto{sign}i double {exact.text} to i32"), result_type)
     quotient = e.converted(quotient, dtype)
     if not remainder:
         return quotient
@@ -74,8 +74,8 @@ def high_product(e: Emitter, a: Value, b: Value) -> Value:
     dtype = a.dtype
     assert dtype is not None
     extend = "sext" if dtype.kind == "i" else "zext"
-    wide = [e.emit(f"{extend} i64 {each.text} to i128") for each in (a, b)]
-    product = e.emit(f"mul i128 {wide[0]}, {wide[1]}")
+    widened = [e.emit(f"{extend} i64 {each.text} to i128") for each in (a, b)]
+    product = e.emit(f"mul i128 {widened[0]}, {widened[1]}")
     return Value(e.emit(f"trunc i128 {e.emit(f'lshr i128 {product}, 64')} to i64"), dtype)
 
 
@@ -125,9 +125,9 @@ def _constant_bits(value: Value) -> int:
 def permuted(e: Emitter, operands: Sequence[Value]) -> Value:
     """Bytes by a constant selector."""
     a, b, selector = operands
-    choices = [_constant_bits(selector) >> position & 15 for position in range(0, 16, 4)]
+    selections = [_constant_bits(selector) >> position & 15 for position in range(0, 16, 4)]
     result = Value("0", U32)
-    for position, choice in enumerate(choices):
+    for position, choice in enumerate(selections):
         source = b if choice & 4 else a
         low = 8 * (choice & 3)
         if choice & 8:

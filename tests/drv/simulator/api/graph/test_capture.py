@@ -207,8 +207,8 @@ def test_a_call_that_waits_or_allocates_makes_the_capture_void(
         "event": machine.event(),
     }
     stream = places["stream"] = begin(machine)
-    given = [places[each] if isinstance(each, str) else each for each in arguments]
-    assert machine.status(name, *given) == "STREAM_CAPTURE_UNSUPPORTED"
+    values = [places[each] if isinstance(each, str) else each for each in arguments]
+    assert machine.status(name, *values) == "STREAM_CAPTURE_UNSUPPORTED"
     assert captured(machine, stream) == INVALIDATED
     assert "test_capture.py" in machine.driver.capture_report
     assert machine.status("cuMemsetD8Async", places["memory"], 0, 1, stream) == "STREAM_CAPTURE_INVALIDATED"

@@ -112,7 +112,7 @@ def test_a_loop_runs_until_its_condition_is_zero(schedule: str, seed: int) -> No
     program.end()
     program.launch()
     assert (program.value(left), program.value(total)) == (0, 15)
-    assert program.machine.found == []
+    assert program.machine.finding_kinds == []
 
 
 def test_the_default_holds_at_each_launch() -> None:
@@ -158,7 +158,7 @@ def test_if_and_else(schedule: str, seed: int, value: int) -> None:
         program.end()
     program.launch(2)
     assert (program.value(taken), program.value(otherwise)) == ((2, 0) if value else (0, 2))
-    assert program.machine.found == []
+    assert program.machine.finding_kinds == []
 
 
 @pytest.mark.parametrize("value", range(4))
@@ -195,7 +195,7 @@ def test_loops_in_loops(schedule: str, seed: int) -> None:
     program.end()
     program.launch()
     assert program.value(total) == 12
-    assert program.machine.found == []
+    assert program.machine.finding_kinds == []
 
 
 @schedules
@@ -221,7 +221,7 @@ def test_branches_of_a_body_race_with_each_other_and_not_with_what_is_around(
     # Iterations, and what is queued before and after, are ordered.
     machine.fill(shared, 0, program.stream, 4)
     machine.finish()
-    assert machine.found == ["race"] * len(machine.found)
+    assert machine.finding_kinds == ["race"] * len(machine.finding_kinds)
     finding = machine.driver.findings[0]
     assert finding.first.operation != finding.second.operation
     assert "Both are nodes of graph 1: let one depend on the other." in str(finding)
@@ -240,7 +240,7 @@ def test_a_race_with_a_body_is_found() -> None:
     machine.call("cuGraphLaunch", executable, program.stream)
     machine.fill(left, 0, other, 4)
     machine.finish()
-    assert set(machine.found) == {"race"}
+    assert set(machine.finding_kinds) == {"race"}
     assert "after the launch of graph 1" in str(machine.driver.findings[0])
 
 
@@ -310,9 +310,9 @@ def test_bodies_hold_no_host_functions_and_no_allocations(machine: Machine) -> N
     assert machine.status("cuGraphAddHostNode", embedded, None, 0, host) == "NOT_SUPPORTED"
     machine.cuGraphAddEmptyNode(body, None, 0)
     assert machine.status("cuGraphDestroy", body) == "INVALID_VALUE"
-    given = machine.cuGraphNodeGetParams(node).conditional
-    assert (int(given.handle), given.size) == (int(handle), 1)
-    assert int(given.phGraph_out[0]) == int(body)
+    returned = machine.cuGraphNodeGetParams(node).conditional
+    assert (int(returned.handle), returned.size) == (int(handle), 1)
+    assert int(returned.phGraph_out[0]) == int(body)
     stream = machine.stream()
     machine.cuStreamBeginCaptureToGraph(stream, body, None, None, 0, 0)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)

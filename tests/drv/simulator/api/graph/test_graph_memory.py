@@ -140,8 +140,8 @@ def test_allocations_and_frees_are_captured(any_schedule: MachineMaker) -> None:
     machine.cuGraphLaunch(executable, stream)
     machine.cuStreamSynchronize(stream)
     node = machine.cuGraphGetNodes(graph, 3)[0][0]
-    given = machine.cuGraphMemAllocNodeGetParams(node)
-    assert (given.bytesize, int(given.dptr)) == (64, address)
+    parameters = machine.cuGraphMemAllocNodeGetParams(node)
+    assert (parameters.bytesize, int(parameters.dptr)) == (64, address)
     free = machine.cuGraphGetNodes(graph, 3)[0][2]
     assert int(machine.cuGraphMemFreeNodeGetParams(free)) == address
 
@@ -208,13 +208,13 @@ def test_use_that_nothing_orders_behind_the_allocation_is_a_race(schedule: str, 
     machine.follow(second, first)
     machine.fill(int(parameters.dptr), 2, second, 64)
     machine.finish()
-    assert machine.found == []
+    assert machine.finding_kinds == []
     machine.call("cuMemFreeAsync", int(parameters.dptr), second)
     machine.follow(first, second)
     machine.call("cuGraphLaunch", executable, first)
     machine.fill(int(parameters.dptr), 3, second, 64)
     machine.finish()
-    assert machine.found == ["race"]
+    assert machine.finding_kinds == ["race"]
 
 
 def test_what_was_there_before_is_not_defined_after_the_next_allocation() -> None:
@@ -226,11 +226,11 @@ def test_what_was_there_before_is_not_defined_after_the_next_allocation() -> Non
     machine.call("cuGraphLaunch", executable, stream)
     machine.fill(address, 1, stream, 64)
     machine.work(stream, other, address, 64)
-    assert machine.found == []
+    assert machine.finding_kinds == []
     machine.call("cuGraphLaunch", executable, stream)
     machine.work(stream, other, address, 64)
     machine.finish()
-    assert machine.found == ["uninitialized"]
+    assert machine.finding_kinds == ["uninitialized"]
 
 
 def test_the_copies_of_a_graph_read_what_its_allocation_holds(any_schedule: MachineMaker) -> None:

@@ -55,13 +55,13 @@ def test_a_kernel_node_keeps_the_parameters_of_its_making(machine: Machine, grap
     del parameters
     launched(machine, graph, 2)
     assert machine.peek(out, 8).view(np.float32).tolist() == [41, 82]
-    given = machine.cuGraphKernelNodeGetParams(node)
-    assert (given.gridDimX, given.blockDimX, given.sharedMemBytes) == (1, 32, 0)
-    pointers = (ctypes.c_void_p * 4).from_address(given.kernelParams)
+    returned = machine.cuGraphKernelNodeGetParams(node)
+    assert (returned.gridDimX, returned.blockDimX, returned.sharedMemBytes) == (1, 32, 0)
+    pointers = (ctypes.c_void_p * 4).from_address(returned.kernelParams)
     assert ctypes.c_uint64.from_address(pointers[0]).value == out
     assert ctypes.c_float.from_address(pointers[2]).value == 2
     # They are what a node can be made of.
-    machine.cuGraphAddKernelNode(graph, [node], 1, given)
+    machine.cuGraphAddKernelNode(graph, [node], 1, returned)
     launched(machine, graph)
     assert machine.peek(out, 8).view(np.float32).tolist() == [81, 162]
     machine.cuGraphKernelNodeSetParams(node, axpy(machine, out, x, -4, 2))
@@ -135,10 +135,10 @@ def test_copies_between_all_sorts_of_memory(machine: Machine, graph: Any) -> Non
     machine.cuStreamSynchronize(stream)
     assert (array == 5).all()
     assert (target == 5).all()
-    given = machine.cuGraphMemcpyNodeGetParams(node)
-    assert given.srcMemoryType == given.dstMemoryType == cuda.CUmemorytype.CU_MEMORYTYPE_HOST
-    assert (given.WidthInBytes, given.Height, given.Depth) == (64, 1, 1)
-    machine.cuGraphMemcpyNodeSetParams(node, given)
+    returned = machine.cuGraphMemcpyNodeGetParams(node)
+    assert returned.srcMemoryType == returned.dstMemoryType == cuda.CUmemorytype.CU_MEMORYTYPE_HOST
+    assert (returned.WidthInBytes, returned.Height, returned.Depth) == (64, 1, 1)
+    machine.cuGraphMemcpyNodeSetParams(node, returned)
     empty = copy_parameters(device, device, 0)
     assert machine.status("cuGraphAddMemcpyNode", graph, None, 0, empty, context) == "INVALID_VALUE"
     nowhere = copy_parameters(1 << 50, device, 4)
@@ -167,8 +167,14 @@ def test_fills(machine: Machine, graph: Any) -> None:
     node = machine.cuGraphAddMemsetNode(graph, None, 0, rows, context)
     launched(machine, graph)
     assert machine.peek(address, 24).tolist() == [2, 1, 2, 1] + [0] * 12 + [2, 1, 2, 1] + [0] * 4
-    given = machine.cuGraphMemsetNodeGetParams(node)
-    assert (given.value, given.elementSize, given.width, given.height, given.pitch) == (0x0102, 2, 2, 2, 16)
+    returned = machine.cuGraphMemsetNodeGetParams(node)
+    assert (returned.value, returned.elementSize, returned.width, returned.height, returned.pitch) == (
+        0x0102,
+        2,
+        2,
+        2,
+        16,
+    )
     machine.cuGraphMemsetNodeSetParams(node, fill_parameters(address, 9, 4))
     launched(machine, graph)
     assert machine.peek(address, 4).tolist() == [9] * 4
@@ -188,8 +194,8 @@ def test_host_functions(machine: Machine, graph: Any) -> None:
     host_node(machine, graph, 2, first)
     executable = launched(machine, graph)
     assert machine.log == [1, 2]
-    given = machine.cuGraphHostNodeGetParams(first)
-    assert int(given.fn) == int(machine.cuGraphHostNodeGetParams(first).fn)
+    returned = machine.cuGraphHostNodeGetParams(first)
+    assert int(returned.fn) == int(machine.cuGraphHostNodeGetParams(first).fn)
     machine.cuGraphExecHostNodeSetParams(executable, first, host_parameters(machine, 3))
     machine.cuGraphLaunch(executable, machine.stream())
     machine.cuCtxSynchronize()
@@ -276,10 +282,10 @@ def test_operations_on_memory(machine: Machine, graph: Any) -> None:
     executable = launched(machine, graph)
     assert machine.peek(address, 4).tolist() == [7, 0, 0, 0]
     assert machine.log == ["after"]
-    given = machine.cuGraphBatchMemOpNodeGetParams(node)
-    assert given.count == 2
-    assert int(given.paramArray[0].writeValue.value) == 7
-    machine.cuGraphBatchMemOpNodeSetParams(node, given)
+    returned = machine.cuGraphBatchMemOpNodeGetParams(node)
+    assert returned.count == 2
+    assert int(returned.paramArray[0].writeValue.value) == 7
+    machine.cuGraphBatchMemOpNodeSetParams(node, returned)
     write.writeValue.value = cuda.cuuint32_t(8)
     parameters.paramArray = [write, wait]
     machine.cuGraphExecBatchMemOpNodeSetParams(executable, node, parameters)

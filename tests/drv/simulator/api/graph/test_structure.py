@@ -27,10 +27,12 @@ def chain(machine: Machine, count: int) -> tuple[Any, list[Any]]:
 def test_lists_of_nodes_have_the_room_that_is_asked_for(machine: Machine) -> None:
     graph, nodes = chain(machine, 3)
     assert machine.cuGraphGetNodes(graph) == ([], 3)
-    for room, given in ((2, 2), (3, 3), (5, 3)):
+    for room, listed_count in ((2, 2), (3, 3), (5, 3)):
         listed, count = machine.cuGraphGetNodes(graph, room)
-        assert count == given
-        assert [int(each) for each in listed] == [int(each) for each in nodes[:given]] + [0] * (room - given)
+        assert count == listed_count
+        assert [int(each) for each in listed] == [int(each) for each in nodes[:listed_count]] + [0] * (
+            room - listed_count
+        )
     assert machine.cuGraphGetRootNodes(graph) == ([], 1)
     assert [int(each) for each in machine.cuGraphGetRootNodes(graph, 1)[0]] == [int(nodes[0])]
     earlier, later, data, count = machine.cuGraphGetEdges(graph, 2)
@@ -81,8 +83,10 @@ def test_what_is_said_of_an_edge(machine: Machine) -> None:
 def test_dependencies_are_nodes_of_the_graph_none_twice(machine: Machine) -> None:
     graph, nodes = chain(machine, 1)
     foreign = chain(machine, 1)[1][0]
-    for given in ([foreign], [nodes[0], nodes[0]], [cuda.CUgraphNode(1)]):
-        assert machine.status("cuGraphAddEmptyNode", graph, given, len(given)) == "INVALID_VALUE"
+    for listed_count in ([foreign], [nodes[0], nodes[0]], [cuda.CUgraphNode(1)]):
+        assert (
+            machine.status("cuGraphAddEmptyNode", graph, listed_count, len(listed_count)) == "INVALID_VALUE"
+        )
     with pytest.raises(RuntimeError, match="List is too small: 1 < 2"):
         machine.driver.cuGraphAddEmptyNode(graph, nodes, 2)
     assert types(machine, graph) == ["EMPTY"]

@@ -181,8 +181,8 @@ def test_arguments_of_batches(
 ) -> None:
     count, memory = len(sizes), machine.device_memory(64)
     others = [machine.device_memory(64) for _ in sizes]
-    given = [attributes(order) for order in orders]
-    arguments = (others, [memory] * count, sizes, count, given, begins, len(given))
+    attribute_list = [attributes(order) for order in orders]
+    arguments = (others, [memory] * count, sizes, count, attribute_list, begins, len(attribute_list))
     assert machine.status("cuMemcpyBatchAsync", *arguments, machine.stream()) == status
     assert machine.status("cuMemcpyBatchAsync", *arguments, 0) == "INVALID_VALUE"
 

@@ -178,8 +178,8 @@ def reserved_by_another_stream(
         machine.cuStreamWaitEvent(second, event, 0)
     if done:
         machine.cuStreamSynchronize(first)
-    again = int(machine.cuMemAllocFromPoolAsync(1 << 20, pool, second))
-    machine.cuMemsetD8Async(again, 1, 1 << 20, second)
+    second_address = int(machine.cuMemAllocFromPoolAsync(1 << 20, pool, second))
+    machine.cuMemsetD8Async(second_address, 1, 1 << 20, second)
     machine.cuCtxSynchronize()
     return number(machine, pool, "RESERVED_MEM_CURRENT")
 

@@ -99,10 +99,10 @@ def test_other_processes_find_what_memory_holds(machine: Machine, other: Other) 
         answer = bytes_of(machine.cuIpcGetMemHandle(memory))
         """
     )
-    wanted = filled(cuda.CUipcMemHandle(), bytes.fromhex(handle))
-    memory = int(machine.cuIpcOpenMemHandle(wanted, LAZY_PEER_ACCESS))
-    again = int(machine.cuIpcOpenMemHandle(wanted, LAZY_PEER_ACCESS))
-    assert again == memory
+    ipc_handle = filled(cuda.CUipcMemHandle(), bytes.fromhex(handle))
+    memory = int(machine.cuIpcOpenMemHandle(ipc_handle, LAZY_PEER_ACCESS))
+    second_address = int(machine.cuIpcOpenMemHandle(ipc_handle, LAZY_PEER_ACCESS))
+    assert second_address == memory
     assert (machine.peek(memory, 64) == 5).all()
     attribute = cuda.CUpointer_attribute
     assert machine.cuPointerGetAttribute(attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory) == 0
@@ -116,8 +116,8 @@ def test_other_processes_find_what_memory_holds(machine: Machine, other: Other) 
 
 def test_memory_of_another_process_is_not_freed_here(machine: Machine, other: Other) -> None:
     handle = other.run("answer = bytes_of(machine.cuIpcGetMemHandle(machine.cuMemAlloc(64)))")
-    wanted = filled(cuda.CUipcMemHandle(), bytes.fromhex(handle))
-    memory = machine.cuIpcOpenMemHandle(wanted, LAZY_PEER_ACCESS)
+    ipc_handle = filled(cuda.CUipcMemHandle(), bytes.fromhex(handle))
+    memory = machine.cuIpcOpenMemHandle(ipc_handle, LAZY_PEER_ACCESS)
     assert machine.status("cuMemFree", memory) == "INVALID_VALUE"
     machine.cuIpcCloseMemHandle(memory)
 
@@ -147,13 +147,13 @@ def test_memory_outlives_the_process_that_had_it(machine: Machine) -> None:
             answer = bytes_of(machine.cuIpcGetMemHandle(memory))
             """
         )
-        wanted = filled(cuda.CUipcMemHandle(), bytes.fromhex(handle))
-        memory = int(machine.cuIpcOpenMemHandle(wanted, LAZY_PEER_ACCESS))
+        ipc_handle = filled(cuda.CUipcMemHandle(), bytes.fromhex(handle))
+        memory = int(machine.cuIpcOpenMemHandle(ipc_handle, LAZY_PEER_ACCESS))
         os.kill(owner.process.pid, signal.SIGKILL)
         owner.process.wait()
     assert (machine.peek(memory, 64) == 5).all()
     machine.cuIpcCloseMemHandle(memory)
-    assert machine.status("cuIpcOpenMemHandle", wanted, LAZY_PEER_ACCESS) == "MAP_FAILED"
+    assert machine.status("cuIpcOpenMemHandle", ipc_handle, LAZY_PEER_ACCESS) == "MAP_FAILED"
 
 
 def test_a_stream_waits_for_an_event_of_another_process(lazy: Machine, other: Other) -> None:
@@ -258,11 +258,11 @@ def test_exports_of_physical_memory_are_checked(machine: Machine) -> None:
 
 
 def test_a_pool_and_its_memory_in_another_process(machine: Machine, other: Other) -> None:
-    made = cuda.CUmemPoolProps()
-    made.allocType = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-    made.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-    made.handleTypes = DESCRIPTOR
-    pool = machine.cuMemPoolCreate(made)
+    properties = cuda.CUmemPoolProps()
+    properties.allocType = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    properties.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    properties.handleTypes = DESCRIPTOR
+    pool = machine.cuMemPoolCreate(properties)
     memory = int(machine.cuMemAllocFromPoolAsync(256, pool, 0))
     machine.cuMemsetD8(memory, 8, 256)
     descriptor = machine.cuMemPoolExportToShareableHandle(pool, DESCRIPTOR, 0)
@@ -292,8 +292,8 @@ def test_exports_of_pools_are_checked(machine: Machine) -> None:
     with Path(os.devnull).open() as file:
         status = machine.status("cuMemPoolImportFromShareableHandle", file.fileno(), DESCRIPTOR, 0)
     assert status == "INVALID_VALUE"
-    given = cuda.CUmemPoolPtrExportData()
-    assert machine.status("cuMemPoolImportPointer", pool, given) == "INVALID_VALUE"
+    export = cuda.CUmemPoolPtrExportData()
+    assert machine.status("cuMemPoolImportPointer", pool, export) == "INVALID_VALUE"
 
 
 def test_nothing_stays_open(machine: Machine) -> None:

@@ -178,11 +178,11 @@ def test_physical_memory(machine: Machine) -> None:
     assert machine.status("cuMemCreate", PAGE, properties(7), 0) == "INVALID_DEVICE"
     assert machine.status("cuMemCreate", PAGE, None, 0) == "INVALID_VALUE"
     start, (handle,) = mapped(machine, ordinal=1)
-    again = machine.cuMemRetainAllocationHandle(start + 100)
-    assert int(again) == int(handle)
-    assert machine.cuMemGetAllocationPropertiesFromHandle(again).location.id == 1
+    retained = machine.cuMemRetainAllocationHandle(start + 100)
+    assert int(retained) == int(handle)
+    assert machine.cuMemGetAllocationPropertiesFromHandle(retained).location.id == 1
     machine.cuMemRelease(handle)
-    machine.cuMemRelease(again)
+    machine.cuMemRelease(retained)
     assert machine.status("cuMemRelease", handle) == "INVALID_VALUE"
     host = properties()
     host.location.type = LOCATION.CU_MEM_LOCATION_TYPE_HOST

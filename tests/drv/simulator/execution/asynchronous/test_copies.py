@@ -28,7 +28,7 @@ extern "C" __global__ void forms(const unsigned char* in, unsigned char* out, in
 
 @pytest.mark.parametrize(("schedule", "seed"), SCHEDULES)
 @pytest.mark.parametrize(
-    ("form", "size", "kept"),
+    ("form", "size", "copied"),
     [
         ('COPY("ca.shared.global", 4, "")', 4, 4),
         ('COPY("ca.shared::cta.global.L2::128B", 8, "")', 8, 8),
@@ -39,15 +39,15 @@ extern "C" __global__ void forms(const unsigned char* in, unsigned char* out, in
         ('COPY("ca.shared.global", 4, ", 3")', 4, 3),
     ],
 )
-def test_forms_of_copies(form: str, size: int, kept: int, schedule: str, seed: int) -> None:
+def test_forms_of_copies(form: str, size: int, copied: int, schedule: str, seed: int) -> None:
     values = np.random.default_rng(0).integers(1, 255, (32, 16)).astype(np.uint8)
     out = np.zeros_like(values)
     source = FORMS.replace("FORM;", form + ";")
-    findings = run(source, "forms", 1, 32, [values, out, kept], schedule=schedule, seed=seed)
+    findings = run(source, "forms", 1, 32, [values, out, copied], schedule=schedule, seed=seed)
     assert findings == ()
     expected = np.full_like(values, 255)
     expected[:, :size] = 0
-    expected[:, :kept] = values[:, :kept]
+    expected[:, :copied] = values[:, :copied]
     assert (out == expected).all()
 
 
@@ -62,8 +62,8 @@ def test_every_thread_copies_a_number_of_bytes_of_its_own_and_reads_no_others() 
     values = np.random.default_rng(1).integers(1, 255, (32, 16)).astype(np.uint8)
     out = np.zeros_like(values)
     assert run(DIFFERENT, "forms", 1, 32, [values, out, 0]) == ()
-    kept = np.arange(16) < (np.arange(32) % 17)[:, None]
-    assert (out == np.where(kept, values, 0)).all()
+    copied = np.arange(16) < (np.arange(32) % 17)[:, None]
+    assert (out == np.where(copied, values, 0)).all()
     # The last row is not all there.
     run(DIFFERENT, "forms", 1, 32, [values.ravel()[: 31 * 16 + 14].copy(), out, 0])
     with pytest.raises(drv.IllegalAddressError, match="read 1 bytes"):

@@ -162,14 +162,16 @@ def test_native_forms(part: int) -> None:
         function(arrays.ctypes.data, LANES)
         with np.errstate(all="ignore"):
             expected = operation.function(*sources)
-        for result, wanted, ptx_type in zip(
+        for result, reference, ptx_type in zip(
             results, expected if isinstance(expected, tuple) else [expected], operation.results, strict=True
         ):
-            same = bits(result, ptx_type) == bits(np.broadcast_to(wanted, (LANES,)), ptx_type)
+            same = bits(result, ptx_type) == bits(np.broadcast_to(reference, (LANES,)), ptx_type)
             if not same.all():
                 lane = int(np.flatnonzero(~same)[0]) * LANES // len(same)
                 shown = [each[lane] if len(each) > 1 else each[0] for each in sources]
-                raise AssertionError(f"{operation.opcode}{shown}: {result[lane]!r}, NumPy {wanted[lane]!r}")
+                raise AssertionError(
+                    f"{operation.opcode}{shown}: {result[lane]!r}, NumPy {reference[lane]!r}"
+                )
 
 
 def test_the_usual_instructions_are_native() -> None:

@@ -128,16 +128,16 @@ def test_what_is_counted_of_a_small_launch_is_exact() -> None:
         x, y, hot = drv.DeviceMemory(8 * 640), drv.DeviceMemory(4 * 640), drv.DeviceMemory(256)
         drv.memset(hot, 0, 256)
         operation = counts(runtime, source, "step", 10, 64, (x, y, hot))
-    found = operation.kernel.counts
+    totals = operation.kernel.counts
     metrics = operation.metrics
     assert metrics["load_sectors_per_request"] == 8
     assert metrics["store_sectors_per_request"] == 4
-    assert found.distinct_read == 4 * 640
-    assert found.distinct_written == 4 * 640 + 4
-    assert (found.read_sectors, found.written_sectors, found.atomic_sectors) == (160, 80, 10)
-    assert found.read_misses == 160
-    assert found.hottest == 160
-    assert found.barriers == 20
+    assert totals.distinct_read == 4 * 640
+    assert totals.distinct_written == 4 * 640 + 4
+    assert (totals.read_sectors, totals.written_sectors, totals.atomic_sectors) == (160, 80, 10)
+    assert totals.read_misses == 160
+    assert totals.hottest == 160
+    assert totals.barriers == 20
     assert metrics["sampled"] == 1
     assert metrics["sample_error"] == 0
     assert 16 < metrics["active_lanes"] < 32
