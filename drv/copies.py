@@ -447,7 +447,7 @@ def _any_endpoint(memory: Any, *, writes: bool) -> _Endpoint:
 
 
 def _size(nbytes: int | None, *endpoints: _Endpoint) -> int:
-    """Bytes to copy, which every place that tells its size must hold."""
+    """Bytes to copy, which every side that tells its size must hold."""
     known = [endpoint.nbytes for endpoint in endpoints if endpoint.nbytes is not None]
     if nbytes is None:
         if not known:

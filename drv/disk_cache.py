@@ -1,6 +1,6 @@
 """Compiled kernels, and the simulator's translations of them, on disk: shared by processes that know nothing of each other.
 
-One file per entry. A file is written beside its place and renamed into it, so that a reader sees all of
+One file per entry. A file is written under another name and then renamed, so that a reader sees all of
 it or none; what a file holds is checked before it is used, so that a damaged one is only a miss. What is loaded is run
 on the user's data, so a file that someone else may have written is a miss too.
 """

@@ -308,7 +308,11 @@ class UninitializedReadError(FindingError):
 
 
 class OverwriteError(FindingError):
-    """A guarding allocator reports a write beside an allocation, or to memory that was freed."""
+    """A guarding allocator reports a write beside an allocation, or to memory that was freed.
+
+    The next synchronising call raises it. The message has the address, the bytes, and the Python stacks of the allocation and
+    the free.
+    """
 
 
 _CLASSES: Mapping[int, type[CudaError]] = {

@@ -180,12 +180,24 @@ class PinnedMemory:
 
     @property
     def address(self) -> int:
-        """First address, the same on the host and on every device. Raises InvalidHandleError after :meth:`free`."""
+        """First address, the same on the host and on every device.
+
+        Raises
+        ------
+        InvalidHandleError
+            After :meth:`free`.
+        """
         return self._live().address
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime that the memory belongs to. Raises InvalidHandleError after :meth:`free`."""
+        """The runtime that the memory belongs to.
+
+        Raises
+        ------
+        InvalidHandleError
+            After :meth:`free`.
+        """
         return self._live().device.runtime
 
     def array(self, dtype: DTypeLike = "u1") -> NDArray[Any]:

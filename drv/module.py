@@ -74,7 +74,13 @@ class Module:
 
     @property
     def handle(self) -> Any:
-        """``CUmodule``, as the driver's functions take it; raises InvalidHandleError after :meth:`unload`."""
+        """``CUmodule``, as the driver's functions take it.
+
+        Raises
+        ------
+        InvalidHandleError
+            After :meth:`unload`.
+        """
         if self._handle is None:
             raise InvalidHandleError("this module was unloaded")
         return self._handle
@@ -206,7 +212,7 @@ class Function:
 
     @property
     def registers(self) -> int:
-        """32-bit registers per thread; on the simulated driver an estimate from the PTX."""
+        """32-bit registers per thread; on the simulated driver an estimate from the PTX, between 16 and 255."""
         return self.attribute("NUM_REGS")
 
     @property

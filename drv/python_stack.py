@@ -80,7 +80,7 @@ def _is_generated(frame: FrameType) -> bool:
 
 
 def _module(frame: FrameType) -> str:
-    """First part of the name of the module whose code a frame runs."""
+    """Top-level package of the module whose code a frame runs."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 

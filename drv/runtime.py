@@ -189,7 +189,7 @@ class Runtime:
             del error
 
     def cache(self, key: Hashable, factory: Callable[[], _T]) -> _T:
-        """The value kept under ``key``; made by ``factory`` at the first call.
+        """The value cached under ``key``; made by ``factory`` at the first call.
 
         Whatever holds a handle or an address is kept here and nowhere else, so that it goes with the
         runtime. ``factory`` runs once, also when several threads ask together.
@@ -211,7 +211,7 @@ class Runtime:
         return result
 
     def forget_cached(self) -> None:
-        """Let go of everything kept under :meth:`cache`: what it holds of the driver's is given back.
+        """Drop everything cached under :meth:`cache`: what it holds of the driver's is given back.
 
         For the end of a program: whoever looked something up before goes on with what was forgotten. A value
         that has a method ``let_go`` has it called, to end what the garbage collector cannot.
@@ -273,14 +273,38 @@ class Runtime:
         self.raise_pending()
 
     def completed(self, result: Sequence[Any], call: str) -> bool:
-        """Whether work is done, by the ``result`` of the query ``call``. Raises as :meth:`synchronized` does."""
+        """Whether work is done, by what a query of the driver returned.
+
+        Parameters
+        ----------
+        result : tuple
+            What ``cuStreamQuery`` or ``cuEventQuery`` returned.
+        call : str
+            Its name, for the message.
+
+        Returns
+        -------
+        bool
+            False if the status is ``CUDA_ERROR_NOT_READY``.
+
+        Raises
+        ------
+        CudaError
+            As :meth:`synchronized`, if the work is done or failed.
+        """
         if result[0] and int(result[0]) == _NOT_READY:
             return False
         self.synchronized(result, call)
         return True
 
     def is_captured(self, stream_handle: Any) -> bool:
-        """Whether what is queued on the stream ``stream_handle`` becomes a graph."""
+        """Whether what is queued on the stream ``stream_handle`` becomes a graph. Asks no driver while nothing is captured.
+
+        Raises
+        ------
+        CaptureError
+            As :meth:`captured_into`.
+        """
         if not self.captures:
             return False
         return int(self.captured_into(stream_handle)[0]) == _ACTIVE
@@ -311,7 +335,7 @@ class Runtime:
             self._release(device, call, handle)
 
     def collect(self) -> None:
-        """Give back the handles that finalizers could not."""
+        """Give back the handles that finalizers could not. Does nothing while a stream is captured, and raises nothing of theirs."""
         while self._garbage and not self.captures:
             with contextlib.suppress(IndexError):
                 device, call, handle = self._garbage.popleft()
@@ -327,7 +351,10 @@ class Runtime:
         self._interrupts.close()
 
     def close(self) -> None:
-        """Give everything back and refuse further use, which raises DroppedRuntimeError. A second call does nothing."""
+        """Give everything back and refuse further use, which raises DroppedRuntimeError. A second call does nothing.
+
+        Contexts stay while NumPy arrays show pinned memory, which would vanish with them. :func:`drv.reset` calls this.
+        """
         if not self.alive:
             return
         self._end_callbacks()

@@ -76,13 +76,22 @@ class Allocator(Protocol[B]):
         """
 
     def empty_cache(self) -> None:
-        """Give memory that no block occupies back to the driver; it may wait for work that still uses some."""
+        """Give memory that no block occupies back to the driver; it may wait for work that still uses some.
+
+        Raises
+        ------
+        CudaError
+            If work that it waits for has failed.
+        """
 
     def statistics(self) -> Mapping[str, int]:
-        """Counters under PyTorch's names, such as ``"allocated_bytes.all.current"``; sizes in bytes."""
+        """Counters under PyTorch's names, such as ``"allocated_bytes.all.current"``: counts, or sizes in bytes.
+
+        ``current``, ``peak``, ``allocated`` (the sum of what came) and ``freed`` (the sum of what went) of each.
+        """
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Segments and the blocks in them, as ``torch.cuda.memory_snapshot`` describes them."""
+        """Segments and the blocks in them, as ``torch.cuda.memory_snapshot`` describes them: addresses, sizes in bytes, states."""
 
 
 class DeviceAllocator(Allocator[B], Protocol[B]):
@@ -98,16 +107,33 @@ class DeviceAllocator(Allocator[B], Protocol[B]):
         """
 
     def reset_peaks(self) -> None:
-        """Let the peaks among the statistics start over at the current values."""
+        """Let the peaks among the statistics (``*.peak``) start over at the current values."""
 
     def reset_accumulated(self) -> None:
-        """Let the sums among the statistics start over at 0."""
+        """Let the sums among the statistics (``*.allocated``, ``*.freed`` and event counts) start over at 0."""
 
     def observe(self, observer: Observer | None) -> None:
-        """Tell ``observer``, an :class:`Observer`, of everything from now on; ``None`` ends it."""
+        """Tell an observer of everything from now on.
+
+        Parameters
+        ----------
+        observer : Observer or None
+            Takes the earlier one's role; ``None`` ends it.
+        """
 
     def grant_access(self, device: int) -> None:
-        """Let the device of ordinal ``device`` use this memory, after its access to this device as a peer was enabled."""
+        """Let another device use this memory, that of later allocations too.
+
+        Parameters
+        ----------
+        device : int
+            Ordinal of a device whose access to this device as a peer was enabled: :meth:`drv.Device.enable_peer_access`.
+
+        Raises
+        ------
+        CudaError
+            If the driver refuses.
+        """
 
 
 class MemorySource(Protocol[B]):
@@ -120,7 +146,7 @@ class MemorySource(Protocol[B]):
         """Take ``block`` back. See :meth:`Allocator.free`."""
 
     def memory_info(self) -> tuple[int, int]:
-        """Free and total bytes of the device."""
+        """Free and total memory of the device, in bytes, as the driver counts it."""
 
     def process_use(self) -> int | None:
         """Bytes of the device's memory that this process holds, ``None`` where the driver does not tell."""
@@ -141,4 +167,16 @@ class Observer(Protocol):
         """Python stack of a free, or ``None`` when stacks of frees are not recorded."""
 
     def record(self, action: str, address: int, size: int, stream: int, frames: Frames | None) -> None:
-        """Note that ``action`` happened to ``size`` bytes at ``address`` of ``stream``; ``frames`` is the stack, if any."""
+        """Note that something happened to a range of memory.
+
+        Parameters
+        ----------
+        action : str
+            See :class:`Observer`.
+        address, size : int
+            First address, and bytes.
+        stream : int
+            Handle of the stream that the range is for.
+        frames
+            The Python stack of it, or ``None`` where stacks are not recorded.
+        """

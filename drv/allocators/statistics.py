@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: A journal record is three integers: the block's size plus a code, the requested size (both negative when
-#: they were freed), and the change in bytes of free blocks that are parts of a segment.
+#: they were freed), and the change in bytes of inactive split blocks (free ones that do not fill their segment).
 RECORD = 3
 #: Journal length at which the counters read it.
 JOURNAL_LIMIT = 2048 * RECORD
 #: Sizes are multiples of 512, so the bits below hold the code: some flags, and from ``SPLITS`` on the
-#: change in the number of free blocks that are parts of a segment, plus 2.
+#: change in the number of inactive split blocks, plus 2.
 CODES = 512
 SPLITS = 4
 UNCHANGED = 2 * SPLITS
@@ -93,7 +93,7 @@ class Counters:
     active, active_bytes, requested_bytes : Stat
         These, and freed blocks that other streams still use.
     inactive_split, inactive_split_bytes : Stat
-        Free blocks that are parts of a segment.
+        Free blocks that do not fill their segment (inactive split blocks).
     segment, reserved_bytes : Stat
         What is held from the driver.
     """

@@ -1,7 +1,7 @@
 """CUPTI: the functions and activity records that profiles use.
 
-Records are read by their leading fields, which have stood at the same places since CUDA 11: a newer library appends to
-them. A test compares places with NVIDIA's headers where these and a C compiler are installed.
+Records are read by their leading fields, which have stood at the same offsets since CUDA 11: a newer library appends to
+them. A test compares offsets with NVIDIA's headers where these and a C compiler are installed.
 """
 
 import ctypes

@@ -281,7 +281,7 @@ class AllGather(Protocol):
 
 
 class ReduceScatter(Protocol):
-    """Combine the ``recvcount * nranks`` elements of every rank; each gets its part."""
+    """Combine the ``recvcount * nranks`` elements of every rank; each gets its slice."""
 
     def __call__(
         self,

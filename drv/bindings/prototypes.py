@@ -16,7 +16,7 @@ from drv.errors import LibraryNotInstalledError
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A parameter through which C returns a value, and Python as the result. ``index`` is its place in C."""
+    """A parameter through which C returns a value, and Python as the result. ``index`` is its position in C."""
 
     type: Any
     index: int

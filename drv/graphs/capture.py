@@ -170,7 +170,10 @@ class Capture(Recording):
         return self._graph
 
     def abandon(self) -> None:
-        """End, and drop what was captured, whatever state it is in. Does nothing where it has not begun, or has ended."""
+        """End, and drop what was captured, whatever state it is in.
+
+        Does nothing where it has not begun, or has ended. The streams take work as usual afterwards.
+        """
         if self._lasts:
             try:
                 super().abandon()

@@ -444,7 +444,7 @@ class Graph:
     def add_switch(
         self, condition: Condition, count: int, *, after: Sequence[GraphNode] = ()
     ) -> tuple[Graph, ...]:
-        """Add a node that runs the graph whose place among ``count`` is the value of a condition, or none.
+        """Add a node that runs the graph whose index among ``count`` is the value of a condition, or none.
 
         Parameters
         ----------

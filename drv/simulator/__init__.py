@@ -186,7 +186,13 @@ def _simulated(refusal: str) -> Runtime:
 
 
 def from_environment() -> Any:
-    """A simulated driver with the options of ``GRAPHROOT_SIMULATOR``. Raises InvalidValueError for a wrong one."""
+    """A simulated driver with the options of ``GRAPHROOT_SIMULATOR``, on which :func:`drv.runtime` builds its runtime.
+
+    Raises
+    ------
+    InvalidValueError
+        If an option is unknown or has a value that it cannot take.
+    """
     return _driver({})
 
 

@@ -12,7 +12,7 @@ from cuda.bindings.driver import CUresult
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Messages that are kept; about as many as NVIDIA's driver has room for (25600 bytes).
+#: Messages that are held; about as many as NVIDIA's driver has room for (25600 bytes).
 _CAPACITY = 320
 _TRUNCATED = "[older messages are lost]\n"
 _NO_ERROR = CUresult.CUDA_ERROR_NOT_READY

@@ -77,7 +77,7 @@ def architecture(capability: tuple[int, int]) -> Architecture:
 
 
 class SimulatedDevice:
-    """One device of the simulated machine. ``index`` is its place there, ``ordinal`` the visible one."""
+    """One device of the simulated machine. ``index`` is its number there, ``ordinal`` the visible one."""
 
     def __init__(self, options: Options, index: int) -> None:
         self.index = index

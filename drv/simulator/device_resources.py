@@ -69,7 +69,7 @@ def all_of(device: SimulatedDevice) -> Multiprocessors:
 
 
 def _granularity(device: SimulatedDevice) -> tuple[int, int]:
-    """The least multiprocessors of a part, and how many of them run a cluster together."""
+    """The least multiprocessors of a partition, and how many of them run a cluster (``smCoscheduledAlignment``)."""
     major = device.capability[0]
     if major >= 9:
         return 8, 8
@@ -99,7 +99,7 @@ def workqueue_resource(device: SimulatedDevice) -> Any:
 def split_by_count(
     whole: Multiprocessors, device: SimulatedDevice, groups: int, least: int, flags: int, split: int
 ) -> tuple[list[Multiprocessors], Multiprocessors]:
-    """Equal parts of at least ``least`` multiprocessors each: ``groups`` at most, as many as there can be for 0; and the rest."""
+    """Equal partitions of at least ``least`` multiprocessors each: ``groups`` at most, as many as there can be for 0; and the rest."""
     if flags & ~(_IGNORE_COSCHEDULING | _LARGEST_CLUSTERS) or least > whole.count:
         raise invalid_value()
     if whole.split:

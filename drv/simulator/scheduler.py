@@ -110,7 +110,7 @@ class Operation:
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """A place in a stream. ``record`` is the operation of the latest ``cuEventRecord``."""
+    """A point in a stream. ``record`` is the operation of the latest ``cuEventRecord``."""
 
     handle: int
     context: Any

@@ -1,4 +1,4 @@
-"""The caching allocator: memory that was freed is kept, and handed out again.
+"""The caching allocator: memory that was freed is cached, and handed out again.
 
 It follows the design of PyTorch's ``CUDACachingAllocator``. Memory comes from the driver in segments, which
 are cut into blocks (:mod:`.rounding` has the sizes). A freed block returns to the pool of its stream, where

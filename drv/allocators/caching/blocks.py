@@ -32,7 +32,7 @@ class CachedBlock:
     prev, next : CachedBlock or None
         Neighbours in the segment.
     key : int
-        Place in the pool's order while it is free there, else 0.
+        Position in the pool's order while it is free there, else 0.
     live : bool
         Whether it is handed out. A block that is neither live nor in the pool waits for streams to
         finish with it, or is address space without memory.
@@ -85,7 +85,7 @@ class CachedBlock:
 
     @property
     def split(self) -> bool:
-        """Whether the block is only a part of its segment."""
+        """Whether the block does not fill its segment."""
         return self.prev is not None or self.next is not None
 
     def __repr__(self) -> str:

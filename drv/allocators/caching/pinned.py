@@ -1,4 +1,4 @@
-"""Pinned host memory, kept for reuse: pinning and unpinning cost a driver call that waits for the device."""
+"""Pinned host memory, cached for reuse: pinning and unpinning cost a driver call that waits for the device."""
 
 from __future__ import annotations
 

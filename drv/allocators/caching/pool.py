@@ -36,7 +36,7 @@ class Clock:
 class BlockPool:
     """Free blocks of one stream and one size class, small or large.
 
-    The order is PyTorch's: by size, then parts of a segment before whole segments, then by address; the
+    The order is PyTorch's: by size, then split blocks before whole segments, then by address; the
     first block that is large enough is taken. It is kept as a sorted list of integer keys with a list
     of the blocks beside it, which one bisection in C searches; above ``CHUNK`` free blocks as a list of
     such lists, so that an insertion moves little however many there are. Splitting and merging mostly
@@ -238,7 +238,7 @@ class BlockPool:
                 block = self._absorb(prev, block)
                 count = -2
             else:
-                # The free block on the right leaves its place in the order to this one.
+                # The free block on the right leaves its position in the order to this one.
                 chunk, index = self._find(following.key)
                 following.key = 0
                 if not following.requested:

@@ -1,4 +1,4 @@
-"""Driver calls about green contexts: parts of a device with streams of their own, in the primary context."""
+"""Driver calls about green contexts: partitions of a device with streams of their own, in the primary context."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _truth_table(table: int) -> Callable[[Lanes, Lanes, Lanes], Lanes]:
 
 @cache
 def _short_forms() -> dict[int, str]:
-    """Return for each truth table that one expression of up to four operators has, the shortest found."""
+    """Return for each truth table that one expression of up to four operators has, the shortest one."""
     literals = [(0xF0, "a"), (0xCC, "b"), (0xAA, "c"), (0x0F, "~a"), (0x33, "~b"), (0x55, "~c")]
     forms: dict[int, str] = {}
     pairs = list(literals)
@@ -156,7 +156,7 @@ def _permute_by_mode(picks: tuple[tuple[int, ...], ...]) -> Function:
 
 
 def _dot(a_part: str, b_part: str, used: slice) -> Function:
-    """Return the sum of products of all parts of ``a`` with the ``used`` bytes of ``b``, and ``c``."""
+    """Return the sum of products of all elements of ``a`` with the ``used`` bytes of ``b``, and ``c``."""
 
     def dot(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
         left = np.ascontiguousarray(a).view(a_part)

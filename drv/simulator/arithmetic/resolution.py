@@ -26,7 +26,7 @@ _TABLES: dict[Family, str] = {
     packing.rows: "cvt",
 }
 
-#: The tables to look into, by the opcode's first part.
+#: The tables to look into, by the opcode without its qualifiers.
 FAMILIES: dict[str, tuple[Family, ...]] = {
     base: tuple(family for family, bases in _TABLES.items() if base in bases.split())
     for base in sorted({base for bases in _TABLES.values() for base in bases.split()})

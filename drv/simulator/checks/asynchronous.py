@@ -40,7 +40,7 @@ _MAP_BYTES = 128
 
 @dataclass(slots=True)
 class Piece:
-    """A part of an operation's accesses: one span, as the checks see it."""
+    """One span of an operation's accesses, as the checks see it."""
 
     shadow: ThreadShadow
     span: Span

@@ -53,21 +53,32 @@ class Kind(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class AccessReport:
-    """One side of a finding: who touched memory, how, and where that stands in the source."""
+    """One side of a finding: who touched memory, how, and where that stands in the source.
 
-    #: The operation's label such as ``"kernel 'scale'"``, or ``"the host"``.
+    Attributes
+    ----------
+    operation : str
+        The operation's label such as ``"kernel 'scale'"``, or ``"the host"``.
+    action : str
+        What it does to the bytes: ``"reads"``, ``"writes"``, ``"updates atomically"`` or ``"frees"``.
+    stream : str or None
+        Name of the stream on which it was queued; ``None`` for the host.
+    stack : tuple
+        Python stack of the call that queued it, innermost frame first.
+    site : Site or None
+        The instruction, where it is a kernel's.
+    thread : str
+        Block and thread, where a single one is known.
+    launch : GraphLaunch or None
+        The launch of a graph that it belongs to.
+    """
+
     operation: str
-    #: What it does to the bytes: ``"reads"``, ``"writes"``, ``"updates atomically"`` or ``"frees"``.
     action: str
-    #: Name of the stream on which it was queued; ``None`` for the host.
     stream: str | None = None
-    #: Python stack of the call that queued it.
     stack: tuple[Frame, ...] = ()
-    #: The instruction, where it is a kernel's.
     site: Site | None = None
-    #: Block and thread, where a single one is known.
     thread: str = ""
-    #: The launch of a graph that it belongs to.
     launch: GraphLaunch | None = None
 
     def origin(self) -> Hashable:
@@ -92,17 +103,30 @@ class AccessReport:
 
 @dataclass(slots=True)
 class Finding:
-    """One mistake. ``str(finding)`` is the report for people."""
+    """One mistake, as :func:`drv.simulator.findings` lists it. ``str(finding)`` is the report for people.
+
+    Attributes
+    ----------
+    kind : str
+        What is wrong, such as ``"race"`` or ``"uninitialized"``.
+    message : str
+        The report.
+    first, second : AccessReport or None
+        The two accesses; of a read of memory never written only ``second``, the read.
+    ranges : tuple of tuple
+        Byte ranges ``[start, stop)`` within ``allocation``, or within a block's shared memory; the first few only.
+    allocation : Allocation or None
+        The memory, where it is not shared memory or registers.
+    count : int
+        How often the same pair of source lines was caught.
+    """
 
     kind: Kind
     message: str
     first: AccessReport | None = None
     second: AccessReport | None = None
-    #: Byte ranges ``[start, stop)`` within ``allocation``; within a block's shared memory for
-    #: shared races. The first few only.
     ranges: tuple[tuple[int, int], ...] = ()
     allocation: Allocation | None = None
-    #: How often the same pair of source lines was caught.
     count: int = 1
 
     def key(self) -> Hashable:

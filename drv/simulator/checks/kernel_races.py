@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 #: Shared memory is remembered for the latest blocks, up to so many bytes.
 SHARED_REMEMBERED = 1 << 26
-#: What shared memory holds for each warp is kept for fewer.
+#: What shared memory holds for each warp is recorded for fewer.
 _READERS_REMEMBERED = 1 << 23
 _MORE_READERS = 8
 

@@ -76,7 +76,7 @@ class Operation(Protocol):
 
 @dataclass(slots=True)
 class _Issuers:
-    """The threads that have issued each part of an asynchronous operation."""
+    """The threads that have issued each span of an asynchronous operation."""
 
     block: NDArray[np.int64]
     thread: NDArray[np.int64]

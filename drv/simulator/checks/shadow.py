@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item", bound=np.generic)
 
 COARSEST = 16
-#: Items of a shadow looked through at a time; parts that were never touched stay uncommitted.
+#: Items of a shadow looked through at a time; chunks that were never touched stay uncommitted.
 CHUNK = 1 << 18
 
 
@@ -174,7 +174,7 @@ def coarsest_granule(base: int) -> int:
 
 
 def refined(array: NDArray[Item], times: int) -> NDArray[Item]:
-    """Every item of ``array`` ``times`` times, leaving parts that are zero uncommitted."""
+    """Every item of ``array`` ``times`` times, leaving chunks that are zero uncommitted."""
     result = np.zeros(array.size * times, array.dtype)
     for start in range(0, array.size, CHUNK):
         chunk = array[start : start + CHUNK]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from drv.simulator.memory.address_space import Allocation
 
-#: Bytes kept at most; the oldest copies are watched no longer then.
+#: Bytes copied at most; the oldest copies are watched no longer then.
 MAX_BYTES = 1 << 28
 #: Copies watched at most.
 MAX_COPIES = 1 << 10

@@ -1,4 +1,4 @@
-"""A function as some lanes run it: register file, where each lane stands, how they part and meet.
+"""A function as some lanes run it: register file, where each lane stands, how they diverge and converge.
 
 A lane's program counter (``pc``) is the number of the basic block that it runs next; ``~pc`` where the
 meeting of lanes that the block begins with has taken place. While all lanes have the same one they run as
@@ -133,7 +133,7 @@ class Activation:
                     return
 
     def _run_whole(self) -> None:
-        """All lanes together, until they part or leave."""
+        """All lanes together, until they diverge or exit."""
         plan, registers, lanes, batch = self.plan, self.registers, self.lanes, self.batch
         pc = self.whole
         assert pc is not None

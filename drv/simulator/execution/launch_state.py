@@ -35,7 +35,7 @@ _launches = count(1)
 BATCH_LANES = 4096
 #: Bytes of local memory that one thread may use, as ``cuCtxSetLimit`` allows at most on current GPUs.
 STACK_LIMIT = 512 * 1024
-#: Launches of a kernel whose invariants are kept.
+#: Launches of a kernel whose invariants are cached.
 _MOST_INVARIANTS = 64
 #: Looks at memory that nothing changes, one after the other, after which a kernel counts as hanging.
 MOST_IDLE_POLLS = 500_000
@@ -173,7 +173,7 @@ class LaunchState:
         return self._invariants
 
     def argument(self, offset: int, dtype: Any) -> Array:
-        """A parameter, or a part of one, ``(1,)``."""
+        """A parameter, or an element of one, ``(1,)``."""
         value = self._arguments.get((offset, dtype))
         if value is None:
             value_bytes = self.parameter_bytes[offset : offset + np.dtype(dtype).itemsize]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from drv.simulator.memory.address_space import Allocation
 
     from .launch_state import LaunchState
-#: Places of threads that a report on a kernel which hangs names.
+#: Source lines of threads that a report on a kernel which hangs names.
 _SHOWN = 8
 _VERBS = {Access.READ: "read", Access.WRITE: "wrote", Access.ATOMIC: "did an atomic operation on"}
 

@@ -26,7 +26,7 @@ class Chains:
         self._chain_of: list[int] = []
 
     def add(self, lane: Hashable, dependencies: Sequence[int]) -> int:
-        """The chain of the next node, which depends on earlier ones, given by their place in the order."""
+        """The chain of the next node, which depends on earlier ones, given by their index in the order."""
         before: dict[int, int] = {}
         for earlier in dependencies:
             for other, count in self._before[earlier].items():

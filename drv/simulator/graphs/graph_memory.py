@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class GraphMemory:
-    """What the graphs of a device have allocated, and what is kept for them, in bytes."""
+    """What the graphs of a device have allocated, and what is reserved for them, in bytes."""
 
     device: SimulatedDevice
     used: int = 0

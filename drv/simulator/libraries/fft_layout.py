@@ -100,7 +100,7 @@ class Transform:
         return -(-int(prod(sizes) * self.batch * item * longest) // 256) * 256
 
     def layouts(self, *, in_place: bool) -> tuple[Layout, Layout]:
-        """Layouts of input and output. Packed real rows are padded to the complex ones when both are in one place."""
+        """Layouts of input and output. Packed real rows are padded to the complex ones when the transform is in place."""
         if self.input is not None and self.output is not None:
             return self.input, self.output
         half = (*self.n[:-1], self.n[-1] // 2 + 1)

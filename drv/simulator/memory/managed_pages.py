@@ -1,4 +1,4 @@
-"""What a program has said of the pages of managed memory: where they are wanted, and by whom."""
+"""Advice about the pages of managed memory: preferred locations, and who accesses them."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def _is_narrow(form: Form) -> bool:
 
 
 def _parted(form: Form, expected: list[str]) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
-    """Parameters that are arguments of the call (place, name there, type), and those that are results."""
+    """Parameters that are arguments of the call (index, name there, type), and those that are results."""
     inputs, outputs = [], []
     names = {name for _, name in form.parameters}
     # The header and the bindings call some parameters differently.

@@ -34,7 +34,7 @@ def shared_library(
     soname : str
         The library's own name, such as ``"libcuda.so.1"``.
     functions : sequence of str
-        Names of the exported functions; a function's place in it is its number.
+        Names of the exported functions; a function's index in it is its number.
     prefix : str
         Beginning of two other names: ``prefix + "_slots"`` is the table, in which there are the resolver's address,
         ``void *(*)(int number)``, the status, and one address for each function; ``prefix + "_end"`` is a function

@@ -157,7 +157,7 @@ def _split(function: Function) -> tuple[list[Block], dict[str, int]]:
             mask = None
         if is_warp_synchronous(instruction):
             members = member_mask(instruction)
-            # One meeting serves all that follow with the same mask, until lanes may part again.
+            # One meeting serves all that follow with the same mask, until lanes may diverge again.
             if members != mask or mask is None:
                 fresh().converges = True
                 mask = members

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from .program import Function, Instruction, Operand
 
-#: Special registers, without their numbers and the parts after a dot.
+#: Special registers, without their numbers and what follows a dot.
 SPECIAL = (
     "%tid %ntid %laneid %warpid %nwarpid %ctaid %nctaid %smid %nsmid %gridid %is_explicit_cluster %clusterid "
     "%nclusterid %cluster_ctaid %cluster_nctaid %cluster_ctarank %cluster_nctarank %lanemask_eq %lanemask_le "

@@ -271,7 +271,7 @@ class _Parser:
         return tuple(shape)
 
     def _skip_parentheses(self, token: str) -> bool:
-        """Go behind what is in parentheses; whether ``wanted`` is in there."""
+        """Go behind what is in parentheses; whether ``token`` is in there."""
         contained = False
         if self._accept("("):
             depth = 1

@@ -130,7 +130,7 @@ class Instruction(_Record):
 
     @property
     def base(self) -> str:
-        """First part of the opcode: ``ld`` of ``ld.global.f32``."""
+        """The opcode without its qualifiers: ``ld`` of ``ld.global.f32``."""
         return self.opcode.partition(".")[0]
 
     @property

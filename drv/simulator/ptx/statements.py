@@ -19,7 +19,7 @@ _NUMBER = (
     r"|[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?|[0-9]+U?"
 )
 _NAME = r"[%$_A-Za-z][\w$%.]*"
-#: A line that is an instruction, or a place in the source, and no more. Words are looked at later.
+#: A line that is an instruction, or a location in the source (``.loc``), and no more. Words are looked at later.
 STATEMENT = re.compile(
     r"[ \t]*(?:@(?P<guard>!?%[\w$]+)[ \t]+)?(?P<opcode>[a-z]\w*(?:(?:\.|::)\w+)*)(?:[ \t]+(?P<operands>[^;:\n\"/@]*))?;[ \t]*(?=\n)",
     re.ASCII,

@@ -51,7 +51,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "bytes_in_flight": ("bytes", "bytes that the device has on their way on average at the modelled time"),
     "sampled": ("share", "thread blocks that were metered, of the grid"),
     "sample_error": ("share", "two standard errors of the instructions per block, over the sample"),
-    "regular": ("share", "accesses whose place follows from the block's index, where the grid was sampled"),
+    "regular": ("share", "accesses whose address follows from the block's index, where the grid was sampled"),
 }
 
 

@@ -69,7 +69,7 @@ class Work:
 
 
 class EmptyWork(Work):
-    """Nothing: a place in the order of other work."""
+    """Nothing: a point in the order of other work."""
 
     __slots__ = ()
     node_type = CUgraphNodeType.CU_GRAPH_NODE_TYPE_EMPTY

@@ -1,4 +1,4 @@
-"""Places of memory and rights to it, as the structures of the bindings give them."""
+"""Locations of memory and rights to it, as the structures of the bindings give them."""
 
 from __future__ import annotations
 

@@ -362,5 +362,5 @@ def _attach(record: MemoryRecord, bits: int, stream: Stream | None) -> None:
 
 
 def _number(target: Location) -> int:
-    """What older attributes call a place."""
+    """The number by which older attributes name a location."""
     return target[1] if target[0] == DEVICE else _CPU

@@ -1,4 +1,4 @@
-"""Driver calls of the stream-ordered allocator: a default pool per place, and pools of one's own."""
+"""Driver calls of the stream-ordered allocator: a default pool per location, and pools of one's own."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class PoolCalls(GraphBook):
         pool.live.add(record)
         observer = self.observer
         if observer is not None or after:
-            # What uses the memory has to come after this place in the stream, which has to come after who had it.
+            # What uses the memory has to come after this point in the stream, which has to come after who had it.
             allocation = record.allocation
             run = None if observer is None else lambda: observer.allocated(allocation)
             self.enqueue(stream, f"allocation of {size} bytes", run, after)

@@ -48,7 +48,7 @@ def image_bytes(image: Any) -> bytes:
 
 #: PTX that modules parsed last, which no driver has loaded now: programs and tests that start a driver anew load the same.
 _idle: dict[bytes, Module] = {}
-#: Characters of PTX that are kept so, at most; parsed and translated it takes some fifty times as much memory.
+#: Characters of PTX that are cached so, at most; parsed and translated it takes some fifty times as much memory.
 _IDLE_LIMIT = 4 << 20
 
 

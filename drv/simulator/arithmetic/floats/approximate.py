@@ -25,7 +25,7 @@ OF_ONE: dict[str, tuple[str, Function]] = {
     "cos": ("np.cos({0})", np.cos),
     "lg2": ("np.log2({0})", np.log2),
 }
-#: Adding it leaves a double's whole part in the lowest bits.
+#: Adding it leaves a double's integral part in the lowest bits.
 WHOLE = 1.5 * 2.0**52
 #: Beyond these powers of two there is nothing in float32, and much room in float64.
 FARTHEST = 1000.0

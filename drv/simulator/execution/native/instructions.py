@@ -158,7 +158,7 @@ def _load(w: LaneWriter, instruction: Instruction) -> None:
 
 
 def _load_argument(w: LaneWriter, instruction: Instruction) -> None:
-    """A part of a kernel's parameters."""
+    """Load a kernel's parameter, or an element of one."""
     target, address = instruction.operands[:2]
     assert isinstance(address, Address) and isinstance(address.base, Symbol)
     first = w.plan.argument_offsets[address.base.name] + address.offset

@@ -33,7 +33,7 @@ _ITEMS = {"i8": np.int8, "u8": np.uint8, "i32": np.int32, "u32": np.uint32, "i64
 #: Blocks of instructions between two looks whether a batch goes round in circles, and such looks after which it does in any
 #: case.
 LAP, MOST_LAPS = 50_000, 1000
-#: Batches whose constants of threads are kept.
+#: Batches whose constants of threads are cached.
 _MOST_RANGES = 64
 _ALL_BITS = (1 << 64) - 1
 

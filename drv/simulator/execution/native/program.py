@@ -1,4 +1,4 @@
-"""A kernel's native code: made once, kept on disk beside its translation, and loaded by any later process."""
+"""A kernel's native code: compiled once, cached on disk beside its translation, and loaded by any later process."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class NativeProgram:
     computes_shared
         Whether the object file has a function that computes the values which all threads share.
     translated
-        Pieces as Python, by number, with their places: those that have no native code, and others when they were needed.
+        Pieces as Python, by number, with their line numbers: those that have no native code, and others when they were needed.
     zeroed
         Registers that may be read before they are written: they are 0 at first.
     """

@@ -86,7 +86,7 @@ class AsynchronousInstructions(BulkInstructions):
     # Barrier objects
 
     def _object_space(self, instruction: Instruction, first: int) -> tuple[str, set[str]]:
-        """Space of an ``mbarrier`` object, and the parts of the opcode from ``first`` on that say other things."""
+        """Space of an ``mbarrier`` object, and the qualifiers from ``first`` on that say other things."""
         *middle, ptx_type = instruction.fields[first:]
         if ptx_type != "b64":
             raise UnknownInstruction(instruction.opcode)

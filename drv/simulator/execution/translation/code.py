@@ -159,7 +159,7 @@ class Translation:
     codes : list of Code or Exception
         The blocks; an exception where one could not be translated, which is raised when it is asked for.
     source : str
-        For each block functions ``body`` and ``whole``, with its place in ``codes`` behind.
+        For each block functions ``body`` and ``whole``, with its index in ``codes`` behind.
     names : Names
         What the source refers to.
     """

@@ -1,4 +1,4 @@
-"""NumPy types that the registers of a function are kept as.
+"""NumPy types of the registers of a function.
 
 PTX declares little more than their widths: a compiler writes ``.b32`` for what it adds as signed integers or multiplies as
 floats. A register is kept as the type that most instructions take it for, so that few have to look at its bits anew.

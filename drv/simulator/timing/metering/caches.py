@@ -66,7 +66,7 @@ def level_1_misses(keys: Array, capacity: int) -> Array:
     position = np.searchsorted(sorted_blocks[starts], ordered >> KEY_SHIFT)
     footprint = np.bincount(position, weights=new)[position]
     distance = np.minimum(rank[order[repeats]] - rank[order[repeats - 1]], footprint[repeats])
-    # A line has a place of its own, however few of its sectors are used.
+    # A line takes a slot of the cache, however few of its sectors are used.
     lines = ordered >> _LINE_SHIFT
     share = (1 + np.count_nonzero(lines[1:] != lines[:-1])) / np.count_nonzero(new)
     misses[order[repeats[distance * LINE * share < capacity]]] = False

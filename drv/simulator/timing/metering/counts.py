@@ -71,7 +71,7 @@ class Counts:
     error : float
         Two standard errors of instructions per block, as a share; 0 where all blocks were metered.
     regular : float
-        Share of the accesses whose place in memory follows from the block's index.
+        Share of the accesses whose address follows from the block's index.
     """
 
     blocks: int

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-#: Blocks whose sectors are kept in full, for each access.
+#: Blocks whose sectors are recorded in full, for each access.
 _EXEMPLARS = 3
 #: Sectors that a wave's blocks may name in full; beyond, only ranges and random accesses are followed.
 _MOST_NAMED = 4_000_000
@@ -178,7 +178,7 @@ class Footprints:
 
 
 def _joined(accesses: list[_Access]) -> list[_Access]:
-    """Accesses with those joined that go over the same places, such as the elements of what is stored one by one."""
+    """Accesses with those joined that go over the same addresses, such as the elements of what is stored one by one."""
     result: list[_Access] = []
     groups: dict[Any, list[_Access]] = {}
     for each in accesses:

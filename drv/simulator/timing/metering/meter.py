@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MOST_BATCHES, SAMPLED_BATCHES = 40, 20
 #: Instructions of lanes after which a sample that nobody needs the results of is large enough, if it has so many batches.
 ENOUGH_LANES, FEWEST_BATCHES = 40_000_000, 2
-#: Sectors that are kept before they are sorted out.
+#: Keys of sectors that are collected before they are sorted out.
 _MAX_KEYS = 1 << 21
 
 
@@ -373,7 +373,7 @@ def _uniform(offsets: Array, base: int) -> Array:
 
 
 def _spread(start: int, stop: int, chosen: int) -> list[int]:
-    """``chosen`` numbers, in the middles of equal parts: the first and last blocks are seldom like others."""
+    """``chosen`` numbers, in the middles of equal ranges: the first and last blocks are seldom like others."""
     return sorted({start + int((index + 0.5) * (stop - start) / chosen) for index in range(chosen)})
 
 

@@ -106,7 +106,7 @@ def global_request(warps: Warps, addresses: Array, width: int) -> GlobalRequest:
         Bytes of each lane, up to 16.
     """
     if addresses.strides[0] == 0 and warps.lanes > 1:
-        # All lanes read one place.
+        # All lanes read one address.
         sector = int(addresses[0]) >> _SECTOR_SHIFT
         keys = (warps.blocks << KEY_SHIFT) | sector
         return GlobalRequest(warps.rows, warps.rows, warps.rows, keys)
