@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from tensor.core.names.absent import hints as _hints
 from tensor.core.warning import warn_caller
 
+# The module takes the place of the feature of `__future__`, which has its name.
+from . import annotations as annotations  # type: ignore[no-redef]
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 

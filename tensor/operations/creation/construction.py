@@ -191,6 +191,8 @@ def asarray(
     """
     if isinstance(obj, (bytes, bytearray, memoryview)) and not hasattr(obj, "__array_interface__"):
         obj = frombuffer(obj, dtype=dtype or get_default_dtype())
+    elif isinstance(obj, Storage):
+        obj = tensor_of(obj, dtype or get_default_dtype())
     origin = _shared_with(obj)
     result = as_tensor(obj if origin is None else origin, dtype, device)
     shared = result is origin
