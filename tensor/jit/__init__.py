@@ -11,7 +11,7 @@ from tensor.core.names.absent import hints as _hints
 from tensor.core.warning import warn_caller
 
 # The module takes the place of the feature of `__future__`, which has its name.
-from . import annotations as annotations  # type: ignore[no-redef]
+import tensor.jit.annotations as annotations  # type: ignore[assignment]  # isort: skip  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,6 +14,7 @@ OTHERS = {
     "graphroot/installation": "what an installation of the packages does to the programs beside it",
     "drv/simulator/kernels": "whole CUDA kernels, which go through every part of the simulator",
     "tensor/torch_names/packages": "what others wrote for PyTorch, as installed, on our tensors",
+    "tensor/torch_names/styles": "training programs in the styles of those that people have, which are run as they are",
 }
 
 
