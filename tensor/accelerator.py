@@ -120,11 +120,11 @@ class device_index:  # noqa: N801 - PyTorch's name
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        exc_type: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._context.__exit__(kind, error, traceback)
+        self._context.__exit__(exc_type, error, traceback)
 
 
 def current_stream(device: DeviceArgument = None, /) -> cuda.Stream:

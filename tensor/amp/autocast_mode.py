@@ -140,12 +140,12 @@ class autocast:  # noqa: N801 - PyTorch's name
         @functools.wraps(func)
         def inside(*args: Any, **kwargs: Any) -> Any:
             # A block of its own, so that calls in several threads do not mix what held before.
-            with self._again():
+            with self._copy():
                 return func(*args, **kwargs)
 
         return inside  # type: ignore[return-value]
 
-    def _again(self) -> autocast:
+    def _copy(self) -> autocast:
         result: autocast = object.__new__(autocast)
         result.device, result.fast_dtype = self.device, self.fast_dtype
         result._enabled, result._cache_enabled, result._before = self._enabled, self._cache_enabled, []

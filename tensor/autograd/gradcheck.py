@@ -106,7 +106,7 @@ def gradcheck(
     if not check_backward_ad:
         raise ValueError("nothing to check: check_backward_ad=False, and there are no forward derivatives")
     arguments = as_tuple(inputs)
-    check = DerivativeCheck(func, arguments, _wanted(arguments), eps, atol, rtol)
+    check = DerivativeCheck(func, arguments, _checked_inputs(arguments), eps, atol, rtol)
     try:
         check.run(
             fast=fast_mode,
@@ -175,7 +175,7 @@ def gradgradcheck(
     if not check_rev_over_rev:
         raise ValueError("nothing to check: check_rev_over_rev=False, and there are no forward derivatives")
     arguments = as_tuple(inputs)
-    _wanted(arguments)
+    _checked_inputs(arguments)
     if grad_outputs is None:
         random = np.random.default_rng(0)
         gradients = tuple(
@@ -221,7 +221,7 @@ def _refuse(**asked: bool) -> None:
             )
 
 
-def _wanted(arguments: Sequence[Any]) -> list[Tensor]:
+def _checked_inputs(arguments: Sequence[Any]) -> list[Tensor]:
     """The checked inputs."""
     result: list[Tensor] = []
     for position, argument in enumerate(arguments):

@@ -41,7 +41,7 @@ class _OfStorages(type):
     """Class of ``UntypedStorage``, whose objects are all storages of tensors, wherever their memory is."""
 
     def __call__(cls, *arguments: Any, device: Any = None) -> Storage:
-        return _made("UntypedStorage", arguments, device, dtypes.uint8)
+        return _from_arguments("UntypedStorage", arguments, device, dtypes.uint8)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Storage)
@@ -115,7 +115,7 @@ def _mapped(filename: str, shared: bool, count: int) -> Storage:
         os.close(descriptor)
 
 
-def _made(name: str, arguments: tuple[Any, ...], device: Any, dtype: dtype) -> Storage:
+def _from_arguments(name: str, arguments: tuple[Any, ...], device: Any, dtype: dtype) -> Storage:
     """A storage of a number of elements, or of a sequence of them."""
     device_state = cpu if device is None else device_state_of(device)
     if len(arguments) > 1:
@@ -187,7 +187,7 @@ class TypedStorage:
     ) -> None:
         self.dtype = dtype or get_default_dtype()
         if wrap_storage is None:
-            self._untyped_storage = _made("TypedStorage", arguments, device, self.dtype)
+            self._untyped_storage = _from_arguments("TypedStorage", arguments, device, self.dtype)
             return
         if arguments or not isinstance(wrap_storage, Storage):
             raise TypeError(

@@ -167,10 +167,10 @@ class ConstraintRegistry:
         """
         if factory is None:
             return lambda function: self.register(constraint, function)
-        kind = type(constraint) if isinstance(constraint, constraints.Constraint) else constraint
-        if not (isinstance(kind, type) and issubclass(kind, constraints.Constraint)):
+        cls = type(constraint) if isinstance(constraint, constraints.Constraint) else constraint
+        if not (isinstance(cls, type) and issubclass(cls, constraints.Constraint)):
             raise TypeError(f"expected a constraint or a class of constraints, got {constraint!r}")
-        self._factories[kind] = factory
+        self._factories[cls] = factory
         return factory
 
     def __call__(self, constraint: Any) -> Transform:

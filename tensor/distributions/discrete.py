@@ -70,13 +70,13 @@ class _Binary(Distribution):
         return self.logits.sigmoid()
 
     @property
-    def _given(self) -> Tensor:
+    def _parameter(self) -> Tensor:
         return self.probs if "probs" in vars(self) else self.logits
 
     @property
     def param_shape(self) -> Size:
         """Shape of the parameter that was given."""
-        return self._given.shape
+        return self._parameter.shape
 
 
 class Bernoulli(_Binary, ExponentialFamily):
@@ -132,7 +132,7 @@ class Bernoulli(_Binary, ExponentialFamily):
         return softplus(self.logits) - self.probs * self.logits
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._enumerated(arange(2, dtype=self._given.dtype, device=self._given.device), expand)
+        return self._enumerated(arange(2, dtype=self._parameter.dtype, device=self._parameter.device), expand)
 
     @property
     def _natural_params(self) -> tuple[Tensor]:
@@ -267,7 +267,9 @@ class Binomial(_Binary):
         total = int(self.total_count.max())
         if not bool((self.total_count == total).all()):
             raise NotImplementedError("enumerate_support() needs the same total_count in the whole batch")
-        return self._enumerated(arange(1 + total, dtype=self._given.dtype, device=self._given.device), expand)
+        return self._enumerated(
+            arange(1 + total, dtype=self._parameter.dtype, device=self._parameter.device), expand
+        )
 
 
 class NegativeBinomial(_Binary):
@@ -432,13 +434,13 @@ class Categorical(Distribution):
         return self.logits.softmax(-1)
 
     @property
-    def _given(self) -> Tensor:
+    def _parameter(self) -> Tensor:
         return self.probs if "probs" in vars(self) else self.logits
 
     @property
     def param_shape(self) -> Size:
         """Shape of the parameter that was given."""
-        return self._given.shape
+        return self._parameter.shape
 
     @property
     def mean(self) -> Tensor:
@@ -475,7 +477,7 @@ class Categorical(Distribution):
         return -(logits * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._enumerated(arange(self._num_events, device=self._given.device), expand)
+        return self._enumerated(arange(self._num_events, device=self._parameter.device), expand)
 
 
 class OneHotCategorical(Distribution):

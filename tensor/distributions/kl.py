@@ -55,9 +55,9 @@ def register_kl(type_p: type, type_q: type) -> Callable[[_F], _F]:
     TypeError
         If one is no class of distributions.
     """
-    for kind in (type_p, type_q):
-        if not (isinstance(kind, type) and issubclass(kind, Distribution)):
-            raise TypeError(f"expected a subclass of Distribution, got {kind!r}")
+    for cls in (type_p, type_q):
+        if not (isinstance(cls, type) and issubclass(cls, Distribution)):
+            raise TypeError(f"expected a subclass of Distribution, got {cls!r}")
 
     def decorate(function: _F) -> _F:
         _registered[type_p, type_q] = function

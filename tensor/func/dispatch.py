@@ -155,11 +155,11 @@ def _top(args: tuple[Any, ...], kwargs: dict[str, Any]) -> VmapLevel | None:
     """The innermost level among the arguments."""
     innermost: VmapLevel | None = None
     for each in (*args, *kwargs.values()) if kwargs else args:
-        kind = type(each)
-        if kind is Batched:
+        cls = type(each)
+        if cls is Batched:
             if innermost is None or each.level.depth > innermost.depth:
                 innermost = each.level
-        elif kind is tuple or kind is list:
+        elif cls is tuple or cls is list:
             below = _top(tuple(each), {})
             if below is not None and (innermost is None or below.depth > innermost.depth):
                 innermost = below

@@ -52,7 +52,7 @@ def which(info: Any, number: int) -> str:
 
 
 def check_info(
-    name: str, kind: str, info: NDArray[Any], error: type[Exception] = LinAlgError, what: str = ""
+    name: str, failure: str, info: NDArray[Any], error: type[Exception] = LinAlgError, what: str = ""
 ) -> None:
     """Raise for the first matrix whose number is not 0.
 
@@ -60,7 +60,7 @@ def check_info(
     ----------
     name
         What the user called.
-    kind
+    failure
         What could not be found: a key of the texts above.
     info
         A number for each matrix, in the shape of the batch.
@@ -70,7 +70,7 @@ def check_info(
     wrong = np.flatnonzero(info)
     if wrong.size:
         number = int(wrong[0])
-        text = _SAID[kind].format(int(info.reshape(-1)[number]), what)
+        text = _SAID[failure].format(int(info.reshape(-1)[number]), what)
         raise error(f"{name}: {which(info, number)}{text}")
 
 

@@ -70,7 +70,7 @@ class DeviceSource(Protocol):
     """Where times of devices come from."""
 
     #: ``modelled`` or ``measured``, and how.
-    kind: str
+    time_source: str
     how: str
     #: Reads the host's clock, to which the events' times belong.
     clock: Callable[[], int]
@@ -96,7 +96,7 @@ class Modelled:
         Whether results are needed; see :func:`drv.simulator.timed`.
     """
 
-    kind = "modelled"
+    time_source = "modelled"
 
     def __init__(self, runtime: drv.Runtime, *, results: bool = True) -> None:
         # The model of time is loaded where devices are simulated.
@@ -172,7 +172,7 @@ class Measured:
         Records what GPUs do.
     """
 
-    kind = "measured"
+    time_source = "measured"
     how = "measured by CUPTI"
 
     def __init__(self, recorder: ActivityRecorder) -> None:
@@ -230,7 +230,7 @@ class Measured:
 class Events:
     """Times of the hardware, by events around the outermost operations: where CUPTI is not installed."""
 
-    kind = "measured"
+    time_source = "measured"
     how = "measured by events around operations, as CUPTI is not installed (extra profile)"
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 _Class = TypeVar("_Class", bound=type[Any])
 
-_kept: dict[str, type[Any]] = {}
+_registered: dict[str, type[Any]] = {}
 
 
 def keep_class(cls: _Class) -> _Class:
@@ -24,16 +24,18 @@ def keep_class(cls: _Class) -> _Class:
     ValueError
         If another class has the name.
     """
-    if _kept.setdefault(cls.__name__, cls) is not cls:
-        raise ValueError(f"checkpoints know another class named {cls.__name__}: {_kept[cls.__name__]!r}")
+    if _registered.setdefault(cls.__name__, cls) is not cls:
+        raise ValueError(
+            f"checkpoints know another class named {cls.__name__}: {_registered[cls.__name__]!r}"
+        )
     return cls
 
 
 def name_of(cls: type[Any]) -> str | None:
     """What a checkpoint calls ``cls``, ``None`` for a class that it does not keep."""
-    return cls.__name__ if _kept.get(cls.__name__) is cls else None
+    return cls.__name__ if _registered.get(cls.__name__) is cls else None
 
 
 def class_named(name: str) -> type[Any] | None:
     """The class called ``name``, ``None`` where this program does not know it."""
-    return _kept.get(name)
+    return _registered.get(name)

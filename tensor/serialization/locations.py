@@ -37,12 +37,12 @@ class Locations:
                     "load(): argument 'map_location' must be a device, a dict of devices, or a function, not "
                     f"{type(map_location).__name__}"
                 )
-        self._wanted = map_location
+        self._map_location = map_location
 
     def placed(self, array: NDArray[Any], strides: tuple[int, ...], location: str) -> Tensor:
         """A tensor of the elements of ``array`` on the device that tensors of ``location`` go to."""
         shown = wrap(array)
-        expected = self._wanted
+        expected = self._map_location
         if callable(expected):
             whole = _copied(shown, strides, cpu)
             storage = expected(whole._storage, location)

@@ -218,9 +218,9 @@ def _as_tensor(value: Any) -> Any:
 def _number_problem(actual: Any, expected: Any, options: _Options) -> str | None:
     if options.check_dtype and type(actual) is not type(expected):
         return f"The (d)types do not match: {type(actual)} != {type(expected)}."
-    kinds = {int: None, float: float64, complex: complex128}
+    by_class = {int: None, float: float64, complex: complex128}
     dtypes = [
-        next((d for kind, d in kinds.items() if isinstance(each, kind)), None) for each in (actual, expected)
+        next((d for cls, d in by_class.items() if isinstance(each, cls)), None) for each in (actual, expected)
     ]
     return _values_problem(
         np.asarray(actual), np.asarray(expected), *options.tolerances(*dtypes), options.equal_nan

@@ -164,15 +164,15 @@ class _History:
         if view.dtype is layout.dtype:
             base = view_of(value._storage, layout, 0)
             base._autograd = edge
-            _attach_part(base, value, view, whole.start)
+            _attach_region(base, value, view, whole.start)
         else:
             base = empty(layout)
             base._autograd = edge
             with recording():
-                value._autograd = _part(base, view, whole.start)._autograd
+                value._autograd = _region(base, view, whole.start)._autograd
 
 
-def _attach_part(base: Tensor, view: Tensor, layout: Layout, start: int) -> None:
+def _attach_region(base: Tensor, view: Tensor, layout: Layout, start: int) -> None:
     """Let ``view`` come from ``base``, from its element ``start`` on, where it lies as ``layout`` says."""
     node = ViewNode.__new__(ViewNode)
     node.view, node.origin, node.saved = AS_STRIDED, base._layout, ()
@@ -255,17 +255,17 @@ def renew(view: Tensor) -> None:
     """Let ``view``, whose base was written, start from the base's present history."""
     base, layout, former = view._base, view._layout, view._autograd
     if layout.dtype is base._layout.dtype:
-        _attach_part(base, view, layout, (view._offset - base._offset) // layout.itemsize)
+        _attach_region(base, view, layout, (view._offset - base._offset) // layout.itemsize)
     else:
         with recording():
-            same = _part(base, layout, view._offset // layout.itemsize)
+            same = _region(base, layout, view._offset // layout.itemsize)
         view._autograd = same._autograd
     track_view(view)
     if former is not None and former.edge is not None:
         _keep_on(view, former, former.edge)
 
 
-def _part(whole: Tensor, layout: Layout, start: int) -> Tensor:
+def _region(whole: Tensor, layout: Layout, start: int) -> Tensor:
     """View of ``whole``'s storage as ``layout``, ``start`` of its elements from the start of the storage.
 
     The dtypes are one, or a complex and its real one.
@@ -322,16 +322,16 @@ class CopySlices(Node):
         if 0 in layout.strides:
             layout = layout.as_dense()
         whole = grads[0].new_empty_strided(layout.shape, layout.strides).copy_(grads[0])
-        part = _part(whole, self.view, self.start)
-        results = self.function.backward(part.clone())
+        region = _region(whole, self.view, self.start)
+        results = self.function.backward(region.clone())
         if type(results) is not tuple:
             results = (results,)
         at = self.former
         former = None if at is None else results[at]
         if former is None:
-            part.zero_()
+            region.zero_()
         else:
-            part.copy_(former)
+            region.copy_(former)
         return whole, *(results if at is None else results[:at] + results[at + 1 :])
 
 

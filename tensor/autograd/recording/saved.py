@@ -144,15 +144,15 @@ def restore(entry: Any, node: Node) -> Any:
     RuntimeError
         If the tensor was written in place since.
     """
-    kind = type(entry)
-    if kind is tuple:
+    cls = type(entry)
+    if cls is tuple:
         tensor, version = entry[0], entry[1]
         if tensor._storage.version != version:
             raise _modified(tensor, version, node, entry[2] if len(entry) == 3 else None)
         if len(entry) == 3:
             return _reattached(tensor, node, entry[2])
         return tensor
-    if kind is _Packed:
+    if cls is _Packed:
         value = entry.unpack(entry.packed)
         if not isinstance(value, TensorBase):
             raise TypeError(
@@ -166,7 +166,7 @@ def restore(entry: Any, node: Node) -> Any:
             is_edge = type(origin) is tuple
             result._autograd = AutogradState(requires_grad=True, edge=origin) if is_edge else origin
         return result
-    if kind is WrittenView:
+    if cls is WrittenView:
         value = restore(entry.entry, node)
         entry.history(value)
         return value

@@ -54,7 +54,7 @@ class device:  # noqa: N801 - PyTorch's name
 
     type: str
     index: int | None
-    _made: ClassVar[dict[tuple[str, int | None], device]] = {}
+    _objects: ClassVar[dict[tuple[str, int | None], device]] = {}
 
     def __new__(cls, type: str | int | device, index: int | None = None) -> device:  # noqa: PYI034
         if isinstance(type, device):
@@ -64,13 +64,13 @@ class device:  # noqa: N801 - PyTorch's name
                 )
             return type
         key = _parse(type, index)
-        result = cls._made.get(key)
+        result = cls._objects.get(key)
         if result is None:
             result = object.__new__(cls)
             object.__setattr__(result, "type", key[0])
             object.__setattr__(result, "index", key[1])
             # setdefault decides which of two threads made the one that is kept.
-            result = cls._made.setdefault(key, result)
+            result = cls._objects.setdefault(key, result)
         return result
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -97,7 +97,7 @@ class Event:
         RuntimeError
             If the event was recorded on another device before.
         """
-        target = _given(stream)
+        target = _stream_or_current(stream)
         native = self._native
         if native is None:
             native = self._make(target.native.device)
@@ -116,7 +116,7 @@ class Event:
             If ``stream`` is not a :class:`tensor.cuda.Stream`.
         """
         if self._native is not None:
-            _given(stream).native.wait_event(self._native)
+            _stream_or_current(stream).native.wait_event(self._native)
 
     def query(self) -> bool:
         """Whether the marked work is done; true where nothing was marked.
@@ -224,7 +224,7 @@ class Event:
         )
 
 
-def _given(stream: Stream | None) -> Stream:
+def _stream_or_current(stream: Stream | None) -> Stream:
     """The stream that an argument means."""
     if stream is None:
         return cuda_state().local.stream

@@ -176,13 +176,13 @@ def device_state_of(argument: Any) -> DeviceState:
         argument = devices.default_device()
         if argument is None:
             return cpu
-    kind = type(argument)
-    if kind is str:
+    cls = type(argument)
+    if cls is str:
         result = _NAMED.get(argument)
         if result is None:
             result = _NAMED[argument] = devices.device(argument)
         argument = result
-    elif kind is not devices.device:
+    elif cls is not devices.device:
         argument = devices.device(argument)
     if argument.type == "cpu":
         return cpu

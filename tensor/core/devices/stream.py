@@ -213,11 +213,11 @@ class Stream:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        exc_type: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._contexts.entered.pop().__exit__(kind, error, traceback)
+        self._contexts.entered.pop().__exit__(exc_type, error, traceback)
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Version of the protocol between libraries, and the handle as an integer."""
@@ -318,7 +318,7 @@ class StreamContext:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        exc_type: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LEAST, MOST, LIMIT = 1 << 18, 32 << 20, 128 << 20
 
 #: By size. Lists, as their ends are taken and added to in one step each, whatever other threads do.
-_kept: dict[int, list[Bytes]] = {}
+_cached: dict[int, list[Bytes]] = {}
 
 
 class _Lease:
@@ -39,7 +39,7 @@ class _Lease:
             "version": 3,
         }
 
-    def __del__(self, cached: dict[int, list[Bytes]] = _kept, limit: int = LIMIT) -> None:
+    def __del__(self, cached: dict[int, list[Bytes]] = _cached, limit: int = LIMIT) -> None:
         # Names of the module may be gone when the interpreter ends.
         size = len(self.block)
         if size + sum(each * len(blocks) for each, blocks in list(cached.items())) > limit:
@@ -49,7 +49,7 @@ class _Lease:
 
 def kept_bytes() -> int:
     """Bytes that are kept and nobody uses."""
-    return sum(size * len(blocks) for size, blocks in list(_kept.items()))
+    return sum(size * len(blocks) for size, blocks in list(_cached.items()))
 
 
 def empty(shape: Sequence[int], dtype: Any, nbytes: int) -> NDArray[Any]:
@@ -65,7 +65,7 @@ def empty(shape: Sequence[int], dtype: Any, nbytes: int) -> NDArray[Any]:
     # Sizes that differ little share blocks.
     step = 1 << (nbytes.bit_length() - 4)
     size = -(-nbytes // step) * step
-    blocks = _kept.get(size)
+    blocks = _cached.get(size)
     try:
         block = blocks.pop() if blocks else np.empty(size, np.uint8)
     except IndexError:

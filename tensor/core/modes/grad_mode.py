@@ -97,7 +97,7 @@ class _Mode:
     def __exit__(self, *exception: object) -> None:
         raise NotImplementedError
 
-    def _again(self) -> _Mode:
+    def _copy(self) -> _Mode:
         """The same mode, for another entry."""
         return type(self)()
 
@@ -108,7 +108,7 @@ class _Mode:
 
         @functools.wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Any:
-            with self._again():
+            with self._copy():
                 return function(*args, **kwargs)
 
         return cast("_F", inside)
@@ -116,19 +116,19 @@ class _Mode:
     def _around_generator(self, function: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Any]:
         @functools.wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-            with self._again():
+            with self._copy():
                 generator = function(*args, **kwargs)
             step: Callable[[], Any] = functools.partial(next, generator)
             while True:
                 try:
-                    with self._again():
+                    with self._copy():
                         value = step()
                 except StopIteration as end:
                     return end.value
                 try:
                     received = yield value
                 except GeneratorExit:
-                    with self._again():
+                    with self._copy():
                         generator.close()
                     raise
                 except BaseException as error:
@@ -162,7 +162,7 @@ class set_grad_enabled(_Mode):  # noqa: N801 - PyTorch's name
     def __exit__(self, *exception: object) -> None:
         modes.recording = self._before
 
-    def _again(self) -> _Mode:
+    def _copy(self) -> _Mode:
         return set_grad_enabled(self.mode)
 
     def __call__(self, function: _F) -> _F:
@@ -255,7 +255,7 @@ class inference_mode(_Mode):  # noqa: N801 - PyTorch's name
         inference_blocks.add(-self.mode)
         modes.recording, modes.inference = self._before
 
-    def _again(self) -> _Mode:
+    def _copy(self) -> _Mode:
         return cast("_Mode", inference_mode(self.mode))
 
 

@@ -102,21 +102,21 @@ class _Cut:
             self.blocks = list(self.blocks)
         #: Elements of columns.
         self.size = rows * self.items * min(windows.positions, room)
-        self.parts = [
+        self.chunks = [
             slice(at, min(at + self.items, geometry.items)) for at in range(0, geometry.items, self.items)
         ]
 
     def share(self, work: Callable[[slice, Array], None]) -> None:
         """``work(items, memory for columns)`` for all items."""
         if self.pieces == 1:
-            work(self.parts[0], np.empty(self.size, self.dtype))
+            work(self.chunks[0], np.empty(self.size, self.dtype))
             return
         tasks = self.tasks
 
         def run(task: int) -> None:
             room = np.empty(self.size, self.dtype)
             for piece in range(task * self.pieces // tasks, (task + 1) * self.pieces // tasks):
-                work(self.parts[piece], room)
+                work(self.chunks[piece], room)
 
         _share_products(run, tasks)
 
@@ -253,8 +253,8 @@ def forward(geometry: Geometry, dtype: Any) -> Run:
         matrix = weight.reshape(groups, filters, rows)
         flat = out.reshape(geometry.items, groups, filters, positions)
 
-        def work(part: slice, room: Array) -> None:
-            shifted, target = shift.of(x[part]), flat[part]
+        def work(chunk: slice, room: Array) -> None:
+            shifted, target = shift.of(x[chunk]), flat[chunk]
             items = len(target)
             if positions < _FEW:
                 (block, kernel_elements), *_ = cut.blocks
@@ -315,8 +315,8 @@ def input_gradient(geometry: Geometry, dtype: Any) -> Run:
         matrix = weight.reshape(groups, filters, -1).swapaxes(1, 2)
         flat = grad.reshape(geometry.items, groups, filters, -1)
 
-        def work(part: slice, room: Array) -> None:
-            argument, target = flat[part], out[part]
+        def work(chunk: slice, room: Array) -> None:
+            argument, target = flat[chunk], out[chunk]
             items = len(argument)
             shifted = shift.zeros(items, geometry.channels, dtype)
             for block, kernel_elements in cut.blocks:
@@ -343,7 +343,7 @@ def weight_gradient(geometry: Geometry, dtype: Any) -> Run:
     plain = geometry.plain
     nbytes = geometry.filters * rows * np.dtype(dtype).itemsize
     # Always as many sums, whatever there are of threads.
-    parts = max(min(_PARTIAL, _PARTIAL_BYTES // nbytes, cut.pieces), 1)
+    partial_sums = max(min(_PARTIAL, _PARTIAL_BYTES // nbytes, cut.pieces), 1)
 
     def add(total: Array, images: Array, grads: Array, room: Array) -> None:
         items = len(images)
@@ -360,18 +360,20 @@ def weight_gradient(geometry: Geometry, dtype: Any) -> Run:
 
     def run(x: Array, grad: Array, out: Array) -> None:
         flat = grad.reshape(geometry.items, geometry.filters, -1)
-        sums = np.zeros((parts, groups, filters, rows), dtype)
+        sums = np.zeros((partial_sums, groups, filters, rows), dtype)
 
         def work(number: int) -> None:
             room = np.empty(cut.size, dtype)
-            for piece in range(number * cut.pieces // parts, (number + 1) * cut.pieces // parts):
-                part = cut.parts[piece]
-                add(sums[number], x[part], flat[part], room)
+            for piece in range(
+                number * cut.pieces // partial_sums, (number + 1) * cut.pieces // partial_sums
+            ):
+                chunk = cut.chunks[piece]
+                add(sums[number], x[chunk], flat[chunk], room)
 
-        if parts == 1:
+        if partial_sums == 1:
             work(0)
         else:
-            _share_products(work, parts)
+            _share_products(work, partial_sums)
         np.add.reduce(sums, axis=0, out=out.reshape(sums.shape[1:]))
 
     return run

@@ -256,7 +256,7 @@ def undefined(layout: Layout, *, pin_memory: bool = False) -> Tensor:
     return make(layout, pin_memory=pin_memory)
 
 
-def _made(
+def _filled(
     shape: tuple[int, ...],
     value: Any,
     function: str,
@@ -308,7 +308,7 @@ def zeros(
     tensor([0, 0])
     """
     shape = sizes_of(sizes, size, "zeros")
-    return _made(shape, 0, "zeros", out, dtype, layout, device, requires_grad, pin_memory)
+    return _filled(shape, 0, "zeros", out, dtype, layout, device, requires_grad, pin_memory)
 
 
 @operation(method=False)
@@ -333,7 +333,7 @@ def ones(
             [1., 1., 1.]])
     """
     shape = sizes_of(sizes, size, "ones")
-    return _made(shape, 1, "ones", out, dtype, layout, device, requires_grad, pin_memory)
+    return _filled(shape, 1, "ones", out, dtype, layout, device, requires_grad, pin_memory)
 
 
 @operation(method=False)
@@ -377,7 +377,7 @@ def full(
     value_dtype, fill_value = number_to_fill(fill_value, "full")
     if dtype is None and out is None:
         dtype = value_dtype
-    return _made(shape, fill_value, "full", out, dtype, layout, device, requires_grad, pin_memory)
+    return _filled(shape, fill_value, "full", out, dtype, layout, device, requires_grad, pin_memory)
 
 
 @operation(method=False)
@@ -407,7 +407,7 @@ def scalar_tensor(
     tensor(3, dtype=tensor.int32)
     """
     value = number_to_fill(s, "scalar_tensor")[1]
-    return _made((), value, "scalar_tensor", None, dtype, layout, device, requires_grad, pin_memory)
+    return _filled((), value, "scalar_tensor", None, dtype, layout, device, requires_grad, pin_memory)
 
 
 def number_to_fill(fill_value: Any, function: str) -> tuple[dtype, Any]:

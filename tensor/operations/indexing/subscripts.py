@@ -47,10 +47,10 @@ def get(input: Tensor, key: Any) -> Tensor:
     ValueError
         For a step that is not positive.
     """
-    kind = type(key)
-    if kind is int:
+    cls = type(key)
+    if cls is int:
         return _select(input, 0, key, 0)
-    if kind is slice:
+    if cls is slice:
         return _slice(input, 0, key)
     part, chosen = _walk(input, _keys(key))
     if chosen is None:
@@ -60,15 +60,15 @@ def get(input: Tensor, key: Any) -> Tensor:
 
 def put(input: Tensor, key: Any, value: Any) -> None:
     """Write ``value``, a number or a tensor that broadcasts, to the part that ``key`` names."""
-    kind = type(key)
-    if kind is bool:
+    cls = type(key)
+    if cls is bool:
         # All of it, or nothing.
         if not key:
             if not isinstance(value, TensorBase):
                 element(value, input._layout.dtype)
             return
-        key, kind = None, type(None)
-    part, chosen = (get(input, key), None) if kind is int or kind is slice else _walk(input, _keys(key))
+        key, cls = None, type(None)
+    part, chosen = (get(input, key), None) if cls is int or cls is slice else _walk(input, _keys(key))
     is_tensor = isinstance(value, TensorBase)
     if not is_tensor and isinstance(value, (np.ndarray, list, tuple)):
         value = tensor(value, dtype=input._layout.dtype, device=input._layout.device)

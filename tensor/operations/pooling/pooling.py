@@ -106,10 +106,10 @@ class Pooling:
 
     def name(self) -> str:
         """Name of the nodes, without what differs between the pooling and its gradient; PyTorch's."""
-        kind = "" if isinstance(self.pool, Windows) else type(self.pool).__name__
+        variant = "" if isinstance(self.pool, Windows) else type(self.pool).__name__
         what = "Max" if self.category == "max" else "Avg"
-        indices = "WithIndices" if self.category == "max" and not kind else ""
-        return f"{kind}{what}Pool{max(self.rank, 2)}D{indices}Backward"
+        indices = "WithIndices" if self.category == "max" and not variant else ""
+        return f"{variant}{what}Pool{max(self.rank, 2)}D{indices}Backward"
 
 
 class _Step:

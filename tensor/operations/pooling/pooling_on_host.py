@@ -102,8 +102,8 @@ def _parts(pool: Any) -> Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     return list(parts) if prod(pool.out) <= _HELD else parts
 
 
-def _lowest(kind: Any) -> Any:
-    return np.iinfo(kind).min if kind.kind in "iu" else -np.inf
+def _lowest(dtype: Any) -> Any:
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
 def largest(pool: Pool, planes: int, dtype: Any) -> Callable[[Array, Array, Array], None]:

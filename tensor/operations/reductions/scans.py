@@ -545,10 +545,10 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     count = x._layout.numel if N is None else N
     if count < 0:
         raise RuntimeError(f"vander(): N must be non-negative, got {N}")
-    kind = _type(x, None)
-    column = views.unsqueeze(x.to(kind), 1)
+    result_dtype = _type(x, None)
+    column = views.unsqueeze(x.to(result_dtype), 1)
     if not count:
-        return x.new_empty((x._layout.numel, 0), dtype=kind)
+        return x.new_empty((x._layout.numel, 0), dtype=result_dtype)
     factors = [column.new_ones(column._layout.shape), views.expand(column, (x._layout.numel, count - 1))]
     result = cumprod(cat(factors, 1), 1)
     if increasing:

@@ -98,16 +98,16 @@ class Band:
         shape = [1] * x.ndim
         shape[axis] = self.output_size
         result: Any = 0
-        for tap in range(self.taps):
-            inside = tap < self.counts
-            at = np.where(inside, self.first + tap, 0)
-            weights = np.append(self.weights, 0)[np.where(inside, self.begin[:-1] + tap, -1)]
-            part = x.take(at, axis)
+        for neighbour in range(self.taps):
+            inside = neighbour < self.counts
+            at = np.where(inside, self.first + neighbour, 0)
+            weights = np.append(self.weights, 0)[np.where(inside, self.begin[:-1] + neighbour, -1)]
+            fraction = x.take(at, axis)
             # What no weight belongs to counts as 0, whatever it is.
-            part *= weights.reshape(shape)
+            fraction *= weights.reshape(shape)
             if not inside.all():
-                np.copyto(part, 0, where=~inside.reshape(shape))
-            result = part if tap == 0 else np.add(result, part, out=result)
+                np.copyto(fraction, 0, where=~inside.reshape(shape))
+            result = fraction if neighbour == 0 else np.add(result, fraction, out=result)
         return result  # type: ignore[no-any-return]
 
 
@@ -152,9 +152,9 @@ def _linear(argument: int, result: int, align_corners: bool, factor: float | Non
         return _same(argument, real)
     at = np.maximum(_places(argument, result, align_corners, factor, real), real(0))
     first = np.minimum(np.floor(at).astype(np.int64), argument - 1)
-    part = np.clip(at - first.astype(real), real(0), real(1))
+    fraction = np.clip(at - first.astype(real), real(0), real(1))
     columns = np.stack([first, np.minimum(first + 1, argument - 1)], 1)
-    return _merged(argument, columns, np.stack([1 - part, part], 1))
+    return _merged(argument, columns, np.stack([1 - fraction, fraction], 1))
 
 
 def _near(x: Any, a: float) -> Any:
@@ -167,17 +167,17 @@ def _far(x: Any, a: float) -> Any:
     return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
 
-def cubic_weights(part: Any, a: float = -0.75) -> list[Any]:
-    """Weights of the four neighbours of a point that lies ``part`` behind the second."""
-    return [_far(part + 1, a), _near(part, a), _near(1 - part, a), _far(2 - part, a)]
+def cubic_weights(fraction: Any, a: float = -0.75) -> list[Any]:
+    """Weights of the four neighbours of a point that lies ``fraction`` behind the second."""
+    return [_far(fraction + 1, a), _near(fraction, a), _near(1 - fraction, a), _far(2 - fraction, a)]
 
 
 def _cubic(argument: int, result: int, align_corners: bool, factor: float | None, real: Any) -> Band:
     at = _places(argument, result, align_corners, factor, real)
     first = np.minimum(np.floor(at).astype(np.int64), argument - 1)
-    part = np.clip(at - first.astype(real), real(0), real(1))
+    fraction = np.clip(at - first.astype(real), real(0), real(1))
     columns = (first[:, None] + np.arange(-1, 3)).clip(0, argument - 1)
-    return _merged(argument, columns, np.stack(cubic_weights(part), 1).astype(real))
+    return _merged(argument, columns, np.stack(cubic_weights(fraction), 1).astype(real))
 
 
 def _triangle(x: NDArray[Any]) -> Any:
@@ -216,13 +216,13 @@ def _smoothed(
 
 @lru_cache(maxsize=512)
 def band(
-    kind: str, argument: int, result: int, align_corners: bool, factor: float | None, double: bool
+    mode: str, argument: int, result: int, align_corners: bool, factor: float | None, double: bool
 ) -> Band:
     """Weights of a dimension.
 
     Parameters
     ----------
-    kind : {"nearest", "nearest-exact", "linear", "cubic", "smooth linear", "smooth cubic"}
+    mode : {"nearest", "nearest-exact", "linear", "cubic", "smooth linear", "smooth cubic"}
         The last two average where the result is smaller.
     given, made
         Sizes before and after.
@@ -232,11 +232,11 @@ def band(
         Whether weights are float64.
     """
     real: Any = np.float64 if double else np.float32
-    if kind.startswith("nearest"):
-        return _nearest(argument, result, factor, 0.5 if kind == "nearest-exact" else 0.0, real)
-    if kind == "linear":
+    if mode.startswith("nearest"):
+        return _nearest(argument, result, factor, 0.5 if mode == "nearest-exact" else 0.0, real)
+    if mode == "linear":
         return _linear(argument, result, align_corners, factor, real)
-    if kind == "cubic":
+    if mode == "cubic":
         return _cubic(argument, result, align_corners, factor, real)
-    shape, reach = (_triangle, 1.0) if kind == "smooth linear" else (_keys, 2.0)
+    shape, reach = (_triangle, 1.0) if mode == "smooth linear" else (_keys, 2.0)
     return _smoothed(shape, reach, argument, result, align_corners, factor, real)

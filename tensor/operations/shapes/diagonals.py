@@ -1,4 +1,4 @@
-"""Tensors made around a diagonal, and copies of tensors with a part replaced."""
+"""Tensors made around a diagonal, and copies of tensors with a region replaced."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor
     return input
 
 
-# A part replaced
+# A region replaced
 
 
 @operation()
@@ -183,7 +183,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     Parameters
     ----------
     src : Tensor
-        Of the shape of the part that it takes; converted to the input's dtype, which the result has.
+        Of the shape of the region that it takes; converted to the input's dtype, which the result has.
     offset : int
         0 is the main diagonal, positive ones are above it.
     dim1, dim2 : int
@@ -212,7 +212,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     Parameters
     ----------
     src : Tensor
-        Of the shape of the part that it takes; converted to the input's dtype, which the result has.
+        Of the shape of the region that it takes; converted to the input's dtype, which the result has.
 
     Raises
     ------
@@ -246,7 +246,7 @@ def slice_scatter(
     Parameters
     ----------
     src : Tensor
-        Of the shape of the part that it takes; converted to the input's dtype, which the result has.
+        Of the shape of the region that it takes; converted to the input's dtype, which the result has.
     start, end : int, optional
         As in a Python slice: negative ones count from the end, and what is outside is cut off.
     out : Tensor, optional
@@ -327,17 +327,17 @@ def as_strided_scatter(
 
 
 def _scattered(name: str, view: Callable[..., Tensor], input: Tensor, src: Tensor, *args: Any) -> Tensor:
-    """A copy of ``input`` whose part ``view(input, *args)`` is ``src``."""
+    """A copy of ``input`` whose region ``view(input, *args)`` is ``src``."""
     with unrecorded():
         output = clone(input)
-        part = view(output, *args)
-        expected, result = part._layout.shape, src._layout.shape
+        region = view(output, *args)
+        expected, result = region._layout.shape, src._layout.shape
         if expected != result:
             raise RuntimeError(
                 f"{name}: expected src to have a size equal to the slice of self. src size = {list(result)}, "
                 f"slice size = {list(expected)}"
             )
-        part.copy_(src)
+        region.copy_(src)
     output._storage.version = first_version()
     _SCATTERED[name].record((output,), (input, src), (), (name, view, args))
     return output
@@ -346,10 +346,10 @@ def _scattered(name: str, view: Callable[..., Tensor], input: Tensor, src: Tenso
 def _scatter_gradients(
     mask: tuple[bool, bool], grad: Tensor, name: str, view: Callable[..., Tensor], args: tuple[Any, ...]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradient with zeros in the part, and the part of the gradient."""
-    part = view(grad, *args)
-    former = _scattered(name, view, grad, grad.new_zeros(part._layout.shape), *args) if mask[0] else None
-    return former, part if mask[1] else None
+    """The gradient with zeros in the region, and the region of the gradient."""
+    region = view(grad, *args)
+    former = _scattered(name, view, grad, grad.new_zeros(region._layout.shape), *args) if mask[0] else None
+    return former, region if mask[1] else None
 
 
 _SCATTERED = {

@@ -64,7 +64,7 @@ class _Triangle:
 
     def __call__(self, input: Tensor, diagonal: int) -> Tensor:
         """A new tensor, recorded."""
-        result = self._made(input, diagonal)
+        result = self._new(input, diagonal)
         self._formula.record((result,), (input,), context=(diagonal,))
         return result
 
@@ -85,7 +85,7 @@ class _Triangle:
         record_in_place(self._formula, input, (input,), context=(at,))
         return input
 
-    def _made(self, input: Tensor, diagonal: int) -> Tensor:
+    def _new(self, input: Tensor, diagonal: int) -> Tensor:
         layout = input._layout
         result = empty(contiguous[layout.shape, layout.dtype, layout.device_state])
         layout.device_state.plans[self, result._layout, layout, diagonal](result, input)

@@ -106,7 +106,11 @@ def empty_coordinates(
 
 
 def empty_sparse(
-    shape: Sequence[int], kind: LayoutName, dtype: dtype | None, device: Any, requires_grad: bool = False
+    shape: Sequence[int],
+    layout_name: LayoutName,
+    dtype: dtype | None,
+    device: Any,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of a sparse layout without specified elements.
 
@@ -115,18 +119,18 @@ def empty_sparse(
     RuntimeError
         If a compressed one has not two dimensions.
     """
-    if kind is sparse_coo:
+    if layout_name is sparse_coo:
         return empty_coordinates(shape, dtype, device, requires_grad)
     if len(shape) != 2:
         raise RuntimeError(
             f"torch.empty: Only batched sparse compressed (non-block) tensors are supported, but got size {list(shape)}: a "
-            f"tensor of layout {kind!r} has 2 dimensions"
+            f"tensor of layout {layout_name!r} has 2 dimensions"
         )
     dtype = get_default_dtype() if dtype is None else dtype
-    lines = shape[int(kind is sparse_csc)]
+    lines = shape[int(layout_name is sparse_csc)]
     starts = zeros(lines + 1, dtype=int64, device=device)
     plain = zeros(0, dtype=int64, device=device)
-    structure = Compressed(starts, plain, by_columns=kind is sparse_csc)
+    structure = Compressed(starts, plain, by_columns=layout_name is sparse_csc)
     return _required(sparse_of(structure, zeros(0, dtype=dtype, device=device), shape), requires_grad)
 
 

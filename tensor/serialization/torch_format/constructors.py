@@ -312,11 +312,11 @@ class Constructors:
 _SELF = "torch._tensor._rebuild_from_type_v2"
 
 
-def _device(kind: Any, index: Any = None) -> device:
-    if type(kind) is not str or (index is not None and type(index) is not int):
-        raise RefusedError(f"its pickle has a device {excerpt((kind, index))}")
+def _device(device_type: Any, index: Any = None) -> device:
+    if type(device_type) is not str or (index is not None and type(index) is not int):
+        raise RefusedError(f"its pickle has a device {excerpt((device_type, index))}")
     try:
-        return device(kind, index)
+        return device(device_type, index)
     except (RuntimeError, ValueError, OverflowError) as error:
         raise RefusedError(f"its pickle has a device that is not known here: {error}") from None
 

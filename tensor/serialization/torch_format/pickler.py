@@ -105,7 +105,7 @@ class Pickler:
         else:
             self._write(pickle.LONG_BINPUT, struct.pack("<I", number))
 
-    def _again(self, key: Any) -> bool:
+    def _is_memoized(self, key: Any) -> bool:
         number = self._memo.get(key)
         if number is None:
             return False
@@ -116,7 +116,7 @@ class Pickler:
         return True
 
     def _global(self, module: str, name: str) -> None:
-        if not self._again((module, name)):
+        if not self._is_memoized((module, name)):
             self._write(pickle.GLOBAL, f"{module}\n{name}\n".encode())
             self._put((module, name))
 
@@ -163,7 +163,7 @@ class Pickler:
             self._write(pickle.LONG1, bytes((len(data),)), data)
 
     def _string(self, value: str) -> None:
-        if not self._again(("", value)):
+        if not self._is_memoized(("", value)):
             data = value.encode("utf-8", "surrogatepass")
             self._write(pickle.BINUNICODE, struct.pack("<I", len(data)), data)
             self._put(("", value))
@@ -194,7 +194,7 @@ class Pickler:
         identity = id(value)
         if identity in self._open:
             raise ValueError(f"cannot save {shown(path)}: it is part of itself")
-        if self._again(identity):
+        if self._is_memoized(identity):
             return
         if len(path) > DEPTH:
             raise ValueError(f"cannot save {shown(path[:3])}...: it nests deeper than {DEPTH} levels")

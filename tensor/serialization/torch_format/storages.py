@@ -90,17 +90,17 @@ class Storages:
             If the storage is not in the file, or of another size.
         """
         check_reference(reference)
-        _, kind, key, location, count = reference[:5]
-        size = count * kind.dtype.itemsize
+        _, storage_type, key, location, count = reference[:5]
+        size = count * storage_type.dtype.itemsize
         storage = self._known.get(key)
         if storage is None:
-            array = self._read(key, size, kind.dtype)
+            array = self._read(key, size, storage_type.dtype)
             storage = self._known[key] = self._locations.placed(array, (1,), location)._storage
         elif storage.capacity != size:
             raise UnreadableError(
                 f"its storage {excerpt(key)} is {storage.capacity} bytes long, and also {size}"
             )
-        return Stored(storage, kind)
+        return Stored(storage, storage_type)
 
 
 def check_reference(reference: Any) -> None:

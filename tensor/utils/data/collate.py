@@ -91,10 +91,10 @@ def _is_plain_tuple(data: Any) -> bool:
     return isinstance(data, tuple) and not is_named_tuple(data)
 
 
-def _function_for(kind: type, functions: CollateMap) -> Callable[..., Any] | None:
-    if kind in functions:
-        return functions[kind]
-    return next((function for each, function in functions.items() if issubclass(kind, each)), None)
+def _function_for(cls: type, functions: CollateMap) -> Callable[..., Any] | None:
+    if cls in functions:
+        return functions[cls]
+    return next((function for each, function in functions.items() if issubclass(cls, each)), None)
 
 
 def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:

@@ -296,7 +296,7 @@ class _Counted:
     def __init__(self, loader: DataLoader[Any], batches: Iterator[Any]) -> None:
         self._loader = loader
         self._batches = batches
-        self._given = 0
+        self._yielded = 0
         self._warned = False
 
     def __iter__(self) -> _Counted:
@@ -304,9 +304,9 @@ class _Counted:
 
     def __next__(self) -> Any:
         batch = next(self._batches)
-        self._given += 1
+        self._yielded += 1
         told = self._loader._length_told
-        if told is not None and not self._warned and self._given > len(self._loader):
+        if told is not None and not self._warned and self._yielded > len(self._loader):
             self._warned = True
             hint = (
                 " With several workers each one reads the whole dataset unless it takes a part by get_worker_info()."
@@ -315,7 +315,7 @@ class _Counted:
             )
             warnings.warn(
                 f"Length of IterableDataset {self._loader.dataset} was reported to be {told} (when accessing "
-                f"len(dataloader)), but {self._given} batches have been fetched.{hint}",
+                f"len(dataloader)), but {self._yielded} batches have been fetched.{hint}",
                 stacklevel=2,
             )
         return batch

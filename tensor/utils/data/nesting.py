@@ -1,4 +1,4 @@
-"""Samples and batches are nested: mappings, tuples and sequences rebuilt with other parts."""
+"""Samples and batches are nested: mappings, tuples and sequences rebuilt with other children."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ def is_named_tuple(data: Any) -> bool:
     return isinstance(data, tuple) and hasattr(data, "_fields")
 
 
-def mapping_like(data: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
-    """A mapping of ``data``'s class with the values ``parts``; a dict where the class cannot be rebuilt."""
+def mapping_like(data: Mapping[Any, Any], children: dict[Any, Any]) -> Any:
+    """A mapping of ``data``'s class with the values ``children``; a dict where the class cannot be rebuilt."""
     try:
         if isinstance(data, MutableMapping):
             result = copy.copy(data)
-            result.update(parts)
+            result.update(children)
             return result
-        return type(data)(parts)  # type: ignore[call-arg]
+        return type(data)(children)  # type: ignore[call-arg]
     except TypeError:
-        return parts
+        return children
 
 
-def sequence_like(data: Sequence[Any], parts: list[Any]) -> Any:
-    """A sequence of ``data``'s class with the elements ``parts``; a list where the class cannot be rebuilt."""
+def sequence_like(data: Sequence[Any], children: list[Any]) -> Any:
+    """A sequence of ``data``'s class with the elements ``children``; a list where the class cannot be rebuilt."""
     if is_named_tuple(data):
-        return type(data)(*parts)
+        return type(data)(*children)
     try:
         if isinstance(data, MutableSequence):
             result = copy.copy(data)
-            for position, part in enumerate(parts):
-                result[position] = part
+            for position, child in enumerate(children):
+                result[position] = child
             return result
-        return type(data)(parts)  # type: ignore[call-arg]
+        return type(data)(children)  # type: ignore[call-arg]
     except TypeError:
-        return parts
+        return children

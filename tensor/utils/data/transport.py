@@ -46,22 +46,22 @@ def pack(value: Any, name: str) -> Packed:
     buffers: list[pickle.PickleBuffer] = []
     body = io.BytesIO()
     _Pickler(body, _OUT_OF_BAND, buffer_callback=buffers.append).dump(value)
-    parts = [body.getbuffer(), *(buffer.raw() for buffer in buffers)]
-    sizes = [part.nbytes for part in parts]
-    if sum(sizes) > _INLINE and _into_shared_memory(parts, name):
+    pieces = [body.getbuffer(), *(buffer.raw() for buffer in buffers)]
+    sizes = [piece.nbytes for piece in pieces]
+    if sum(sizes) > _INLINE and _into_shared_memory(pieces, name):
         return name, sizes, []
-    return None, sizes, [part.tobytes() for part in parts]
+    return None, sizes, [piece.tobytes() for piece in pieces]
 
 
 def unpack(packed: Packed) -> Any:
     """What :func:`pack` was given; the block is gone afterwards."""
     name, sizes, inline = packed
-    parts: Sequence[Any]
+    pieces: Sequence[Any]
     if name is None:
-        parts = [inline[0], *(bytearray(part) for part in inline[1:])]
+        pieces = [inline[0], *(bytearray(piece) for piece in inline[1:])]
     else:
-        parts = _out_of_shared_memory(name, sizes)
-    return pickle.loads(parts[0], buffers=parts[1:])
+        pieces = _out_of_shared_memory(name, sizes)
+    return pickle.loads(pieces[0], buffers=pieces[1:])
 
 
 def remove(name: str) -> None:
@@ -75,15 +75,15 @@ def remove(name: str) -> None:
 
 
 def _offsets(sizes: Sequence[int]) -> list[int]:
-    """Where the parts begin, and last where they end."""
+    """Where the pieces begin, and last where they end."""
     result = [0]
     for size in sizes:
         result.append(result[-1] + -(-size // _ALIGNED) * _ALIGNED)
     return result
 
 
-def _into_shared_memory(parts: Sequence[memoryview], name: str) -> bool:
-    offsets = _offsets([part.nbytes for part in parts])
+def _into_shared_memory(pieces: Sequence[memoryview], name: str) -> bool:
+    offsets = _offsets([piece.nbytes for piece in pieces])
     try:
         block = shared_memory.SharedMemory(name, create=True, size=offsets[-1])
     except OSError:
@@ -93,8 +93,8 @@ def _into_shared_memory(parts: Sequence[memoryview], name: str) -> bool:
             block.unlink()
             return False
         shown = np.frombuffer(block.buf, np.uint8)  # type: ignore[arg-type]
-        for part, start in zip(parts, offsets, strict=False):
-            shown[start : start + part.nbytes] = np.frombuffer(part, np.uint8) if part.nbytes else 0
+        for piece, start in zip(pieces, offsets, strict=False):
+            shown[start : start + piece.nbytes] = np.frombuffer(piece, np.uint8) if piece.nbytes else 0
         del shown
     finally:
         block.close()
@@ -105,11 +105,11 @@ def _out_of_shared_memory(name: str, sizes: Sequence[int]) -> list[Any]:
     block = shared_memory.SharedMemory(name)
     try:
         shown = np.frombuffer(block.buf, np.uint8)  # type: ignore[arg-type]
-        parts = [
+        pieces = [
             shown[start : start + size].copy() for start, size in zip(_offsets(sizes), sizes, strict=False)
         ]
         del shown
     finally:
         block.close()
         block.unlink()
-    return parts
+    return pieces

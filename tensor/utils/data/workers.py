@@ -97,11 +97,11 @@ class Failure:
 
     Attributes
     ----------
-    kind : bytes or None
+    error_type : bytes or None
         Its class, pickled; ``None`` where that cannot be pickled.
     """
 
-    kind: bytes | None
+    error_type: bytes | None
     text: str
 
     def reraise(self) -> None:
@@ -112,9 +112,9 @@ class Failure:
         raise self._error()
 
     def _error(self) -> BaseException:
-        if self.kind is not None:
+        if self.error_type is not None:
             with contextlib.suppress(Exception):
-                error = pickle.loads(self.kind)(_Text(self.text))
+                error = pickle.loads(self.error_type)(_Text(self.text))
                 if isinstance(error, Exception):
                     return error
         return RuntimeError(self.text)
@@ -225,12 +225,12 @@ def _receive(pipe: Connection, tasks: queue.SimpleQueue[Any]) -> None:
 
 
 def _failure(error: Exception, worker: int) -> Failure:
-    kind = None
+    error_type = None
     with contextlib.suppress(Exception):
-        kind = pickle.dumps(type(error))
+        error_type = pickle.dumps(type(error))
     shown = "".join(traceback.format_exception(error))
     return Failure(
-        kind, f"Caught {type(error).__name__} in DataLoader worker process {worker}.\nOriginal {shown}"
+        error_type, f"Caught {type(error).__name__} in DataLoader worker process {worker}.\nOriginal {shown}"
     )
 
 

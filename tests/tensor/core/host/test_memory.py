@@ -14,9 +14,9 @@ from tensor.core.host import memory as host_memory
 @pytest.fixture(autouse=True)
 def nothing_kept():
     gc.collect()
-    host_memory._kept.clear()
+    host_memory._cached.clear()
     yield
-    host_memory._kept.clear()
+    host_memory._cached.clear()
 
 
 def test_the_next_array_of_a_size_gets_the_memory():
