@@ -201,10 +201,10 @@ class Tracer(TracerBase):
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         """What reading an attribute of a module gives: for a parameter, a node, the same each time."""
-        wanted = isinstance(attr_val, Parameter) or (
+        is_traced = isinstance(attr_val, Parameter) or (
             self.proxy_buffer_attributes and isinstance(attr_val, tensor.Tensor)
         )
-        if not wanted:
+        if not is_traced:
             return attr_val
         path = self._path_of_tensor(attr_val)
         if path is None:

@@ -103,8 +103,8 @@ class GraphModule(Module):
             if each.__qualname__ == "GraphModuleImpl":
                 return super().__new__(cls)
         own = type("GraphModuleImpl", (cls,), {})
-        made: GraphModule = super().__new__(own)
-        return made
+        result: GraphModule = super().__new__(own)
+        return result
 
     def __init__(self, root: Module | dict[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
@@ -237,12 +237,12 @@ class GraphModule(Module):
 
 def _rebuilt(class_name: str, attributes: dict[str, Any], graph: Graph) -> GraphModule:
     """A graph module with these attributes."""
-    made = GraphModule.__new__(GraphModule)
-    Module.__init__(made)
-    made.__dict__.update(attributes)
-    type(made).__name__ = class_name
-    made.graph = graph
-    return made
+    result = GraphModule.__new__(GraphModule)
+    Module.__init__(result)
+    result.__dict__.update(attributes)
+    type(result).__name__ = class_name
+    result.graph = graph
+    return result
 
 
 __getattr__ = _hints(__name__)

@@ -41,16 +41,16 @@ def _answer(function: FunctionType, original: FunctionType, method: str, args: A
 def _functions() -> list[tuple[FunctionType, str]]:
     """The functions that take tensors, and what they are called if they are nothing but methods."""
     spaces = ("tensor", "nn.functional", "linalg", "special", "fft")
-    found = {function: "" for space in spaces for function in published(space).values()}
-    found[_assert] = ""  # type: ignore[index]
+    names = {function: "" for space in spaces for function in published(space).values()}
+    names[_assert] = ""  # type: ignore[index]
     for name, value in vars(functional).items():
         if inspect.isfunction(value) and not name.startswith("_"):
-            found.setdefault(value, "")
+            names.setdefault(value, "")
     methods = {**published("Tensor"), "__getitem__": Tensor.__getitem__}
     for name, function in methods.items():
         if isinstance(function, FunctionType):
-            found.setdefault(function, name)
-    return [(function, name) for function, name in found.items() if not function.__code__.co_freevars]
+            names.setdefault(function, name)
+    return [(function, name) for function, name in names.items() if not function.__code__.co_freevars]
 
 
 class _Exchange:

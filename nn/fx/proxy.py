@@ -259,15 +259,15 @@ for _name in MAGIC:
 
 def tracer_of(args: Any, kwargs: Any) -> TracerBase | None:
     """The tracer of the first proxy in the arguments of a call."""
-    found: list[Proxy] = []
+    proxies: list[Proxy] = []
 
     def look(each: Any) -> Any:
         if isinstance(each, Proxy):
-            found.append(each)
+            proxies.append(each)
         return each
 
     map_aggregate((args, kwargs), look)
-    return found[0].tracer if found else None
+    return proxies[0].tracer if proxies else None
 
 
 __getattr__ = _hints(__name__)

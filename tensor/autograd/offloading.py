@@ -48,12 +48,12 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name
             raise ValueError(f"save_on_cpu() knows the device type 'cuda', got {device_type!r}")
 
         def pack(tensor: Tensor) -> Any:
-            return _Kept(tensor, pin_memory=pin_memory)
+            return _HostCopy(tensor, pin_memory=pin_memory)
 
-        super().__init__(pack, _Kept.bring_back)
+        super().__init__(pack, _HostCopy.bring_back)
 
 
-class _Kept:
+class _HostCopy:
     """A tensor in host memory.
 
     Attributes

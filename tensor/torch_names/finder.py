@@ -36,11 +36,11 @@ class TorchFinder(DistributionFinder):
             If it is one and there is none here; with what is known of it.
         """
         if name == "torch":
-            return ModuleSpec(name, _Made(), is_package=True)
+            return ModuleSpec(name, _StandInLoader(), is_package=True)
         if not name.startswith("torch."):
             return None
         if name in PARTS:
-            return ModuleSpec(name, _Made())
+            return ModuleSpec(name, _StandInLoader())
         target_name = ours(name)
         spec = None if is_internal(target_name) else _spec_of(target_name)
         if spec is None:
@@ -75,7 +75,7 @@ class AbsentFinder(MetaPathFinder):
             raise _absent(name, name)
 
 
-class _Made(Loader):
+class _StandInLoader(Loader):
     """Makes the modules that stand in for PyTorch's."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

@@ -110,21 +110,21 @@ def checkpoint(
         raise ValueError(
             f"determinism_check should be one of ['default', 'none'], but got {determinism_check!r}"
         )
-    first, again = context_fn()
+    forward_context, recomputing_context = context_fn()
     if not modes.recording:
-        with first:
+        with forward_context:
             return function(*args, **kwargs)
     region = Region(
         function,
         args,
         kwargs,
         state=forward_state.note(random=preserve_rng_state),
-        context=again,
+        context=recomputing_context,
         compares=determinism_check == "default",
         debug=debug,
         early_stop=early_stop,
     )
-    with first, saved_tensors_hooks(region.pack, region.unpack):
+    with forward_context, saved_tensors_hooks(region.pack, region.unpack):
         result = function(*args, **kwargs)
     region.complete = True
     return result

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     #: Gives a context manager inside which the state is as it was noted.
-    Again = Callable[[], contextlib.AbstractContextManager[Any]]
+    Noted = Callable[[], contextlib.AbstractContextManager[Any]]
 
-_notes: dict[str, Callable[[], Again]] = {}
+_notes: dict[str, Callable[[], Noted]] = {}
 
 
-def register(name: str, note: Callable[[], Again]) -> None:
+def register(name: str, note: Callable[[], Noted]) -> None:
     """Have ``note()`` called where state is noted; what it gives makes context managers that put it back.
 
     A second function of the same ``name`` replaces the first.
@@ -38,23 +38,23 @@ def register(name: str, note: Callable[[], Again]) -> None:
     _notes[name] = note
 
 
-def note(*, random: bool = True) -> Again:
+def note(*, random: bool = True) -> Noted:
     """Note the state of this thread, and of the default generators where ``random`` is true."""
-    parts = [_streams(), *(each() for each in _notes.values())]
+    states = [_streams(), *(each() for each in _notes.values())]
     if random:
-        parts.append(_generators())
+        states.append(_generators())
 
     @contextlib.contextmanager
-    def again() -> Iterator[None]:
+    def noted() -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for part in parts:
-                stack.enter_context(part())
+            for state in states:
+                stack.enter_context(state())
             yield
 
-    return again
+    return noted
 
 
-def _streams() -> Again:
+def _streams() -> Noted:
     """The current device, and the current stream of each."""
     if not drv.is_initialized():
         return contextlib.nullcontext
@@ -63,7 +63,7 @@ def _streams() -> Again:
     streams = [cuda_state(ordinal).local.stream for ordinal in range(drv.device_count())]
 
     @contextlib.contextmanager
-    def again() -> Iterator[None]:
+    def noted() -> Iterator[None]:
         before = [stream.device_state.local.stream for stream in streams]
         device = runtime.current.selected
         restore(runtime, selected)
@@ -76,16 +76,16 @@ def _streams() -> Again:
                 stream.device_state.local.stream = stream
             restore(runtime, device)
 
-    return again
+    return noted
 
 
-def _generators() -> Again:
+def _generators() -> Noted:
     """The default generators of all devices."""
     known = drv.is_initialized()
     states = [generator.state_bytes() for generator in _default_generators()]
 
     @contextlib.contextmanager
-    def again() -> Iterator[None]:
+    def noted() -> Iterator[None]:
         if drv.is_initialized() and not known:
             raise RuntimeError(
                 "CUDA was used for the first time inside a function that has to run again, so that the states of its "
@@ -101,7 +101,7 @@ def _generators() -> Again:
             for generator, state in zip(generators, before, strict=True):
                 generator.set_state_bytes(state)
 
-    return again
+    return noted
 
 
 def _default_generators() -> list[Any]:

@@ -11,7 +11,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GLOSSARY = ROOT / "docs" / "glossary.md"
-SOURCES = ("drv", "tests/drv", "parallel", "tools", "examples", "nvrtc_kernels", "graphroot", "docs")
+SOURCES = (
+    "drv",
+    "tests/drv",
+    "tensor",
+    "nn",
+    "parallel",
+    "tools",
+    "examples",
+    "nvrtc_kernels",
+    "graphroot",
+    "docs",
+)
 
 
 def replaced_words(text: str) -> frozenset[str]:

@@ -111,7 +111,7 @@ def note() -> Callable[[], contextlib.AbstractContextManager[None]]:
     casts, dtypes, keeps = modes.autocast, dict(settings.dtypes), settings.keeps
 
     @contextlib.contextmanager
-    def again() -> Iterator[None]:
+    def noted() -> Iterator[None]:
         casts_before, dtypes_before, keeps_before = modes.autocast, settings.dtypes, settings.keeps
         settings.dtypes, settings.keeps = dict(dtypes), keeps
         set_casts(casts)
@@ -123,4 +123,4 @@ def note() -> Callable[[], contextlib.AbstractContextManager[None]]:
             settings.dtypes, settings.keeps = dtypes_before, keeps_before
             set_casts(casts_before)
 
-    return again
+    return noted

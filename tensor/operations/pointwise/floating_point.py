@@ -58,7 +58,7 @@ NEXTAFTER = Pointwise(
 
 
 #: What has been found for the first two operands otherwise.
-_FOUND = Pointwise("nextafter", "c", lambda a, b, c: c, derivatives=(*_OF_NEXT, no_change))
+_PRECOMPUTED = Pointwise("nextafter", "c", lambda a, b, c: c, derivatives=(*_OF_NEXT, no_change))
 
 
 @operation(in_place=True)
@@ -125,7 +125,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     dtype = rules.promoted((input._layout, other._layout))
     if dtype not in (float16, bfloat16):
         return NEXTAFTER.out(out, input, other)
-    return _FOUND.out(out, input, other, _next_half(input, other, dtype))
+    return _PRECOMPUTED.out(out, input, other, _next_half(input, other, dtype))
 
 
 def _next_half(input: Tensor, other: Tensor, dtype: dtype) -> Tensor:

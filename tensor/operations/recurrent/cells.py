@@ -52,7 +52,7 @@ class Weights(NamedTuple):
     projection: Tensor | None
 
 
-class Kept(NamedTuple):
+class Saved(NamedTuple):
     """What the derivative needs of all rows, and ``None`` for what the cell does not have.
 
     Attributes

@@ -16,7 +16,7 @@ from tensor.core.plans import planned
 from tensor.operations.products import blas
 
 from . import on_host as recurrent_on_host
-from .cells import Gradients, Kept
+from .cells import Gradients, Saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def _address(x: Tensor | None) -> int:
 
 def _forward_plan(
     cell: Cell, state: Layout, keep: bool
-) -> Callable[[Tensor, Tensor, Tensor | None, Weights, Spans], tuple[Tensor, Kept | None]]:
+) -> Callable[[Tensor, Tensor, Tensor | None, Weights, Spans], tuple[Tensor, Saved | None]]:
     """What goes through time for a contiguous ``state`` of shape ``(batch, size)``.
 
     ``device_state.plans[operation, cell, state, keep]``: ``run(gates, state, cell_state, weights, spans)``.
@@ -72,7 +72,7 @@ def _forward_plan(
 
     def run(
         gates: Tensor, state: Tensor, cell_state: Tensor | None, weights: Weights, spans: Spans
-    ) -> tuple[Tensor, Kept | None]:
+    ) -> tuple[Tensor, Saved | None]:
         rows = gates._layout.shape[0]
 
         def new(width: int, count: int = rows) -> Tensor:
@@ -117,7 +117,7 @@ def _forward_plan(
                 step(stream, count, own, cells, states, shown, cell_before_at + units if keep else 0, was)
             else:
                 step(stream, count, own, states, shown, was)
-        return out, Kept(gates, before, cell_before, beside) if before is not None else None
+        return out, Saved(gates, before, cell_before, beside) if before is not None else None
 
     return run
 
@@ -146,7 +146,7 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         grad: Tensor | None,
         grad_state: Tensor,
         grad_cell: Tensor | None,
-        saved: Kept,
+        saved: Saved,
         weights: Weights,
         spans: Spans,
         first: bool,

@@ -14,7 +14,7 @@ from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
 
-from .cells import Gradients, Kept
+from .cells import Gradients, Saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,14 +48,14 @@ def _parts(gates: Array, hidden: int) -> list[Array]:
 
 def forward(
     cell: Cell, state: Layout, keep: bool
-) -> Callable[[Tensor, Tensor, Tensor | None, Weights, Spans], tuple[Tensor, Kept | None]]:
+) -> Callable[[Tensor, Tensor, Tensor | None, Weights, Spans], tuple[Tensor, Saved | None]]:
     """What :data:`.on_device.FORWARD` plans for the CPU."""
     dtype, hidden, size = state.dtype, cell.hidden, cell.size
     compute_dtype = rules.computes_in(dtype)
 
     def run(
         gates: Tensor, state: Tensor, cell_state: Tensor | None, weights: Weights, spans: Spans
-    ) -> tuple[Tensor, Kept | None]:
+    ) -> tuple[Tensor, Saved | None]:
         every = np.array(in_compute_dtype(gates)) if dtype is not compute_dtype else gates._writable
         states, cells = np.array(in_compute_dtype(state)), _array(cell_state)
         cells = None if cells is None else np.array(cells)
@@ -104,7 +104,7 @@ def forward(
             _deliver(cell_state, cells)
         saved = None
         if before is not None:
-            saved = Kept(wrap(every), wrap(before), _optional(cell_before), _optional(beside))
+            saved = Saved(wrap(every), wrap(before), _optional(cell_before), _optional(beside))
         return tensor_of(out, contiguous[(rows, size), dtype, state._layout.device_state]), saved
 
     return run
@@ -158,7 +158,7 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         grad: Tensor | None,
         grad_state: Tensor,
         grad_cell: Tensor | None,
-        saved: Kept,
+        saved: Saved,
         weights: Weights,
         spans: Spans,
         first: bool,

@@ -18,7 +18,7 @@ from tensor.operations.definition import autocasted
 from tensor.operations.products.linear import linear
 from tensor.operations.products.matrix_products import check_operands, mm
 
-from .cells import Kept, Weights
+from .cells import Saved, Weights
 from .composed import composed
 from .on_device import BACKWARD, FORWARD
 
@@ -119,7 +119,7 @@ def _forward(
     spans: Spans,
     batch: int,
     keep: bool,
-) -> tuple[tuple[Tensor, ...], Kept | None]:
+) -> tuple[tuple[Tensor, ...], Saved | None]:
     of_input, _, input_bias, hidden_bias, _ = weights
     assert of_input is not None
     plain = _plain(weights)
@@ -179,7 +179,7 @@ def _gradients(
         grad = grad.contiguous()
         if device_state.is_cuda and grad._address % 16:
             grad = grad.clone()
-    saved = Kept(gates, before, cell_before, beside)
+    saved = Saved(gates, before, cell_before, beside)
     run = device_state.plans[BACKWARD, cell, grad_state._layout]
     result = run(grad, grad_state, grad_cell, saved, _plain(weights), spans, expected[1])
     return (

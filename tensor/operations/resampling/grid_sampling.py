@@ -91,7 +91,7 @@ _FORMULAS = {
 
 
 def _arrays(image: Any, grid: Any, sampling: Sampling) -> tuple[Any, Any]:
-    """Planes, and taps of the places, for the functions on NumPy arrays."""
+    """Planes, and neighbours of the places, for the functions on NumPy arrays."""
     planes = image._host.reshape(sampling.items, sampling.channels, prod(sampling.size))
     weights = (
         (index._host, inside._host, weight._host, [each._host for each in slopes])

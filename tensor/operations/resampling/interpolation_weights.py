@@ -39,7 +39,7 @@ class Band:
         return np.diff(self.begin)
 
     @cached_property
-    def taps(self) -> int:
+    def neighbours(self) -> int:
         """Most weights of a row; 0 for the identity."""
         if (
             self.selects
@@ -71,7 +71,7 @@ class Band:
 
     def times(self, x: NDArray[Any], axis: int) -> NDArray[Any]:
         """Product with every line of ``x`` along ``axis``."""
-        if not self.taps:
+        if not self.neighbours:
             return x
         if self.selects:
             return x.take(self.first, axis)
@@ -85,7 +85,10 @@ class Band:
     @property
     def _dense_is_faster(self) -> bool:
         """Whether a product with the zeros too takes less time on the host; infinities must not meet them."""
-        return self.input_size <= _DENSE * self.taps and self.input_size * self.output_size <= _LARGEST_MATRIX
+        return (
+            self.input_size <= _DENSE * self.neighbours
+            and self.input_size * self.output_size <= _LARGEST_MATRIX
+        )
 
     @cached_property
     def matrix(self) -> NDArray[Any]:
@@ -98,21 +101,21 @@ class Band:
         shape = [1] * x.ndim
         shape[axis] = self.output_size
         result: Any = 0
-        for neighbour in range(self.taps):
+        for neighbour in range(self.neighbours):
             inside = neighbour < self.counts
             at = np.where(inside, self.first + neighbour, 0)
             weights = np.append(self.weights, 0)[np.where(inside, self.begin[:-1] + neighbour, -1)]
-            fraction = x.take(at, axis)
+            term = x.take(at, axis)
             # What no weight belongs to counts as 0, whatever it is.
-            fraction *= weights.reshape(shape)
+            term *= weights.reshape(shape)
             if not inside.all():
-                np.copyto(fraction, 0, where=~inside.reshape(shape))
-            result = fraction if neighbour == 0 else np.add(result, fraction, out=result)
+                np.copyto(term, 0, where=~inside.reshape(shape))
+            result = term if neighbour == 0 else np.add(result, term, out=result)
         return result  # type: ignore[no-any-return]
 
 
 def _merged(argument: int, columns: NDArray[Any], weights: NDArray[Any]) -> Band:
-    """Band of the weights ``(rows, taps)`` at columns that do not decrease along rows."""
+    """Band of the weights ``(rows, neighbours)`` at columns that do not decrease along rows."""
     first, counts = columns[:, 0], columns[:, -1] - columns[:, 0] + 1
     begin = np.cumsum(counts) - counts
     merged = np.zeros(int(counts.sum()), weights.dtype)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 #: For each dimension the elements that count: their places, whether these are inside, weights, slopes of the weights.
-Taps = list[tuple[Any, Any, Any, Any]]
+Neighbours = list[tuple[Any, Any, Any, Any]]
 
 
 def _reflected(at: Tensor, slope: Tensor, size: int, align_corners: bool) -> tuple[Any, Any]:
@@ -42,7 +42,7 @@ def _padded(at: Tensor, size: int, sampling: Sampling) -> tuple[Any, Any]:
     return where(at > 0, at, 0.0).clamp(max=size - 1), where(inside, slope, 0.0)
 
 
-def _taps(argument: Tensor, size: int, sampling: Sampling) -> Taps:
+def _neighbours(argument: Tensor, size: int, sampling: Sampling) -> Neighbours:
     """Elements along a dimension that count for the places ``given``, from -1 to 1."""
     speed = (size - 1) / 2 if sampling.align_corners else size / 2
     at: Any = (argument + 1) / 2 * (size - 1) if sampling.align_corners else ((argument + 1) * size - 1) / 2
@@ -61,8 +61,8 @@ def _taps(argument: Tensor, size: int, sampling: Sampling) -> Taps:
         return [(*_inside(first, size), 1 - part, -slope), (*_inside(first + 1, size), part, slope)]
     result = []
     for k in range(4):
-        tap = _padded(first + (k - 1), size, sampling)[0]
-        result.append((*_inside(tap, size), *_cubic(part, k, slope)))
+        neighbour = _padded(first + (k - 1), size, sampling)[0]
+        result.append((*_inside(neighbour, size), *_cubic(part, k, slope)))
     return result
 
 
@@ -84,17 +84,17 @@ def _inside(at: Tensor, size: int) -> tuple[Any, Any]:
 
 
 def taps_of(grid: Tensor, sampling: Sampling) -> Iterator[tuple[Any, Any, Any, list[Any]]]:
-    """Combinations of taps: index in the plane ``(N, 1, P)``, whether it is inside, weight, slopes as the grid has them."""
+    """Combinations of neighbours: index in the plane ``(N, 1, P)``, whether it is inside, weight, slopes as the grid has them."""
     flat = grid.reshape(sampling.items, prod(sampling.out), len(sampling.size))
     # The grid begins with the last dimension.
-    taps = [
-        _taps(flat.select(-1, number).unsqueeze(1), size, sampling)
+    neighbours = [
+        _neighbours(flat.select(-1, number).unsqueeze(1), size, sampling)
         for number, size in enumerate(reversed(sampling.size))
     ]
     strides = [1]
     for size in reversed(sampling.size[1:]):
         strides.append(strides[-1] * size)
-    for chosen in product(*taps):
+    for chosen in product(*neighbours):
         index = sum(at * stride for (at, *_), stride in zip(chosen, strides, strict=True))
         inside: Any = True
         weight: Any = 1.0

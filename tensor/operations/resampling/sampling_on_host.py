@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     #: For each element that counts at a place: its index in the plane, whether it is inside, its weight, and the
     #: slopes of the weight along the dimensions; all ``(N, 1, P)``.
-    Taps = Iterable[tuple[NDArray[Any], NDArray[Any], NDArray[Any], Sequence[NDArray[Any]]]]
+    Neighbours = Iterable[tuple[NDArray[Any], NDArray[Any], NDArray[Any], Sequence[NDArray[Any]]]]
 
 
 def _read(planes: NDArray[Any], index: NDArray[Any], inside: NDArray[Any]) -> NDArray[Any]:
@@ -26,10 +26,10 @@ def _read(planes: NDArray[Any], index: NDArray[Any], inside: NDArray[Any]) -> ND
     return result
 
 
-def sampled(planes: NDArray[Any], taps: Taps, count: int) -> NDArray[Any]:
+def sampled(planes: NDArray[Any], neighbours: Neighbours, count: int) -> NDArray[Any]:
     """``planes`` ``(N, C, area)`` read at ``count`` places: ``(N, C, count)``."""
     result = np.zeros((*planes.shape[:2], count), planes.dtype)
-    for index, inside, weight, _ in taps:
+    for index, inside, weight, _ in neighbours:
         values = _read(planes, index, inside)
         values *= weight
         result += values
@@ -37,12 +37,12 @@ def sampled(planes: NDArray[Any], taps: Taps, count: int) -> NDArray[Any]:
 
 
 def gradients(
-    expected: Sequence[bool], grad: NDArray[Any], planes: NDArray[Any], taps: Taps, rank: int
+    expected: Sequence[bool], grad: NDArray[Any], planes: NDArray[Any], neighbours: Neighbours, rank: int
 ) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
     """Gradients of the planes, and of the grid ``(N, P, rank)``."""
     to_grid = np.zeros((len(planes), grad.shape[-1], rank), planes.dtype) if expected[1] else None
     indices, weights = [], []
-    for index, inside, weight, slopes in taps:
+    for index, inside, weight, slopes in neighbours:
         if expected[0]:
             indices.append(np.where(inside, index, planes.shape[-1])[:, 0])
             weights.append(weight)

@@ -191,9 +191,9 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 def _check_count(n: int, r: int) -> None:
-    """Raise RuntimeError for more choices of ``r`` among ``n`` than indices of the elements can be held for."""
-    choices = math.lgamma(n + 1) - math.lgamma(r + 1) - math.lgamma(n - r + 1)
-    bits = max(choices, 0) / math.log(2) + math.log2(r)
+    """Raise RuntimeError for more combinations of ``r`` among ``n`` than indices of the elements can be held for."""
+    log_count = math.lgamma(n + 1) - math.lgamma(r + 1) - math.lgamma(n - r + 1)
+    bits = max(log_count, 0) / math.log(2) + math.log2(r)
     if bits > _MOST_BITS:
         raise RuntimeError(
             f"combinations(): about 2**{bits:.0f} elements are more than memory holds: at most 2**{_MOST_BITS} are chosen"
