@@ -23,7 +23,10 @@ class Backend(Protocol):
     The callers (:mod:`parallel.groups.collectives.tensor_collectives`) have checked devices, dtypes, sizes and ranks.
     Every tensor is contiguous, and ranks are ranks of the group. A method queues the operation and returns at once;
     operations of a group run in the order in which they were queued. A "flat" tensor holds the chunks of all ranks one
-    after another, in the order of the ranks.
+    after another, in the order of the ranks: chunks of ``N`` elements on ``size`` ranks are ``(size * N,)``.
+
+    A work's ``wait()`` raises :class:`parallel.DistBackendError` where the operation failed, as when another rank has
+    gone, or is not there in time. Operations of a group that was closed or aborted raise it at once.
     """
 
     name: str
@@ -31,7 +34,15 @@ class Backend(Protocol):
     size: int
 
     def all_reduce(self, tensor: tensor.Tensor, op: ReduceOp) -> Work:
-        """Replace ``tensor`` by the combination of every rank's."""
+        """Replace ``tensor`` by the combination of every rank's.
+
+        Parameters
+        ----------
+        tensor : Tensor
+            Input and output, of any shape; shape and dtype are the same on all ranks.
+        op : ReduceOp
+            One for the dtype, as :class:`parallel.ReduceOp` says.
+        """
         ...
 
     def reduce(self, tensor: tensor.Tensor, dst: int, op: ReduceOp) -> Work:
@@ -43,19 +54,29 @@ class Backend(Protocol):
         ...
 
     def all_gather(self, output: tensor.Tensor, input: tensor.Tensor) -> Work:
-        """Fill the flat ``output`` with every rank's ``input``."""
+        """Fill the flat ``output``, ``(size * N,)``, with the ``input`` of every rank, N elements on each."""
         ...
 
     def reduce_scatter(self, output: tensor.Tensor, input: tensor.Tensor, op: ReduceOp) -> Work:
-        """Fill ``output`` with this rank's chunk of the combination of every rank's flat ``input``."""
+        """Fill ``output`` with this rank's chunk of the combination of every rank's flat ``input``.
+
+        Parameters
+        ----------
+        output : Tensor
+            N elements.
+        input : Tensor
+            ``size * N`` elements of the same dtype.
+        op : ReduceOp
+            As for :meth:`all_reduce`.
+        """
         ...
 
     def gather(self, output: tensor.Tensor | None, input: tensor.Tensor, dst: int) -> Work:
-        """Fill the flat ``output`` of rank ``dst`` (None elsewhere) with every rank's ``input``."""
+        """Fill the flat ``output`` of rank ``dst``, ``(size * N,)`` (None elsewhere), with every rank's N elements."""
         ...
 
     def scatter(self, output: tensor.Tensor, input: tensor.Tensor | None, src: int) -> Work:
-        """Fill ``output`` with this rank's chunk of the flat ``input`` of rank ``src`` (None elsewhere)."""
+        """Fill ``output``, N elements, with this rank's chunk of rank ``src``'s ``(size * N,)`` (None elsewhere)."""
         ...
 
     def all_to_all(
@@ -65,7 +86,17 @@ class Backend(Protocol):
         output_counts: Sequence[int],
         input_counts: Sequence[int],
     ) -> Work:
-        """Send ``input_counts[r]`` elements of the flat ``input`` to each rank r, and receive as many as it sends."""
+        """Send chunks of ``input`` to all ranks, and fill ``output`` with the chunks that they send.
+
+        Parameters
+        ----------
+        output, input : Tensor
+            Of one dtype, with as many elements as their counts have in sum.
+        output_counts : sequence of int
+            By rank, how many elements come from it: what it has in ``input_counts`` for this one.
+        input_counts : sequence of int
+            By rank, how many elements go to it. Counts may be 0.
+        """
         ...
 
     def send(self, tensor: tensor.Tensor, dst: int, tag: int) -> Work:
@@ -73,7 +104,15 @@ class Backend(Protocol):
         ...
 
     def recv(self, tensor: tensor.Tensor, src: int | None, tag: int) -> Work:
-        """Fill ``tensor`` from rank ``src``, or from any (None); the work's ``source_rank()`` says which."""
+        """Fill ``tensor`` from rank ``src``, or from any (None); the work's ``source_rank()`` says which.
+
+        Its size and dtype are those of the tensor that is sent.
+
+        Raises
+        ------
+        ValueError
+            If ``src`` is None, and the backend cannot receive from any rank, as NCCL cannot.
+        """
         ...
 
     def barrier(self) -> Work:
@@ -96,7 +135,7 @@ class HostTransport(Protocol):
     are called from one thread, in the same order on every rank; ``send`` and ``recv`` may be called from other threads
     meanwhile. ``deadline`` is a ``time.monotonic()`` second, after which the call raises
     :class:`parallel.DistBackendError` with the operation and the ranks it waited for; so it does when another rank
-    has gone.
+    has gone. What the arguments are, and how many elements they have, is as :class:`Backend` says of tensors.
     """
 
     name: str
@@ -129,7 +168,7 @@ class HostTransport(Protocol):
     def send(self, array: Array, dst: int, tag: int, deadline: float) -> None: ...
 
     def recv(self, array: Array, src: int | None, tag: int, deadline: float) -> int:
-        """Fill ``array`` and return the rank that sent it."""
+        """Fill ``array`` from rank ``src`` (None: any), and return the rank, in the group, that sent it."""
         ...
 
     def barrier(self, deadline: float) -> None: ...

@@ -44,7 +44,7 @@ def test_digits_are_learned(tmp_path: Path) -> None:
 
 
 def test_on_a_simulated_device_without_races(tmp_path: Path) -> None:
-    said = train(tmp_path, "--simulate", "--steps", "2")
+    said = train(tmp_path, "--simulate", "--steps", "2", "--batch-size", "16")
     assert re.search(r"epoch +1: loss [\d.]+, test accuracy [\d.]+%, \d+ images/s on cuda", said)
 
 
