@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -197,9 +198,21 @@ def play(steps, pick, *, sweep: bool) -> Recorder:
 SITES = {kind: FakeSite() for kind in Access}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(programs(), st.randoms(use_true_random=False))
 def test_races_are_those_of_the_transitive_closure(steps, random):
+    compare(steps, random)
+
+
+@pytest.mark.nightly
+@settings(max_examples=3000, deadline=None)
+@given(programs(), st.randoms(use_true_random=False))
+def test_races_of_many_programs_are_those_of_the_transitive_closure(steps, random):
+    compare(steps, random)
+
+
+def compare(steps, random):
+    """Check the found races against all pairs that nothing orders, under every schedule, with and without sweeps."""
     _, pairs, devices = model(steps)
     schedules = {
         "eager": lambda pending: pending,

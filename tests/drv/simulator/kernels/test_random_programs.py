@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -18,11 +19,19 @@ LANES = 96
 #: Programs in a source: compiling is most of the time of an example.
 TOGETHER = 4
 
-fuzz = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+_CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
+#: Compiling makes an example slow: few of them always run.
+few = settings(max_examples=12, deadline=None, suppress_health_check=_CHECKS)
+many = settings(max_examples=100, deadline=None, suppress_health_check=_CHECKS)
+
+
+def arguments(*, control: bool) -> dict[str, st.SearchStrategy[Any]]:
+    """Programs for one source, the seed of their inputs, and how many blocks run them."""
+    return {
+        "batch": st.lists(programs(control=control), min_size=TOGETHER, max_size=TOGETHER),
+        "seed": st.integers(0, 2**20),
+        "blocks": st.sampled_from([1, 3]),
+    }
 
 
 def inputs(seed: int) -> dict[str, np.ndarray]:
@@ -77,21 +86,33 @@ def check(launch: Launch, batch: list[Program], seed: int, blocks: int) -> None:
             np.testing.assert_array_equal(bits(after[name]), bits(values), f"program{at}: {name}")
 
 
-@fuzz
-@given(
-    batch=st.lists(programs(control=False), min_size=TOGETHER, max_size=TOGETHER),
-    seed=st.integers(0, 2**20),
-    blocks=st.sampled_from([1, 3]),
-)
+@few
+@given(**arguments(control=False))
 def test_straight_lines(launch: Launch, batch: list[Program], seed: int, blocks: int) -> None:
     check(launch, batch, seed, blocks)
 
 
-@fuzz
-@given(
-    batch=st.lists(programs(control=True), min_size=TOGETHER, max_size=TOGETHER),
-    seed=st.integers(0, 2**20),
-    blocks=st.sampled_from([1, 3]),
-)
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@many
+@given(**arguments(control=False))
+def test_many_programs_with_straight_lines(
+    launch: Launch, batch: list[Program], seed: int, blocks: int
+) -> None:
+    check(launch, batch, seed, blocks)
+
+
+@few
+@given(**arguments(control=True))
 def test_control_flow(launch: Launch, batch: list[Program], seed: int, blocks: int) -> None:
+    check(launch, batch, seed, blocks)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@many
+@given(**arguments(control=True))
+def test_many_programs_with_control_flow(
+    launch: Launch, batch: list[Program], seed: int, blocks: int
+) -> None:
     check(launch, batch, seed, blocks)
