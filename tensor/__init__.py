@@ -336,6 +336,8 @@ _LAZY = {
     "distributed": "parallel",
     "distributions": "tensor.distributions",
     "func": "tensor.func",
+    "library": "tensor.library",
+    "ops": "tensor.ops",
     "fx": "nn.fx",
     "multiprocessing": "parallel.multiprocessing",
     "nn": "nn",

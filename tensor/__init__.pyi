@@ -628,6 +628,8 @@ import parallel as distributed
 import parallel.multiprocessing as multiprocessing
 import tensor.distributions as distributions
 import tensor.func as func
+import tensor.library as library
+import tensor.ops as ops
 import tensor.profiler as profiler
 
 half, double, cfloat, cdouble = (float16, float64, complex64, complex128)

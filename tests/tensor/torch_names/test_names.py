@@ -32,6 +32,8 @@ SAME = {
     "torch.distributions": "tensor.distributions",
     "torch.distributions.constraints": "tensor.distributions.constraints",
     "torch.func": "tensor.func",
+    "torch.library": "tensor.library",
+    "torch.ops": "tensor.ops",
     "torch.fx": "nn.fx",
     "torch.fx.graph_module": "nn.fx.graph_module",
     "torch.hub": "tensor.hub",
