@@ -132,12 +132,12 @@ def custom_op(
                 f"Expected the name of a custom operator to be of the form `namespace::name`, got {name!r}"
             )
         text = schema if schema is not None else infer_schema(fn, mutates_args=mutates_args)
-        made = CustomOpDef(namespace, operator, text, fn)
-        made._opoverload.tags = (
+        definition = CustomOpDef(namespace, operator, text, fn)
+        definition._opoverload.tags = (
             list(tags) if isinstance(tags, (list, tuple)) else [] if tags is None else [tags]
         )
-        register_kernel(made, device_types, fn)
-        return made
+        register_kernel(definition, device_types, fn)
+        return definition
 
     return define if fn is None else define(fn)
 
@@ -161,12 +161,12 @@ def register_kernel(
     ``op`` is an operator or its name, ``device_types`` are ``"cpu"`` and ``"cuda"``, and ``lib`` is accepted for
     compatibility.
     """
-    found = _operator(op)
+    operator = _operator(op)
     types = [device_types] if isinstance(device_types, str) or device_types is None else list(device_types)
 
     def register(kernel: Function) -> Function:
         for each in types:
-            found.register("CompositeExplicitAutograd" if each is None else _TYPES.get(each, each), kernel)
+            operator.register("CompositeExplicitAutograd" if each is None else _TYPES.get(each, each), kernel)
         return kernel
 
     return register if func is None else register(func)
@@ -224,14 +224,14 @@ def register_autograd(
     RuntimeError
         If there is no such operator, or it writes to its arguments.
     """
-    found = _operator(op)
-    if any(each.mutated for each in found._schema.arguments):
+    operator = _operator(op)
+    if any(each.mutated for each in operator._schema.arguments):
         raise RuntimeError(
-            f"Cannot register autograd formula for non-functional operator {found!s} with schema {found._schema}. Please "
+            f"Cannot register autograd formula for non-functional operator {operator!s} with schema {operator._schema}. Please "
             "create a functional operator and register an autograd formula for that."
         )
-    found._backward = backward
-    found._setup_context = setup_context
+    operator._backward = backward
+    operator._setup_context = setup_context
 
 
 def register_autocast(

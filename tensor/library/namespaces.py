@@ -25,9 +25,9 @@ class OpNamespace(ModuleType):
         if name.startswith("__"):
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
         if self.name == "aten":
-            made = own_operators.aten(name)
-            vars(self)[name] = made
-            return made
+            operator = own_operators.aten(name)
+            vars(self)[name] = operator
+            return operator
         packet = operators.packets.get((self.name, name))
         if packet is None:
             raise AttributeError(
@@ -53,9 +53,9 @@ class Ops(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise missing("tensor.ops", name)
-        made = OpNamespace(name)
-        vars(self)[name] = made
-        return made
+        namespace = OpNamespace(name)
+        vars(self)[name] = namespace
+        return namespace
 
     def load_library(self, path: str | PathLike[str]) -> None:
         """Refuse a compiled library.

@@ -122,14 +122,14 @@ class OpOverload:
             if key in self._kernels and not _state.below_autograd:
                 with _below_autograd():
                     return self._schema.call(self._kernels[key], bound)
-        found = next((key for key in _BACKENDS[device] if key in self._kernels), None)
-        if found is None:
+        backend = next((key for key in _BACKENDS[device] if key in self._kernels), None)
+        if backend is None:
             raise NotImplementedError(
                 f"Could not run '{self.name()}' with arguments from the '{device}' backend: kernels are registered for "
                 f"{sorted(self._kernels) or 'nothing'}; register one by Library.impl or register_kernel"
             )
-        kernel = self._kernels[found]
-        if found == "CompositeImplicitAutograd" and self._backward is None:
+        kernel = self._kernels[backend]
+        if backend == "CompositeImplicitAutograd" and self._backward is None:
             return self._schema.call(kernel, bound)
         needs = modes.recording and any(each.requires_grad for each in _tensors(bound.values()))
         if not needs or not self._schema.number_of_returns:
@@ -345,9 +345,9 @@ def _recorded(operator: OpOverload, kernel: Callable[..., Any], bound: dict[str,
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             if operator._setup_context is None:
                 return
-            given = gathered(inputs)
-            named = {each.name: given.pop(each.name) for each in schema.arguments if each.named}
-            args = {"inputs": tuple(given.values()), "output": output}
+            by_name = gathered(inputs)
+            named = {each.name: by_name.pop(each.name) for each in schema.arguments if each.named}
+            args = {"inputs": tuple(by_name.values()), "output": output}
             operator._setup_context(ctx, **args, **({"keyword_only_inputs": named} if named else {}))
 
         @staticmethod

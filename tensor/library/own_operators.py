@@ -84,10 +84,10 @@ def _log_softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
 def _to_copy(
     self: Tensor, *, non_blocking: bool = False, memory_format: Any = None, **options: Any
 ) -> Tensor:
-    given = {
+    options = {
         name: value for name, value in options.items() if value is not None and name in ("dtype", "device")
     }
-    return self.to(**given, non_blocking=non_blocking, copy=True)
+    return self.to(**options, non_blocking=non_blocking, copy=True)
 
 
 def _slice(
@@ -188,16 +188,16 @@ class AtenPacket:
         self.__name__ = name
         self._function = function
         self._qualified_op_name = f"aten::{name}"
-        self._made: dict[str, AtenOverload] = {}
+        self._overloads: dict[str, AtenOverload] = {}
 
     def __getattr__(self, name: str) -> AtenOverload:
         if name.startswith("__") or name not in _OVERLOADS:
             raise AttributeError(
                 f"The underlying op of 'aten.{self.__name__}' has no overload name '{name}'", name=name
             )
-        if name not in self._made:
-            self._made[name] = AtenOverload(self, name)
-        return self._made[name]
+        if name not in self._overloads:
+            self._overloads[name] = AtenOverload(self, name)
+        return self._overloads[name]
 
     def __str__(self) -> str:
         return f"aten.{self.__name__}"
@@ -226,10 +226,10 @@ def aten(name: str) -> AtenPacket:
 
 def _function(name: str) -> Callable[..., Any] | None:
     for prefix, space in _PREFIXES.items():
-        if name.startswith(prefix) and (found := published(space).get(name.removeprefix(prefix))):
-            return found
-    if found := published("tensor").get(name) or published("Tensor").get(name):
-        return found
+        if name.startswith(prefix) and (function := published(space).get(name.removeprefix(prefix))):
+            return function
+    if function := published("tensor").get(name) or published("Tensor").get(name):
+        return function
     # Layers stand above, and are found when they are asked for.
     function = vars(own("nn.functional")).get(name)
     if function is None and not name.startswith("__"):
@@ -239,6 +239,6 @@ def _function(name: str) -> Callable[..., Any] | None:
 
 def names() -> list[str]:
     """The operators that there are."""
-    found = {*_DIFFERENT, *published("tensor"), *published("Tensor"), *published("nn.functional")}
-    found |= {f"{prefix}{each}" for prefix, space in _PREFIXES.items() for each in published(space)}
-    return sorted(each for each in found if not each.startswith("__"))
+    every = {*_DIFFERENT, *published("tensor"), *published("Tensor"), *published("nn.functional")}
+    every |= {f"{prefix}{each}" for prefix, space in _PREFIXES.items() for each in published(space)}
+    return sorted(each for each in every if not each.startswith("__"))

@@ -91,10 +91,10 @@ class Library:
             raise ValueError("define() needs a library of the kind DEF or FRAGMENT, and this one is IMPL")
         if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
             raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
-        made = operators.add(Schema.parse(schema, self.ns))
-        made.tags = list(tags) if isinstance(tags, (list, tuple)) else [tags]
-        self._operators.append(made)
-        return made.name().partition("::")[2]
+        operator = operators.add(Schema.parse(schema, self.ns))
+        operator.tags = list(tags) if isinstance(tags, (list, tuple)) else [tags]
+        self._operators.append(operator)
+        return operator.name().partition("::")[2]
 
     def impl(
         self,
@@ -137,12 +137,12 @@ class Library:
             raise NotImplementedError(
                 f"kernels of {self.ns}'s operators are not replaced: they are functions of tensor and nn.functional"
             )
-        found = self._find(op_name)
+        operator = self._find(op_name)
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
         if fn is fallthrough_kernel:
-            found._kernels.pop(key, None)
+            operator._kernels.pop(key, None)
             return
-        found.register(key, fn, may_replace=allow_override)
+        operator.register(key, fn, may_replace=allow_override)
 
     def _find(self, op_name: Any) -> operators.OpOverload:
         if isinstance(op_name, operators.OpOverload):
@@ -223,12 +223,12 @@ def impl(
     RuntimeError
         If there is no such operator or key.
     """
-    found = operators.find(qualname)
+    operator = operators.find(qualname)
     names = [types] if isinstance(types, str) else list(types)
 
     def register(kernel: Callable[..., Any]) -> Callable[..., Any]:
         for each in names:
-            found.register(_KEYS.get(each, each), kernel)
+            operator.register(_KEYS.get(each, each), kernel)
         return kernel
 
     if func is None:

@@ -155,19 +155,19 @@ class Schema:
                 f"{self.name}() expected at most {len(by_place)} argument(s) but received {len(args)} argument(s). "
                 f"Declaration: {self}"
             )
-        given = {each.name: value for each, value in zip(by_place, args, strict=False)}
+        by_name = {each.name: value for each, value in zip(by_place, args, strict=False)}
         for name, value in kwargs.items():
             if not any(each.name == name for each in self.arguments):
                 raise RuntimeError(
                     f"Unknown keyword argument '{name}' for operator '{self.name}'. Schema: {self}"
                 )
-            if name in given:
+            if name in by_name:
                 raise RuntimeError(f"{self.name}() got the argument '{name}' twice. Declaration: {self}")
-            given[name] = value
+            by_name[name] = value
         bound = {}
         for position, each in enumerate(self.arguments):
-            if each.name in given:
-                value = given[each.name]
+            if each.name in by_name:
+                value = by_name[each.name]
                 if not each.admits(value):
                     raise RuntimeError(
                         f"{self.name}() Expected a value of type '{each.type}' for argument '{each.name}' but instead "
