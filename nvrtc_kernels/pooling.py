@@ -34,7 +34,7 @@ class Adaptive:
 
 @dataclass(frozen=True, slots=True)
 class Fractional:
-    """Windows of one size at random places; each attribute has depth, height and width.
+    """Windows of one size at random positions; each attribute has depth, height and width.
 
     Attributes
     ----------
@@ -65,15 +65,15 @@ def plan_max(device: Device, pool: Pool, planes: int, dtype: dtype) -> Callable[
     callable
         ``run(stream_handle, out_address, indices_address, in_address)``, the indices int64.
     """
-    parameters = [f"{dtype.cuda}* out", "long long* places", f"const {dtype.cuda}* in"]
-    call = "max_pool(pool, planes, in, out, places)"
+    parameters = [f"{dtype.cuda}* out", "long long* positions", f"const {dtype.cuda}* in"]
+    call = "max_pool(pool, planes, in, out, positions)"
     return _bound(device, "max_pool", call, pool, dtype, parameters, planes, sizes(pool)[1])
 
 
 def plan_fractional_max(
     device: Device, pool: Fractional, planes: int, rank: int, dtype: dtype, shares: dtype
 ) -> Callable[..., None]:
-    """:func:`plan_max` for windows at random places.
+    """:func:`plan_max` for windows at random positions.
 
     Parameters
     ----------
@@ -88,10 +88,10 @@ def plan_fractional_max(
         ``run(stream_handle, out_address, places_address, in_address, shares_address)``.
     """
     parameters = [
-        "int rank", f"{dtype.cuda}* out", "long long* places", f"const {dtype.cuda}* in", f"const {shares.cuda}* shares",
+        "int rank", f"{dtype.cuda}* out", "long long* positions", f"const {dtype.cuda}* in", f"const {shares.cuda}* shares",
     ]  # fmt: skip
     name = f"max_pool_by_{shares.name}"
-    call = f"fractional_max_pool<{sum_type(shares)}>(pool, planes, rank, in, shares, out, places)"
+    call = f"fractional_max_pool<{sum_type(shares)}>(pool, planes, rank, in, shares, out, positions)"
     return _bound(device, name, call, pool, dtype, parameters, planes, sizes(pool)[1], rank, others=(shares,))
 
 
@@ -103,8 +103,8 @@ def plan_max_backward(device: Device, pool: Pool, planes: int, dtype: dtype) -> 
     callable
         ``run(stream_handle, out_address, grad_address, places_address)``.
     """
-    parameters = [f"{dtype.cuda}* out", f"const {dtype.cuda}* grad", "const long long* places"]
-    call = f"max_pool_backward<{sum_type(dtype)}>(pool, planes, grad, places, out)"
+    parameters = [f"{dtype.cuda}* out", f"const {dtype.cuda}* grad", "const long long* positions"]
+    call = f"max_pool_backward<{sum_type(dtype)}>(pool, planes, grad, positions, out)"
     return _bound(device, "max_pool_backward", call, pool, dtype, parameters, planes, sizes(pool)[0])
 
 

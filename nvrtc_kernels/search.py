@@ -57,9 +57,9 @@ def plan(
     if dtype.is_complex:
         raise ValueError(f"complex numbers have no order; {dtype!r} was given")
     if output not in (int32, int64):
-        raise ValueError(f"places are int32 or int64, {output!r} was given")
+        raise ValueError(f"positions are int32 or int64, {output!r} was given")
     if output is int32 and m >= 1 << 31:
-        raise ValueError(f"a place in a sequence of {m} elements is no int32; use int64")
+        raise ValueError(f"a position in a sequence of {m} elements is no int32; use int64")
     count = rows * n
     if count == 0:
         return NOTHING

@@ -164,8 +164,8 @@ def _last(
     source = (
         f"{includes('segments.cuh', dtype, values[1])}{work.declaration}\n"
         f'extern "C" __global__ void {name}(Geometries geometry, const {work.key.cuda}* keys, '
-        f"const long long* places, const {values[1].cuda}* values, {dtype.cuda}* target) {{\n"
-        "    write_last(geometry, keys, places, values, target);\n}\n"
+        f"const long long* positions, const {values[1].cuda}* values, {dtype.cuda}* target) {{\n"
+        "    write_last(geometry, keys, positions, values, target);\n}\n"
     )
     kernel = launcher(device, f"{operation}.cu", source, name, (len(work.geometry), *"PPPP"))
     grid = min(-(-work.positions * work.slices // THREADS), MAX_GRID)
@@ -191,9 +191,9 @@ def _reduction(
         f"{includes('segments.cuh', dtype, *([] if values is None else [values[1]]))}{work.declaration}"
         f"typedef {REDUCERS[reducer]}<ComputeType<{dtype.cuda}>::type, int> Operation;\n\n"
         f'extern "C" __global__ void {name}_values({head.format(work.key.cuda)}'
-        f"const long long* places, const {source_type}* values, {tail}) {{\n"
+        f"const long long* positions, const {source_type}* values, {tail}) {{\n"
         f"    typedef decltype({source_code}) Source;\n"
-        f"    const SortedValues<Operation, {dtype.cuda}, Geometries, Source> entries{{geometry, places, {source_code}}};\n"
+        f"    const SortedValues<Operation, {dtype.cuda}, Geometries, Source> entries{{geometry, positions, {source_code}}};\n"
         f"    {reduce}"
         f'extern "C" __global__ void {name}_parts({head.format("long long")}'
         f"const Operation::State* states, {tail}) {{\n"

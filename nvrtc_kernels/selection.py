@@ -53,8 +53,8 @@ def topk(device: Device, rows: int, n: int, k: int, dtype: dtype, *, largest: bo
         f'extern "C" __global__ void select_chunks(Chunks c, const {bits}* in, const {state}* selected, '
         "unsigned long long* totals) {\n    count_selected<KeyOrder>(c, in, selected, totals);\n}\n"
         f'extern "C" __global__ void select_all(Chunks c, unsigned k, const {bits}* in, const {state}* selected, '
-        f"const unsigned long long* totals, {bits}* values, long long* places) {{\n"
-        f"    take_all_selected<KeyOrder, {_ITEMS}>(c, k, in, selected, totals, values, places);\n}}\n"
+        f"const unsigned long long* totals, {bits}* values, long long* positions) {{\n"
+        f"    take_all_selected<KeyOrder, {_ITEMS}>(c, k, in, selected, totals, values, positions);\n}}\n"
     )
     chunked, grid = search.chunked, search.grid
     count = launcher(device, "selection.cu", source, "select_chunks", (len(chunked), *"PPP"))
@@ -154,9 +154,9 @@ def _one(device: Device, rows: int, n: int, dtype: dtype, rank: int, pick: str) 
     bits = search.bits
     source = search.source + (
         f'extern "C" __global__ void select_place(Chunks c, const {bits}* in, const Selected<{bits}>* selected, '
-        "long long* places) {\n    find_selected<KeyOrder>(c, in, selected, places);\n}\n"
+        "long long* positions) {\n    find_selected<KeyOrder>(c, in, selected, positions);\n}\n"
         f'extern "C" __global__ void select_value(long long rows, unsigned n, const {bits}* in, '
-        f"const long long* places, {bits}* values) {{\n    take_selected(rows, n, in, places, values);\n}}\n"
+        f"const long long* positions, {bits}* values) {{\n    take_selected(rows, n, in, positions, values);\n}}\n"
     )
     chunked, grid = search.chunked, search.grid
     select = launcher(device, "selection.cu", source, "select_place", (len(chunked), *"PPP"))
@@ -201,8 +201,8 @@ class _Search:
         return (
             sort.order(self.dtype, descending=self.descending, header="selection.cuh")
             + 'extern "C" __global__ void select_begin(long long rows, unsigned n, unsigned rank, '
-            f"{state}* selected, unsigned* counts, unsigned* nans, long long* places) {{\n"
-            "    select_start(rows, n, rank, selected, counts, nans, places);\n}\n"
+            f"{state}* selected, unsigned* counts, unsigned* nans, long long* positions) {{\n"
+            "    select_start(rows, n, rank, selected, counts, nans, positions);\n}\n"
             f'extern "C" __global__ void select_nans(Chunks c, const {bits}* in, unsigned* nans) {{\n'
             "    count_nans<KeyOrder>(c, in, nans);\n}\n"
             f'extern "C" __global__ void select_count_digits(Chunks c, int shift, const {bits}* in, '

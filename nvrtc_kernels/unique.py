@@ -53,9 +53,9 @@ def plan(device: Device, n: int, dtype: dtype, *, counts: bool = False) -> Plan:
         f'extern "C" __global__ void unique_count(long long n, long long piece, const {dtype.cuda}* in, '
         "long long* totals) {\n    count_runs<Shape>(n, piece, in, totals);\n}\n"
         'extern "C" __global__ void unique_write(long long n, long long piece, const long long* totals, '
-        f"const {dtype.cuda}* in, const long long* places, long long* number, {dtype.cuda}* values, "
+        f"const {dtype.cuda}* in, const long long* positions, long long* number, {dtype.cuda}* values, "
         "long long* inverse, long long* starts) {\n"
-        "    write_runs<Shape>(n, piece, totals, in, places, number, values, inverse, starts);\n}\n"
+        "    write_runs<Shape>(n, piece, totals, in, positions, number, values, inverse, starts);\n}\n"
         'extern "C" __global__ void unique_measure(long long n, const long long* number, '
         "const long long* starts, long long* counts) {\n    measure_runs(n, number, starts, counts);\n}\n"
     )

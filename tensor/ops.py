@@ -4,7 +4,7 @@
 tensor([2., 2.])
 >>> tensor.ops.nobody.did_this
 Traceback (most recent call last):
-AttributeError: '_OpNamespace' 'nobody' object has no attribute 'did_this': no operator nobody::did_this was registered ...
+AttributeError: '_OpNamespace' 'nobody' object has no attribute 'did_this': no operator nobody::did_this was registered by torch.library; compiled ones are not loaded
 """
 
 from __future__ import annotations

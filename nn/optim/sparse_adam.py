@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def at_places_of(like: Tensor, values: Tensor) -> Tensor:
-    """The sparse tensor of ``values`` at the places of the coalesced tensor ``like``."""
+    """The sparse tensor of ``values`` at the positions of the coalesced tensor ``like``."""
     return tensor.sparse_coo_tensor(
         like.indices(), values, like.shape, is_coalesced=True, check_invariants=False
     )
@@ -139,7 +139,7 @@ class SparseAdam(Optimizer):
 
     @staticmethod
     def _moved(average: Tensor, rows: Tensor, target: Tensor, share: float) -> Tensor:
-        """A running average moved by ``share`` of the way to ``target`` at the places of ``rows``; what it is there then."""
+        """A running average moved by ``share`` of the way to ``target`` at the positions of ``rows``; what it is there then."""
         before = average.sparse_mask(rows).values()
         change = (target - before) * share
         average.add_(at_places_of(rows, change))

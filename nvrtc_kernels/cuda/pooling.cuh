@@ -1,7 +1,7 @@
 // Pooling of images, which lie one after the other ("planes"), and its derivatives. A thread has an element of what
 // is written and looks at all that it depends on: nothing is added atomically, and sums are the same in every run.
 // Windows are regular (windows.cuh), or adaptive: output i of n covers the inputs from floor(i * size / n) up to
-// ceil((i + 1) * size / n); or of one size at random places (B. Graham, "Fractional Max-Pooling", 2014).
+// ceil((i + 1) * size / n); or of one size at random positions (B. Graham, "Fractional Max-Pooling", 2014).
 
 #pragma once
 #include "windows.cuh"
@@ -130,7 +130,7 @@ __device__ inline int divisor(const Pool& pool, int flat, bool with_padding, int
 
 // The largest element of each window and where it stands: the first of equal ones, and the last NaN.
 template <class Pool, class T>
-__device__ void max_pool(const Pool& pool, long long planes, const T* in, T* out, long long* places) {
+__device__ void max_pool(const Pool& pool, long long planes, const T* in, T* out, long long* positions) {
     const int outs = pool.out(0) * pool.out(1) * pool.out(2);
     const long long area = static_cast<long long>(pool.size(0)) * pool.size(1) * pool.size(2);
     EACH(i, planes * outs) {
@@ -145,14 +145,14 @@ __device__ void max_pool(const Pool& pool, long long planes, const T* in, T* out
             }
         });
         out[i] = value;
-        places[i] = best;
+        positions[i] = best;
     }
 }
 
-// The same for windows at random places. Images give the share for their width first, volumes that for their depth.
+// The same for windows at random positions. Images give the share for their width first, volumes that for their depth.
 template <class Share, class T, class S>
 __device__ void fractional_max_pool(
-    const Fractional& pool, long long planes, int rank, const T* in, const S* shares, T* out, long long* places) {
+    const Fractional& pool, long long planes, int rank, const T* in, const S* shares, T* out, long long* positions) {
     const int outs = pool.out(0) * pool.out(1) * pool.out(2);
     const long long area = static_cast<long long>(pool.size(0)) * pool.size(1) * pool.size(2);
     EACH(i, planes * outs) {
@@ -177,20 +177,20 @@ __device__ void fractional_max_pool(
                     }
                 }
         out[i] = value;
-        places[i] = best;
+        positions[i] = best;
     }
 }
 
 template <class Sum, class Pool, class T>
 __device__ void max_pool_backward(
-    const Pool& pool, long long planes, const T* grad, const long long* places, T* out) {
+    const Pool& pool, long long planes, const T* grad, const long long* positions, T* out) {
     const int outs = pool.out(0) * pool.out(1) * pool.out(2);
     const long long area = static_cast<long long>(pool.size(0)) * pool.size(1) * pool.size(2);
     EACH(i, planes * area) {
         const long long start = i / area * outs, at = i % area;
         Sum sum{};
         for_outputs(pool, static_cast<int>(at), [&](int position) {
-            if (places[start + position] == at) sum += to_compute(grad[start + position]);
+            if (positions[start + position] == at) sum += to_compute(grad[start + position]);
         });
         out[i] = to_element<T>(sum);
     }

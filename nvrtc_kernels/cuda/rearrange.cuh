@@ -1,7 +1,7 @@
 // Elements in another order (flip, roll), and the part of matrices on one side of a diagonal (tril, triu).
 //
 //   move_words  a thread works out where an element of the output comes from. Along a flipped dimension the
-//               source runs backward; along a rolled one it jumps back by the dimension's size from place `turn`
+//               source runs backward; along a rolled one it jumps back by the dimension's size from position `turn`
 //               on. So both are steps and a jump, in any number of dimensions at once, and neighbouring
 //               dimensions that are walked as one are merged before.
 //   keep_band   the strides of an invisible operand give each element its height over the main diagonal:

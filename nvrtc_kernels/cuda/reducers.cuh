@@ -1,4 +1,4 @@
-// What reductions are made of. A reducer of values V, whose places are counted by Index, has
+// What reductions are made of. A reducer of values V, whose positions are counted by Index, has
 //
 //   State                     what has been gathered so far
 //   start()                   the state of nothing

@@ -51,7 +51,7 @@ template <class Elements>
 using ValueOf = decltype(static_cast<const Elements*>(nullptr)->value(
     *static_cast<const typename Elements::template Items<1>*>(nullptr), 0));
 
-// Adds the place of the row-major index `at` to the offset of each operand.
+// Adds the position of the row-major index `at` to the offset of each operand.
 template <int Rank, int Operands, class Index>
 __device__ inline void add_place(
     const Geometry<Rank, Operands, Index>& geometry, Index at, Index (&offset)[Operands]) {
@@ -104,7 +104,7 @@ struct Gathered {
 };
 
 // Packs first, first + step, ... below end, at the offsets that `offsets_of` tells. The elements of a pack stand at
-// places pack * Width + shift and following.
+// positions pack * Width + shift and following.
 template <int Width, class Index, class Reducer, class Elements, class OffsetsOf>
 __device__ inline void take_packs(
     Gathered<Reducer, states>& gathered, const Elements& elements, Index first, Index end, Index step, Index shift,

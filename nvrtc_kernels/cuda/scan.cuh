@@ -19,7 +19,7 @@
 #include "pointwise.cuh"
 #include "team.cuh"
 
-// Where lines lie. Operands: input, output and, for scans that tell places, their indices.
+// Where lines lie. Operands: input, output and, for scans that tell positions, their indices.
 template <int Rank, int Operands, class Index>
 struct Lines {
     typedef Index Number;

@@ -11,7 +11,7 @@ __device__ inline bool goes_after(T element, T value) {
     return Right ? !(to_compute(element) > to_compute(value)) : !(to_compute(element) >= to_compute(value));
 }
 
-// `sorter`, where given, has the places of each row's elements in sorted order.
+// `sorter`, where given, has the positions of each row's elements in sorted order.
 template <bool Right, class T, class Out>
 __device__ inline void search_rows(
     long long count, long long per_row, long long m, long long row_step, const T* sequence, const long long* sorter,

@@ -53,11 +53,11 @@ template <class Reducer, class T, class Geometries, class Source>
 struct SortedValues {
     typedef typename Geometries::Number Index;
     const Geometries& geometry;
-    const long long* places;
+    const long long* positions;
     Source source;
 
     __device__ void take(typename Reducer::State& state, Index at, Index slice, Index offset) const {
-        const Index position = static_cast<Index>(places[at]);
+        const Index position = static_cast<Index>(positions[at]);
         Reducer::take(state, to_compute(to_element<T>(to_compute(source(offset_of(geometry.value, position) + offset)))), 0);
     }
 };
@@ -135,7 +135,7 @@ __device__ inline void reduce_segments(
 
 template <class Geometries, class Key, class V, class T>
 __device__ inline void write_last(
-    const Geometries& geometry, const Key* keys, const long long* places, const V* values, T* target) {
+    const Geometries& geometry, const Key* keys, const long long* positions, const V* values, T* target) {
     typedef typename Geometries::Number Index;
     const Index n = geometry.positions, slices = geometry.slices, step = static_cast<Index>(gridDim.x) * blockDim.x;
     for (Index job = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; job < n * slices; job += step) {
@@ -144,7 +144,7 @@ __device__ inline void write_last(
         if (at + 1 < n && keys[at + 1] == key) continue;
         Index offset[2];
         offsets_of(geometry.slice, job - at * slices, offset);
-        const Index from = offset_of(geometry.value, static_cast<Index>(places[at])) + offset[0];
+        const Index from = offset_of(geometry.value, static_cast<Index>(positions[at])) + offset[0];
         target[offset_of(geometry.target, static_cast<Index>(key)) + offset[1]] = to_element<T>(to_compute(values[from]));
     }
 }

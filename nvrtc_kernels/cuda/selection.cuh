@@ -20,7 +20,7 @@ struct Selected {
 template <class Bits>
 __device__ inline void select_start(
     long long rows, unsigned n, unsigned rank, Selected<Bits>* selected, unsigned* counts, unsigned* nans,
-    long long* places) {
+    long long* positions) {
     const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
     for (long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; at < rows * radix; at += step) {
         counts[at] = 0;
@@ -28,7 +28,7 @@ __device__ inline void select_start(
             selected[at].key = 0;
             selected[at].rank = rank;
             if (nans) nans[at] = 0;
-            if (places) places[at] = n;
+            if (positions) positions[at] = n;
         }
     }
 }
@@ -110,14 +110,14 @@ __device__ inline void select_digit(
 // The first element of each row with the selected key.
 template <class Order>
 __device__ inline void find_selected(
-    Chunks c, const typename Order::Bits* in, const Selected<typename Order::Bits>* selected, long long* places) {
+    Chunks c, const typename Order::Bits* in, const Selected<typename Order::Bits>* selected, long long* positions) {
     for (long long job = blockIdx.x; job < c.rows * c.chunks; job += gridDim.x) {
         const Chunk chunk(c, job);
         const auto* line = in + chunk.row * c.n;
         const auto wanted = selected[chunk.row].key;
         for (unsigned at = chunk.first + threadIdx.x; at < chunk.end; at += blockDim.x) {
             if (Order::key(line[at]) == wanted) {
-                atomicMin(places + chunk.row, static_cast<long long>(at));
+                atomicMin(positions + chunk.row, static_cast<long long>(at));
                 break;
             }
         }
@@ -125,10 +125,10 @@ __device__ inline void find_selected(
 }
 
 template <class Bits>
-__device__ inline void take_selected(long long rows, unsigned n, const Bits* in, const long long* places, Bits* values) {
+__device__ inline void take_selected(long long rows, unsigned n, const Bits* in, const long long* positions, Bits* values) {
     const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
     for (long long row = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; row < rows; row += step) {
-        values[row] = in[row * n + places[row]];
+        values[row] = in[row * n + positions[row]];
     }
 }
 
@@ -164,7 +164,7 @@ __device__ inline void count_selected(
 template <class Order, int Items>
 __device__ inline void take_all_selected(
     Chunks c, unsigned k, const typename Order::Bits* in, const Selected<typename Order::Bits>* selected,
-    const unsigned long long* totals, typename Order::Bits* values, long long* places) {
+    const unsigned long long* totals, typename Order::Bits* values, long long* positions) {
     typedef typename Order::Bits Bits;
     typedef TeamShape<256, 1, Items, false> Shape;
     const Team<Add<unsigned long long>, Shape> team;
@@ -197,7 +197,7 @@ __device__ inline void take_all_selected(
                 if (step[i] > 1 || (step[i] == 1 && ties < equal)) {
                     const long long to = chunk.row * k + (step[i] > 1 ? below : smaller + ties);
                     values[to] = x[i];
-                    places[to] = at + i;
+                    positions[to] = at + i;
                 }
                 rank += step[i];
             }

@@ -1,7 +1,7 @@
-// Stable sorts of the rows of a contiguous (rows, n) array, with the places that elements come from.
+// Stable sorts of the rows of a contiguous (rows, n) array, with the positions that elements come from.
 //
 //   sort_tile   rows of up to 2048 elements: a bitonic network in shared memory (Batcher, "Sorting networks
-//               and their applications", 1968) over pairs of key and place, which makes it stable. A block
+//               and their applications", 1968) over pairs of key and position, which makes it stable. A block
 //               sorts as many rows at once as fit a tile of 1024 elements, so many short rows are one launch.
 //               Steps whose partners stay in a warp's 64 elements wait for the warp only.
 //   radix_*     longer rows: least significant digit first, 8 bits at a time (Merrill and Grimshaw, "High
@@ -29,7 +29,7 @@ __device__ inline unsigned median_rank(bool skip_nan, unsigned n, unsigned numbe
     return numbers;
 }
 
-// `source`, where given, tells the place that is written for each place in the row.
+// `source`, where given, tells the position that is written for each position in the row.
 template <class Order, int Size, Pick Which>
 __device__ inline void sort_tile(
     long long rows, unsigned n, unsigned first, unsigned count, const typename Order::Bits* in,
@@ -37,16 +37,16 @@ __device__ inline void sort_tile(
     typedef typename Order::Bits Bits;
     constexpr int threads = 256, tile = Size < 1024 ? 1024 : Size, teams = tile / Size, each = tile / threads;
     __shared__ Bits keys[tile];
-    __shared__ unsigned short places[tile];
+    __shared__ unsigned short positions[tile];
     for (long long top = static_cast<long long>(blockIdx.x) * teams; top < rows;
          top += static_cast<long long>(gridDim.x) * teams) {
-        // Positions past the end of a row have the largest key and the largest places, so they stay last.
+        // Positions past the end of a row have the largest key and the largest positions, so they stay last.
 #pragma unroll
         for (int i = 0; i < each; ++i) {
-            const unsigned at = i * threads + threadIdx.x, place = at % Size;
+            const unsigned at = i * threads + threadIdx.x, position = at % Size;
             const long long row = top + at / Size;
-            keys[at] = row < rows && place < n ? Order::key(in[row * n + place]) : static_cast<Bits>(~Bits(0));
-            places[at] = place;
+            keys[at] = row < rows && position < n ? Order::key(in[row * n + position]) : static_cast<Bits>(~Bits(0));
+            positions[at] = position;
         }
         __syncthreads();
 #pragma unroll 1
@@ -58,13 +58,13 @@ __device__ inline void sort_tile(
                     const int pair = i * threads + threadIdx.x;
                     const int low = 2 * pair - (pair & (step - 1)), high = low + step;
                     const Bits a = keys[low], b = keys[high];
-                    const unsigned short p = places[low], q = places[high];
+                    const unsigned short p = positions[low], q = positions[high];
                     const bool ascending = size == Size || (low & size) == 0;
                     if ((a > b || (a == b && p > q)) == ascending) {
                         keys[low] = b;
                         keys[high] = a;
-                        places[low] = q;
-                        places[high] = p;
+                        positions[low] = q;
+                        positions[high] = p;
                     }
                 }
                 // The next step goes over half the distance, or over `size` where this was the last of its stage.
@@ -74,7 +74,7 @@ __device__ inline void sort_tile(
         }
         __syncthreads();
         Bits value[each];
-        long long to[each], place[each];
+        long long to[each], position[each];
 #pragma unroll
         for (int i = 0; i < each; ++i) {
             const unsigned at = i * threads + threadIdx.x;
@@ -97,9 +97,9 @@ __device__ inline void sort_tile(
                 start = rank;
             }
             if (to[i] >= 0) {
-                const long long from = row * n + places[at - rank + start];
+                const long long from = row * n + positions[at - rank + start];
                 value[i] = in[from];
-                place[i] = source ? source[from] : from - row * n;
+                position[i] = source ? source[from] : from - row * n;
             }
         }
         __syncthreads();  // values may lie over the rows that have just been read
@@ -107,7 +107,7 @@ __device__ inline void sort_tile(
         for (int i = 0; i < each; ++i) {
             if (to[i] >= 0) {
                 values[to[i]] = value[i];
-                indices[to[i]] = place[i];
+                indices[to[i]] = position[i];
             }
         }
     }
@@ -169,7 +169,7 @@ __device__ inline void radix_offsets(Chunks c, unsigned* counts) {
     }
 }
 
-// First: places are counted, not read. Last: places are written as int64, through `source` where given.
+// First: positions are counted, not read. Last: positions are written as int64, through `source` where given.
 template <class Order, int Items, bool First, bool Last>
 __device__ inline void radix_scatter(
     Chunks c, int shift, const unsigned* offsets, const typename Order::Bits* in, const unsigned* in_places,
@@ -179,7 +179,7 @@ __device__ inline void radix_scatter(
     typedef TeamShape<threads, 1, 1, false> Shape;
     const Team<Add<unsigned>, Shape> team;
     __shared__ unsigned counters[warps][radix];  // of each warp: how many of a digit; then where its first goes
-    __shared__ unsigned shift_of[radix];         // from the place in the ordered tile to the place in the row
+    __shared__ unsigned shift_of[radix];         // from the position in the ordered tile to the position in the row
     __shared__ Bits ordered[tile];
     __shared__ unsigned ordered_places[tile];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = threadIdx.x;
@@ -190,13 +190,13 @@ __device__ inline void radix_scatter(
         for (unsigned start = first; start < end; start += min(static_cast<unsigned>(tile), end - start)) {
             const unsigned here = min(static_cast<unsigned>(tile), end - start);
             Bits x[Items];
-            unsigned place[Items], digit[Items], rank[Items];
+            unsigned position[Items], digit[Items], rank[Items];
 #pragma unroll
             for (int i = 0; i < Items; ++i) {
                 const unsigned at = (warp * Items + i) * 32 + lane;
                 const bool real = at < here;
                 x[i] = real ? in[base + start + at] : Bits(0);
-                place[i] = First ? start + at : real ? in_places[base + start + at] : 0;
+                position[i] = First ? start + at : real ? in_places[base + start + at] : 0;
                 digit[i] = real ? digit_of<Order>(x[i], shift) : radix;
             }
 #pragma unroll
@@ -233,7 +233,7 @@ __device__ inline void radix_scatter(
                 if (digit[i] < radix) {
                     const unsigned to = counters[warp][digit[i]] + rank[i];
                     ordered[to] = x[i];
-                    ordered_places[to] = place[i];
+                    ordered_places[to] = position[i];
                 }
             }
             __syncthreads();

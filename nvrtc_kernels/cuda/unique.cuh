@@ -23,11 +23,11 @@ __device__ inline void count_runs(long long n, long long piece, const T* in, lon
     if (threadIdx.x == 0) totals[blockIdx.x] = total;
 }
 
-// `places` has where sorted elements come from, if that is not where they are. `starts`, `inverse` and `places`
+// `positions` has where sorted elements come from, if that is not where they are. `starts`, `inverse` and `positions`
 // may be null.
 template <class Shape, class T>
 __device__ inline void write_runs(
-    long long n, long long piece, const long long* totals, const T* in, const long long* places, long long* number,
+    long long n, long long piece, const long long* totals, const T* in, const long long* positions, long long* number,
     T* values, long long* inverse, long long* starts) {
     const Team<Add<long long>, Shape> team;
     long long own = 0, total, carry;
@@ -43,7 +43,7 @@ __device__ inline void write_runs(
             values[run] = in[at];
             if (starts) starts[run] = at;
         }
-        if (inverse && at < end) inverse[places ? places[at] : at] = run;
+        if (inverse && at < end) inverse[positions ? positions[at] : at] = run;
     }
     if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) *number = carry;
 }

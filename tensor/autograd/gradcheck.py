@@ -112,7 +112,7 @@ def gradcheck(
             fast=fast_mode,
             nondet_tol=nondet_tol,
             undefined=check_undefined_grad,
-            kinds=check_grad_dtypes,
+            grad_dtypes=check_grad_dtypes,
         )
     except GradcheckError:
         if raise_exception:
@@ -296,13 +296,13 @@ class DerivativeCheck:
         self.random = np.random.default_rng(0)
         self.shapes: list[Any] = []
 
-    def run(self, *, fast: bool, nondet_tol: float, undefined: bool, kinds: bool) -> None:
+    def run(self, *, fast: bool, nondet_tol: float, undefined: bool, grad_dtypes: bool) -> None:
         """Raise GradcheckError if a derivative is wrong."""
         outputs = self.outputs()
         if not outputs:
             self.check_constant(fast=fast)
             return
-        if kinds:
+        if grad_dtypes:
             self.check_kinds(outputs)
         if fast:
             self.compare_along(outputs)

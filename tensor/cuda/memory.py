@@ -352,7 +352,7 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
 
 def _state_in_use(device: DeviceArgument) -> CudaState | None:
-    """The place that an argument means; ``None`` as long as no driver was chosen."""
+    """The state of the device that an argument means; ``None`` as long as no driver was chosen."""
     index_of(device)
     return cuda_state(existing_device(device).ordinal) if drv.is_initialized() else None
 

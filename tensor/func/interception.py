@@ -60,7 +60,7 @@ class Operation:
         "names",
         "original",
         "path",
-        "places",
+        "positional",
         "starred",
     )
 
@@ -75,7 +75,7 @@ class Operation:
         )
         self.original.__kwdefaults__ = function.__kwdefaults__
         self.names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        self.places = code.co_argcount
+        self.positional = code.co_argcount
         self.starred = (
             code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & 4 else None
         )
@@ -96,9 +96,9 @@ class Operation:
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by name, those that were left out not among them."""
-        result = dict(zip(self.names[: self.places], args, strict=False))
+        result = dict(zip(self.names[: self.positional], args, strict=False))
         if self.starred is not None:
-            result[self.starred] = args[self.places :]
+            result[self.starred] = args[self.positional :]
         result.update(kwargs)
         return result
 
@@ -107,9 +107,9 @@ class Operation:
         rest = dict(arguments)
         starred = rest.pop(self.starred, ()) if self.starred is not None else ()
         if starred:
-            leading = [rest.pop(name) for name in self.names[: self.places]]
+            leading = [rest.pop(name) for name in self.names[: self.positional]]
             return self.function(*leading, *starred, **rest)
-        first = self.names[: self.places]
+        first = self.names[: self.positional]
         leading = []
         for name in first:
             if name not in rest:

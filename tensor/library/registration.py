@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import operators
@@ -16,6 +17,8 @@ _RESERVED = frozenset(("prim", "aten"))
 _KEYS = {"cpu": "CPU", "cuda": "CUDA", "default": "CompositeExplicitAutograd"}
 #: Namespaces that a library defines, and where.
 _defined: dict[str, str] = {"aten": "tensor.ops.aten"}
+#: Libraries of :func:`define`, which nobody else holds.
+_held: list[Library] = []
 
 
 def fallthrough_kernel() -> NoReturn:
@@ -24,7 +27,7 @@ def fallthrough_kernel() -> NoReturn:
 
 
 class Library:
-    """Operators of one namespace.
+    """Operators of one namespace, which are forgotten with the library that defined them, as are its kernels.
 
     Parameters
     ----------
@@ -73,6 +76,10 @@ class Library:
         self.kind = kind
         self.dispatch_key = dispatch_key
         self._operators: list[operators.OpOverload] = []
+        self._kernels: list[tuple[operators.OpOverload, str, Callable[..., Any]]] = []
+        defined = ns if kind == "DEF" else None
+        self._finalizer = weakref.finalize(self, _forget, self._operators, self._kernels, defined)
+        self._finalizer.atexit = False
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
@@ -143,6 +150,7 @@ class Library:
             operator._kernels.pop(key, None)
             return
         operator.register(key, fn, may_replace=allow_override)
+        self._kernels.append((operator, key, fn))
 
     def _find(self, op_name: Any) -> operators.OpOverload:
         if isinstance(op_name, operators.OpOverload):
@@ -155,12 +163,22 @@ class Library:
         self._find(op_name)._fake = fn
 
     def _destroy(self) -> None:
-        """Forget the operators that were defined through this library."""
-        for each in self._operators:
-            operators.remove(each)
-        self._operators.clear()
-        if self.kind == "DEF":
-            _defined.pop(self.ns, None)
+        """Forget the operators and kernels of this library now."""
+        self._finalizer()
+
+
+def _forget(
+    defined: list[operators.OpOverload],
+    kernels: list[tuple[operators.OpOverload, str, Callable[..., Any]]],
+    namespace: str | None,
+) -> None:
+    for operator, key, kernel in kernels:
+        if operator._kernels.get(key) is kernel:
+            del operator._kernels[key]
+    for operator in defined:
+        operators.remove(operator)
+    if namespace is not None:
+        _defined.pop(namespace, None)
 
 
 def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> Any:
@@ -196,6 +214,8 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
         )
     library = lib if lib is not None else Library(namespace, "FRAGMENT")
     library.define(f"{name}{schema}", tags=tags)
+    if lib is None:
+        _held.append(library)
 
 
 def impl(

@@ -561,7 +561,7 @@ class Pointwise:
 
 
 class _Mixed(Exception):  # noqa: N818 - never leaves this module
-    """Operands lie in several places, or are numbers of foreign classes."""
+    """Operands are on several devices, or are numbers of foreign classes."""
 
 
 def _alike(target: Layout, signature: Sequence[Layout | type]) -> bool:

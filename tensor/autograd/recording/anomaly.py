@@ -80,7 +80,7 @@ def describe(node: Any) -> str:
 
 
 def report(node: Node) -> None:
-    """Warn that ``node`` failed, with the place where it was made."""
+    """Warn that ``node`` failed, with the stack of the operation that recorded it."""
     warnings.warn(describe(node), stacklevel=2)
 
 

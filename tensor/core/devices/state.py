@@ -113,17 +113,17 @@ class _Local(threading.local):
         self.blas_lease: Any = None
 
 
-#: Makes a stream of a place from the driver's one.
+#: Makes a stream of a device from the driver's one.
 _stream_of: Callable[[CudaState, drv.Stream], Stream]
 
 
 def make_streams_with(factory: Callable[[CudaState, drv.Stream], Stream]) -> None:
-    """Have ``factory`` make the default streams of places. The module of streams, which builds on this one, does so."""
+    """Have ``factory`` make the default streams of devices. The module of streams, which builds on this one, does so."""
     global _stream_of
     _stream_of = factory
 
 
-#: Every place of a device that is in use.
+#: The state of every device that is in use.
 _cuda_states: WeakSet[CudaState] = WeakSet()
 
 

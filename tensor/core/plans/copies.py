@@ -289,7 +289,7 @@ def _device_copy(
     return run
 
 
-# Between places
+# Between devices
 
 
 def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:

@@ -12,7 +12,7 @@ from tensor.core.sparse import SparseLayout, SparseOperandError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Launch plans after which a place starts over; see :mod:`tensor.core.layout`.
+#: Launch plans after which a device starts over; see :mod:`tensor.core.layout`.
 PLAN_LIMIT = 16384
 
 

@@ -169,7 +169,7 @@ def _chosen(call: Call) -> Any:
 
 @rule("scatter.index_add scatter.index_copy scatter.index_fill")
 def by_index(call: Call) -> Any:
-    """Slices written, at the same places of all samples."""
+    """Slices written, at the same positions of all samples."""
     if call.is_batched(call["index"]) or not call["input"].dim():
         return NotImplemented
     index = call["index"]
@@ -202,9 +202,9 @@ def embedding(call: Call) -> Any:
     rows, width = weight.shape
     offsets = arange(call.size, device=indices.device).reshape(-1, *[1] * indices.dim()) * rows
     name = "indices" if "indices" in call.arguments else "input"
-    places = call.full(indices) + offsets
+    positions = call.full(indices) + offsets
     return call.wrap(
-        call.operation.call(call.arguments | {name: places, "weight": weight.value.reshape(-1, width)})
+        call.operation.call(call.arguments | {name: positions, "weight": weight.value.reshape(-1, width)})
     )
 
 

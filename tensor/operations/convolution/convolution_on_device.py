@@ -135,7 +135,7 @@ def _copied(
 class _Sizes:
     """What steps are worked out from: sizes of one group, and elements from one item to the next."""
 
-    def __init__(self, geometry: Geometry, kind: dtype) -> None:
+    def __init__(self, geometry: Geometry, dtype: dtype) -> None:
         windows = geometry.windows
         self.width = geometry.channels // geometry.groups
         self.filters = geometry.filters // geometry.groups
@@ -144,7 +144,7 @@ class _Sizes:
         self.area = windows.size[0] * windows.size[1] * windows.size[2]
         #: Elements of an item of the image, and of the result.
         self.image, self.result = geometry.channels * self.area, geometry.filters * self.positions
-        self.itemsize: int = kind.itemsize
+        self.itemsize: int = dtype.itemsize
         self.groups = geometry.groups
 
     def image_at(self, item: int, channel: int, element: int = 0) -> int:

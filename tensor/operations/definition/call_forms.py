@@ -375,11 +375,11 @@ class Form(NamedTuple):
 
     #: As the code has them: by place, by name, starred, double starred.
     names: tuple[str, ...]
-    places: int
+    positional: int
     named: int
     starred: bool
     double_starred: bool
-    optional_places: int
+    optional_positional: int
     optional_names: tuple[str, ...]
 
     @classmethod
@@ -402,15 +402,16 @@ class Form(NamedTuple):
 
     def parameters(self) -> list[Parameter]:
         """The parameters in the order in which a definition writes them."""
-        first_optional, end = self.places - self.optional_places, self.places + self.named
+        first_optional, end = self.positional - self.optional_positional, self.positional + self.named
         result = [
             Parameter(name, "either", position >= first_optional)
-            for position, name in enumerate(self.names[: self.places])
+            for position, name in enumerate(self.names[: self.positional])
         ]
         if self.starred:
             result.append(Parameter(self.names[end], "starred", False))
         result += [
-            Parameter(name, "named", name in self.optional_names) for name in self.names[self.places : end]
+            Parameter(name, "named", name in self.optional_names)
+            for name in self.names[self.positional : end]
         ]
         if self.double_starred:
             result.append(Parameter(self.names[-1], "double starred", False))

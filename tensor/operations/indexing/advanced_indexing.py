@@ -152,9 +152,9 @@ def _change_plan(
     Parameters
     ----------
     device
-        ``device(place, name, selection, values)`` plans it on a device.
+        ``device(device_state, name, selection, values)`` plans it on a device.
     host
-        ``host(flat, places, values)`` does it to a vector on the host.
+        ``host(flat, positions, values)`` does it to a vector on the host.
     """
     *indices, values = rest
     assert values is not None
@@ -197,7 +197,7 @@ def _device_reduce(reducer: str, *, deterministic: bool) -> Callable[..., Callab
 
 
 class _HostPositions:
-    """From index arrays to the selected elements' places in row-major order, checked."""
+    """From index arrays to the selected elements' positions in row-major order, checked."""
 
     def __init__(
         self, name: str, mode: str, dim: int, layout: Layout, indices: Sequence[Layout | None]
@@ -213,7 +213,7 @@ class _HostPositions:
         self.sizes = [prod(self.shape)] if mode == "flat" else [self.shape[a] for a in self.selection.indexed]
         self.steps = [1] if mode == "flat" else [steps[axis] for axis in self.selection.indexed]
         chosen = self.selection.shape
-        #: Where indices do not matter: the places of the elements of the other dimensions.
+        #: Where indices do not matter: the positions of the elements of the other dimensions.
         self.whole: Any = 0
         for position, axis in enumerate(self.selection.axes):
             if axis is not None:

@@ -75,7 +75,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None
 
 def _last_of_longest_run(input: Tensor, dim: int, size: int) -> Tensor:
     with unrecorded():
-        # Equal values are neighbours in order: the longest run of them, by the place where it ends.
+        # Equal values are neighbours in order: the longest run of them, by the position where it ends.
         values, order = sort(input, dim, stable=True)
         ahead = slices.narrow(values, dim, 1, size - 1)
         starts = NE.binary(ahead, slices.narrow(values, dim, 0, size - 1))

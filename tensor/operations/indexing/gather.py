@@ -246,20 +246,20 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
 def _true_places_plan(layout: Any) -> Any:
     """What lists them for tensors of ``layout``.
 
-    ``device_state.plans[_TRUE, layout](input)``: row-major places of what is not zero, as a vector of int64.
+    ``device_state.plans[_TRUE, layout](input)``: row-major positions of what is not zero, as a vector of int64.
     """
     device_state = layout.device_state
     if not device_state.is_cuda:
         return _on_host
     compact = scan.plan_compact(device_state.native, layout.shape, layout.strides, layout.dtype)
-    # The count first, and the places behind it, so that one tensor holds both.
+    # The count first, and the positions behind it, so that one tensor holds both.
     both = layouts.contiguous[(layout.numel + 2,), dtypes.int64, device_state]
 
     def run(input: Tensor) -> Tensor:
         result = empty(both)
         scratch.launch(device_state, compact, result._address, result._address + 16, input._address)
         count = int(slices.select(result, 0, 0).item())
-        # A copy: a view would hold the room for as many places as there are elements.
+        # A copy: a view would hold the room for as many positions as there are elements.
         return slices.narrow(result, 0, 2, count).clone()
 
     return run
@@ -273,7 +273,7 @@ _TRUE = planned(_true_places_plan)
 
 
 def true_places(input: Tensor) -> Tensor:
-    """Row-major places of the elements that are not zero. On CUDA the host waits for their number."""
+    """Row-major positions of the elements that are not zero. On CUDA the host waits for their number."""
     layout = input._layout
     if not layout.numel:
         return empty(layouts.contiguous[(0,), dtypes.int64, layout.device_state])

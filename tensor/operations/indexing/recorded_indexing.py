@@ -191,7 +191,7 @@ def _copied(
 
 
 def _adding(indexing: Indexing) -> Any:
-    # As in PyTorch, what adds at places of x[...] is the same in every run.
+    # As in PyTorch, what adds at positions of x[...] is the same in every run.
     return REDUCE["sum", determinism.required or indexing.name == "index_put"]
 
 

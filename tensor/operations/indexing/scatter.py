@@ -210,7 +210,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
     """A copy of ``input`` with elements of ``src`` added at indices along ``dim``.
 
     For a matrix and ``dim=0``: ``result[index[i][j]][j] += src[i][j]``; for ``dim=1``:
-    ``result[i][index[i][j]] += src[i][j]``. Elements sent to the same place are all added; on CUDA in any order, unless
+    ``result[i][index[i][j]] += src[i][j]``. Elements sent to the same position are all added; on CUDA in any order, unless
     deterministic algorithms are required.
 
     Parameters
@@ -306,7 +306,7 @@ def index_add(
 ) -> Tensor:
     """A copy of ``input`` with slices of ``source`` added along ``dim``.
 
-    For ``dim=0``: ``result[index[i]] += alpha * source[i]``. Slices sent to the same place are all added.
+    For ``dim=0``: ``result[index[i]] += alpha * source[i]``. Slices sent to the same position are all added.
 
     Parameters
     ----------
@@ -490,7 +490,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return write_(input, *_filled(input, dim, index, value))
 
 
-# Row-major places
+# Row-major positions
 
 
 def _placed(input: Tensor, index: Tensor, source: Tensor) -> tuple[Indexing, Tensor]:
@@ -517,7 +517,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     source : Tensor
         Of the dtype of ``input``, with as many elements as ``index``.
     accumulate : bool
-        Whether to add instead of overwriting; elements sent to the same place are then all added.
+        Whether to add instead of overwriting; elements sent to the same position are then all added.
 
     Returns
     -------

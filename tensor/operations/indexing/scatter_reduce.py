@@ -1,4 +1,4 @@
-"""``scatter_reduce``: sums, products, means and extremes of the elements that go to the same place."""
+"""``scatter_reduce``: sums, products, means and extremes of the elements that go to the same position."""
 
 from __future__ import annotations
 

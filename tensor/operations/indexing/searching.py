@@ -424,7 +424,7 @@ def unique(
 
 
 def _runs(values: Tensor, shape: Any, positions: Tensor | None, inverse: bool, counts: bool) -> Any:
-    """Runs of equal elements of a vector; ``places`` says where each stood."""
+    """Runs of equal elements of a vector; ``positions`` says where each stood."""
     layout, n = values._layout, values._layout.numel
     element_dtypes = layouts.contiguous[(n,), dtypes.int64, layout.device_state]
     if layout.device_state.is_cuda and not n:

@@ -57,7 +57,7 @@ _MEDIAN = {name: return_type(name, Ranked) for name in ("median", "nanmedian")}
 
 
 class _Rows:
-    """An operation on the rows of a contiguous ``(rows, n)`` tensor that gives values and int64 places.
+    """An operation on the rows of a contiguous ``(rows, n)`` tensor that gives values and int64 positions.
 
     ``device_state.plans[operation, layout, *arguments]`` carries it out: ``run(input)``.
     """

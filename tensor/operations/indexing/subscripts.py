@@ -348,7 +348,7 @@ def index_put(
         Of the dtype of ``input``, broadcast to the shape of ``input[indices]``. One element for a single mask may have
         any dtype whose value ``input`` can hold.
     accumulate : bool
-        Whether to add; elements sent to the same place are then all added. Otherwise, which of them stays is undefined
+        Whether to add; elements sent to the same position are then all added. Otherwise, which of them stays is undefined
         on CUDA.
 
     Returns

@@ -46,7 +46,7 @@ class _Softmax:
         self.log = log
 
     def plan(self, layout: Layout, dim: int, dtype: dtype) -> Callable[[Tensor], Tensor]:
-        """What works on contiguous tensors of ``layout``; the result is of type ``kind``."""
+        """What works on contiguous tensors of ``layout``; the result has the dtype ``dtype``."""
         out = layouts.contiguous[layout.shape, dtype, layout.device_state]
         if not layout.device_state.is_cuda:
             compute_dtype = rules.computes_in(dtype)

@@ -76,12 +76,12 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     output_size
         Size of the result: an integer; ``None`` is the size of the input.
     return_indices
-        Whether the places of the maxima are given too.
+        Whether the positions of the maxima are given too.
 
     Returns
     -------
     Tensor, or tuple of two
-        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major places in the signal, int64.
+        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major positions in the signal, int64.
 
     Raises
     ------
@@ -116,12 +116,12 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     output_size
         Size of the result: an integer, or 2 of them, one for each of height and width; ``None`` is the size of the input.
     return_indices
-        Whether the places of the maxima are given too.
+        Whether the positions of the maxima are given too.
 
     Returns
     -------
     Tensor, or tuple of two
-        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major places in each channel's image, int64.
+        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major positions in each channel's image, int64.
 
     Raises
     ------
@@ -156,12 +156,12 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     output_size
         Size of the result: an integer, or 3 of them, one for each of depth, height and width; ``None`` is the size of the input.
     return_indices
-        Whether the places of the maxima are given too.
+        Whether the positions of the maxima are given too.
 
     Returns
     -------
     Tensor, or tuple of two
-        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major places in each channel's volume, int64.
+        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major positions in each channel's volume, int64.
 
     Raises
     ------

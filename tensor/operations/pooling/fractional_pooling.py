@@ -1,4 +1,4 @@
-"""Maxima over windows at random places (B. Graham, 2014)."""
+"""Maxima over windows at random positions (B. Graham, 2014)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _sizes(
     for argument, window, result in zip(shape[-rank:], kernel, out, strict=True):
         if window < 1 or result < 1 or result + window - 1 > argument:
             raise RuntimeError(
-                f"{name}(): windows of {kernel} at {out} places do not fit into an input of {list(shape[-rank:])}: each "
+                f"{name}(): windows of {kernel} at {out} positions do not fit into an input of {list(shape[-rank:])}: each "
                 "size of the input must be at least the output's plus the window's less 1, and both at least 1"
             )
     return kernel, out
@@ -72,7 +72,7 @@ class _Fractional:
 def _pool_plan(
     pooling: Pooling, x: Layout, samples: Layout
 ) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """``device_state.plans[operation, pooling, input, samples](input, samples)``: the result, and the places of maxima."""
+    """``device_state.plans[operation, pooling, input, samples](input, samples)``: the result, and the positions of maxima."""
     device_state = x.device_state
     out = contiguous[(*pooling.outer, *pooling.pool.out[3 - pooling.rank :]), x.dtype, device_state]
     where = contiguous[out.shape, int64, device_state]
@@ -163,7 +163,7 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """Largest elements of windows of images that begin at random places (B. Graham, 2014).
+    """Largest elements of windows of images that begin at random positions (B. Graham, 2014).
 
     The steps between windows are nearly of one size, which need not be an integer; the last window ends with the input.
 
@@ -178,7 +178,7 @@ def fractional_max_pool2d(
     output_ratio
         The same as a share of the size of ``input``: a number between 0 and 1, or 2 of them.
     return_indices
-        Whether the places of the maxima are given too.
+        Whether the positions of the maxima are given too.
     _random_samples
         ``(N, C, 2)`` numbers from 0 to 1 that say where windows begin, width first; drawn from the default generator where there
         are none.
@@ -186,7 +186,7 @@ def fractional_max_pool2d(
     Returns
     -------
     Tensor, or tuple of two
-        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major places in each channel's image, int64.
+        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major positions in each channel's image, int64.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """Largest elements of windows of volumes that begin at random places (B. Graham, 2014).
+    """Largest elements of windows of volumes that begin at random positions (B. Graham, 2014).
 
     The steps between windows are nearly of one size, which need not be an integer; the last window ends with the input.
 
@@ -235,7 +235,7 @@ def fractional_max_pool3d(
     output_ratio
         The same as a share of the size of ``input``: a number between 0 and 1, or 3 of them.
     return_indices
-        Whether the places of the maxima are given too.
+        Whether the positions of the maxima are given too.
     _random_samples
         ``(N, C, 3)`` numbers from 0 to 1 that say where windows begin; drawn from the default generator where there
         are none.
@@ -243,7 +243,7 @@ def fractional_max_pool3d(
     Returns
     -------
     Tensor, or tuple of two
-        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major places in each channel's volume, int64.
+        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major positions in each channel's volume, int64.
 
     Raises
     ------

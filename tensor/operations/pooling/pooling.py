@@ -54,9 +54,9 @@ class Pooling:
     with_padding, fixed
         How means are divided: whether padding counts; by a number, unless that is 0.
     forward
-        ``device_state.plans[pooling.forward, input](input)`` gives the result and the places of maxima, or ``None``.
+        ``device_state.plans[pooling.forward, input](input)`` gives the result and the positions of maxima, or ``None``.
     backward
-        ``device_state.plans[pooling.backward, grad, places](grad, places)`` gives the gradient of the input.
+        ``device_state.plans[pooling.backward, grad, positions](grad, positions)`` gives the gradient of the input.
     keeps_format : bool
         Whether gradients have the memory format of the result's gradients, as in PyTorch, where others are row-major.
     formulas : tuple of BackwardFormula
@@ -458,7 +458,7 @@ _ASKED = (True,)
 
 
 def pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tensor | None]:
-    """The result, and the places of maxima."""
+    """The result, and the positions of maxima."""
     try:
         layout = input._layout
     except AttributeError:
@@ -507,12 +507,12 @@ def max_pool1d(
     ceil_mode
         Whether a last window may be cut off by the end; the size above is rounded up then.
     return_indices
-        Whether the places of the maxima are given too, as :func:`max_unpool1d` takes them.
+        Whether the positions of the maxima are given too, as :func:`max_unpool1d` takes them.
 
     Returns
     -------
     Tensor, or tuple of two
-        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major places in the signal, int64.
+        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major positions in the signal, int64.
 
     Raises
     ------
@@ -564,12 +564,12 @@ def max_pool2d(
     ceil_mode
         Whether a last window may be cut off by the end; the size above is rounded up then.
     return_indices
-        Whether the places of the maxima are given too, as :func:`max_unpool2d` takes them.
+        Whether the positions of the maxima are given too, as :func:`max_unpool2d` takes them.
 
     Returns
     -------
     Tensor, or tuple of two
-        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major places in each channel's image, int64.
+        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major positions in each channel's image, int64.
 
     Raises
     ------
@@ -621,12 +621,12 @@ def max_pool3d(
     ceil_mode
         Whether a last window may be cut off by the end; the size above is rounded up then.
     return_indices
-        Whether the places of the maxima are given too, as :func:`max_unpool3d` takes them.
+        Whether the positions of the maxima are given too, as :func:`max_unpool3d` takes them.
 
     Returns
     -------
     Tensor, or tuple of two
-        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major places in each channel's volume, int64.
+        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major positions in each channel's volume, int64.
 
     Raises
     ------

@@ -107,7 +107,7 @@ def _lowest(dtype: Any) -> Any:
 
 
 def largest(pool: Pool, planes: int, dtype: Any) -> Callable[[Array, Array, Array], None]:
-    """``run(array, values, places)``: largest elements of the windows and their places in the plane.
+    """``run(array, values, positions)``: largest elements of the windows and their positions in the plane.
 
     Of several NaN the last one is taken.
     """
@@ -267,7 +267,7 @@ def _largest_one_by_one(array: Array, pool: Windows, values: Array, positions: A
 
 
 def fractional(pool: Fractional, planes: int, rank: int) -> Callable[[Array, Array, Array, Array], None]:
-    """``run(array, shares, values, places)``: :func:`largest` of windows at random places.
+    """``run(array, shares, values, positions)``: :func:`largest` of windows at random positions.
 
     ``shares`` are those of a step ``(planes, rank)``: images give the one for their width first, volumes that for
     their depth.
@@ -307,7 +307,7 @@ def fractional(pool: Fractional, planes: int, rank: int) -> Callable[[Array, Arr
 
 
 def largest_gradient(planes: int, area: int) -> Callable[[Array, Array, Array], None]:
-    """``run(grad, places, out)``: gradients added up at the places of ``area`` elements that they came from."""
+    """``run(grad, positions, out)``: gradients added up at the positions of ``area`` elements that they came from."""
     starts = (np.arange(planes) * area)[:, None]
 
     def run(grad: Array, positions: Array, out: Array) -> None:

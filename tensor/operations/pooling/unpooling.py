@@ -214,7 +214,7 @@ def max_unpool1d(
     input
         Maxima ``(N, C, length)``, or of one signal ``(C, length)``.
     indices
-        Their places, int64, of the shape of ``input``, as ``max_pool1d(..., return_indices=True)`` gives them. Where two are
+        Their positions, int64, of the shape of ``input``, as ``max_pool1d(..., return_indices=True)`` gives them. Where two are
         the same, one of the values is taken.
     kernel_size, stride, padding
         As the pooling had them: an integer.
@@ -240,8 +240,8 @@ def max_unpool1d(
 
     Examples
     --------
-    >>> values, places = nn.functional.max_pool1d(tensor.tensor([[1.0, 4.0, 2.0, 3.0]]), 2, return_indices=True)
-    >>> nn.functional.max_unpool1d(values, places, 2)
+    >>> values, positions = nn.functional.max_pool1d(tensor.tensor([[1.0, 4.0, 2.0, 3.0]]), 2, return_indices=True)
+    >>> nn.functional.max_unpool1d(values, positions, 2)
     tensor([[0., 4., 0., 3.]])
     """
     return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
@@ -263,7 +263,7 @@ def max_unpool2d(
     input
         Maxima ``(N, C, height, width)``, or of one image ``(C, height, width)``.
     indices
-        Their places, int64, of the shape of ``input``, as ``max_pool2d(..., return_indices=True)`` gives them. Where two are
+        Their positions, int64, of the shape of ``input``, as ``max_pool2d(..., return_indices=True)`` gives them. Where two are
         the same, one of the values is taken.
     kernel_size, stride, padding
         As the pooling had them: an integer, or 2 of them.
@@ -289,8 +289,8 @@ def max_unpool2d(
 
     Examples
     --------
-    >>> values, places = nn.functional.max_pool2d(tensor.randn(1, 3, 7, 7), 2, return_indices=True)
-    >>> nn.functional.max_unpool2d(values, places, 2, output_size=(7, 7)).shape
+    >>> values, positions = nn.functional.max_pool2d(tensor.randn(1, 3, 7, 7), 2, return_indices=True)
+    >>> nn.functional.max_unpool2d(values, positions, 2, output_size=(7, 7)).shape
     tensor.Size([1, 3, 7, 7])
     """
     return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
@@ -312,7 +312,7 @@ def max_unpool3d(
     input
         Maxima ``(N, C, depth, height, width)``, or of one volume ``(C, depth, height, width)``.
     indices
-        Their places, int64, of the shape of ``input``, as ``max_pool3d(..., return_indices=True)`` gives them. Where two are
+        Their positions, int64, of the shape of ``input``, as ``max_pool3d(..., return_indices=True)`` gives them. Where two are
         the same, one of the values is taken.
     kernel_size, stride, padding
         As the pooling had them: an integer, or 3 of them.
@@ -338,8 +338,8 @@ def max_unpool3d(
 
     Examples
     --------
-    >>> values, places = nn.functional.max_pool3d(tensor.randn(1, 3, 4, 4, 4), 2, return_indices=True)
-    >>> nn.functional.max_unpool3d(values, places, 2).shape
+    >>> values, positions = nn.functional.max_pool3d(tensor.randn(1, 3, 4, 4, 4), 2, return_indices=True)
+    >>> nn.functional.max_unpool3d(values, positions, 2).shape
     tensor.Size([1, 3, 4, 4, 4])
     """
     return _unpool(3, input, indices, kernel_size, stride, padding, output_size)

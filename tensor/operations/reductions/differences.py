@@ -179,7 +179,7 @@ def _checked(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> int:
     """The dimension, counted from 0."""
     if x is not None and dx is not None:
         raise TypeError(
-            f"{name}(): x and dx cannot both be given: x has the places, dx is how far they are apart"
+            f"{name}(): x and dx cannot both be given: x has the positions, dx is how far they are apart"
         )
     if not y._layout.shape:
         raise IndexError(f"{name}(): Dimension specified as {dim} but tensor has no dimensions")
@@ -193,7 +193,7 @@ def _refuse_bools(name: str, y: Tensor, x: Tensor | None) -> None:
 
 
 def _widths(name: str, x: Tensor, y: Tensor, at: int, dim: int) -> Tensor:
-    """Differences of the places ``x`` along the dimension, in a shape that broadcasts with ``y``."""
+    """Differences of the positions ``x`` along the dimension, in a shape that broadcasts with ``y``."""
     rank, argument = len(y._layout.shape), x._layout.shape
     if len(argument) == 1:
         if argument[0] != y._layout.shape[at]:

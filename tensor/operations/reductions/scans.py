@@ -171,7 +171,7 @@ def _add_up(values: Array, before: Array, out: Array) -> Array:
 
 
 def _best(larger_or_equal: Any) -> Callable[[Array, int], tuple[Array, Array]]:
-    """Running extremes with the place of the last of equal ones; a NaN wins from where it stands on."""
+    """Running extremes with the position of the last of equal ones; a NaN wins from where it stands on."""
 
     def form(a: Array, dim: int) -> tuple[Array, Array]:
         moved = np.moveaxis(a, dim, 0)
@@ -403,7 +403,7 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
 
 
 def _complex_logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """By pairs, pairs of pairs and so on: after each step a place has the sum over twice as many."""
+    """By pairs, pairs of pairs and so on: after each step a position has the sum over twice as many."""
     size = input._layout.shape[dim] if input._layout.shape else 1
     result, reach = input.clone(), 1
     while reach < size:
@@ -415,7 +415,7 @@ def _complex_logcumsumexp(input: Tensor, dim: int) -> Tensor:
 
 
 def _best_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tensor:
-    """The gradients of all places that took an element, added up there."""
+    """The gradients of all positions that took an element, added up there."""
     if not shape:
         return grad
     return grad.new_zeros(shape).scatter_add(dim, indices, grad)

@@ -84,6 +84,21 @@ def test_backward_without_a_formula_warns(library: tensor.library.Library) -> No
         y.sum().backward()
 
 
+def test_libraries_that_nobody_holds_are_forgotten() -> None:
+    tensor.library.define("held_by_nobody::stays", "(Tensor x) -> Tensor")
+    library = tensor.library.Library("held_by_nobody", "FRAGMENT")
+    library.define("goes(Tensor x) -> Tensor")
+    library.impl("goes", lambda x: x + 1, "CPU")
+    library.impl("stays", lambda x: x + 2, "CPU")
+    assert tensor.ops.held_by_nobody.goes(tensor.zeros(1)).item() == 1
+    stays = tensor.ops.held_by_nobody.stays
+    assert stays(tensor.zeros(1)).item() == 2
+    del library
+    assert not hasattr(tensor.ops.held_by_nobody, "goes")
+    with pytest.raises(NotImplementedError, match="kernels are registered for nothing"):
+        stays(tensor.zeros(1))
+
+
 def test_destroyed_libraries_are_forgotten() -> None:
     library = tensor.library.Library("for_a_moment", "DEF")
     library.define("nothing() -> ()")
