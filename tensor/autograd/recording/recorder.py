@@ -159,7 +159,9 @@ class OperationNode(Node):
                 results.append(None)
                 continue
             function, needs = step
-            if needs:
+            if len(needs) == 1:
+                gradient = function(*grads, values[needs[0]], *context)
+            elif needs:
                 gradient = function(*grads, *[values[index] for index in needs], *context)
             else:
                 gradient = function(*grads, *context)

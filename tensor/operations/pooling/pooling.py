@@ -25,7 +25,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.core.plans.copies import host_conversion, in_format, on_contiguous
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
-from tensor.operations.planned_options import plan_for
+from tensor.operations.planned_options import PLAIN, plan_for
 from tensor.operations.reduction import into_out
 
 from . import pooling_on_host as on_host
@@ -464,7 +464,13 @@ def pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tensor
     except AttributeError:
         check_tensor(input, operation.name, "input")
         raise
-    run, pooling = plan_for(operation, (layout,), options)
+    for each in options:
+        if type(each) not in PLAIN:
+            run, pooling = plan_for(operation, (layout,), options)
+            break
+    else:
+        # The commonest options, without a call.
+        run, pooling = layout.device_state.plans[operation, layout, *options]
     result, positions = run(input)
     state = input._autograd
     if state is not None and state.requires_grad and modes.recording:
