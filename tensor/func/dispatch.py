@@ -232,7 +232,7 @@ def _check_in_place(call: Call) -> None:
         )
 
 
-interception = Interception(dispatch)
+interception = Interception(0, dispatch)
 
 
 def promoted(call: Call, operands: list[Any]) -> list[Any]:

@@ -1,8 +1,9 @@
-"""Operations called through :mod:`.dispatch` while a ``vmap`` runs, and untouched otherwise.
+"""Operations called through a dispatcher while a ``vmap`` or a symbolic trace runs, and untouched otherwise.
 
 There is no dispatcher between a caller and an operation, and none is added: while any ``vmap`` runs, the code of each
-operation's function is replaced by code that calls the dispatcher. Whoever holds the function, under whatever name, calls
+operation's function is replaced by code that calls :mod:`.dispatch`. Whoever holds the function, under whatever name, calls
 the replacement, and when the last ``vmap`` ends every function has its own code again, so that nothing is paid outside.
+Symbolic tracing (:mod:`nn.fx.interception`) does so too, as a layer above; what it does not record goes to the layer below.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Operation:
     """
 
     __slots__ = (
+        "_active",
         "_code",
-        "_replacement",
         "function",
         "key",
         "name",
@@ -64,7 +65,7 @@ class Operation:
         "starred",
     )
 
-    def __init__(self, function: FunctionType, dispatcher: Callable[..., Any]) -> None:
+    def __init__(self, function: FunctionType) -> None:
         code = function.__code__
         self.function = function
         self.name = function.__name__
@@ -80,19 +81,36 @@ class Operation:
             code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & 4 else None
         )
         self._code = code
+        #: Code that stands in for the function's own, by layer.
+        self._active: dict[int, CodeType] = {}
+
+    def replacement(self, dispatcher: Callable[..., Any]) -> CodeType:
+        """Code that calls ``dispatcher(operation, args, kwargs)``."""
         own = partial(dispatcher, self)
         constants = tuple([own if each == _PLACE else each for each in _template.__code__.co_consts])
-        self._replacement: CodeType = _template.__code__.replace(
-            co_consts=constants, co_name=code.co_name, co_qualname=code.co_qualname
+        return _template.__code__.replace(
+            co_consts=constants, co_name=self._code.co_name, co_qualname=self._code.co_qualname
         )
 
-    def intercept(self) -> None:
-        """Let callers come to the dispatcher."""
-        self.function.__code__ = self._replacement
+    def intercept(self, layer: int, code: CodeType) -> None:
+        """Let callers come to ``code``, unless a higher layer has code of its own."""
+        self._active[layer] = code
+        self._show()
 
-    def release(self) -> None:
-        """Let callers come to the function's own code."""
-        self.function.__code__ = self._code
+    def release(self, layer: int) -> None:
+        """Let callers come to what is below ``layer``: in the end, to the function's own code."""
+        del self._active[layer]
+        self._show()
+
+    def _show(self) -> None:
+        self.function.__code__ = self._active[max(self._active)] if self._active else self._code
+
+    def below(self, layer: int) -> FunctionType:
+        """What callers would come to without ``layer`` and those above it."""
+        lower = [each for each in self._active if each < layer]
+        if not lower:
+            return self.original
+        return FunctionType(self._active[max(lower)], self.function.__globals__, self.name)
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by name, those that were left out not among them."""
@@ -157,39 +175,65 @@ def _definition(function: Any) -> FunctionType:
     return function  # type: ignore[no-any-return]
 
 
-class Interception:
-    """All operations, intercepted between the first ``enter`` and the last ``leave`` of any thread."""
+#: Held while code is exchanged.
+_lock = threading.Lock()
+#: Every function that any layer has intercepted. A function is looked at before its code is exchanged, and only once.
+_operations: dict[int, Operation] = {}
 
-    def __init__(self, dispatcher: Callable[..., Any]) -> None:
+
+class Interception:
+    """A layer: functions that are intercepted between the first ``enter`` and the last ``leave`` of any thread.
+
+    Parameters
+    ----------
+    layer : int
+        Its height: of several layers that intercept a function, callers come to the highest.
+    dispatcher : callable
+        ``dispatcher(operation, args, kwargs)`` answers a call.
+    functions : callable
+        Gives the functions. It is called again when there are more published ones, as definitions of users may have come.
+    """
+
+    def __init__(
+        self,
+        layer: int,
+        dispatcher: Callable[..., Any],
+        functions: Callable[[], Iterable[FunctionType]] = _functions,
+    ) -> None:
+        self._layer = layer
         self._dispatcher = dispatcher
-        self._lock = threading.Lock()
+        self._functions = functions
         self._count = 0
         #: How many names there were when the operations were last looked for.
         self._published = 0
-        self._known: dict[int, Operation] = {}
+        #: The operations, each with the code that stands in for its own.
+        self._known: dict[Operation, CodeType] = {}
 
     def enter(self) -> None:
-        """Intercept operations until :meth:`leave` was called as often."""
-        with self._lock:
+        """Intercept the functions until :meth:`leave` was called as often."""
+        with _lock:
             if not self._count:
-                for operation in self._operations():
-                    operation.intercept()
+                self._find()
+                for operation, code in self._known.items():
+                    operation.intercept(self._layer, code)
             self._count += 1
 
     def leave(self) -> None:
         """The inverse of :meth:`enter`."""
-        with self._lock:
+        with _lock:
             self._count -= 1
             if not self._count:
-                for operation in self._known.values():
-                    operation.release()
+                for operation in self._known:
+                    operation.release(self._layer)
 
-    def _operations(self) -> Iterable[Operation]:
-        # Definitions of users may have come since.
+    def _find(self) -> None:
         published = sum(len(catalogue.published(namespace)) for namespace in _NAMESPACES)
-        if published != self._published:
-            for function in _functions():
-                if id(function) not in self._known:
-                    self._known[id(function)] = Operation(function, self._dispatcher)
-            self._published = published
-        return self._known.values()
+        if published == self._published:
+            return
+        for function in self._functions():
+            operation = _operations.get(id(function))
+            if operation is None:
+                operation = _operations[id(function)] = Operation(function)
+            if operation not in self._known:
+                self._known[operation] = operation.replacement(self._dispatcher)
+        self._published = published

@@ -6,6 +6,8 @@ import copy
 import functools
 import operator
 import pickle
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +103,28 @@ def test_another_thread_computes_while_one_traces() -> None:
     thread.join()
     assert results == [[0.0, 1.0]]
     assert graph(tensor.tensor([-2.0])).tolist() == [0.0]
+
+
+def test_operations_are_mapped_while_something_is_traced_and_afterwards() -> None:
+    # In a process of its own, in which the trace is the first to look at the operations.
+    program = """
+import nn.fx, tensor
+own = tensor.sin.__code__, tensor.relu.__code__
+def mapped(x):
+    return tensor.func.vmap(lambda a: a.sin() * 2)(x)
+def traced(x):
+    return tensor.relu(x) + mapped(tensor.ones(3))
+graph = nn.fx.symbolic_trace(traced)
+print(graph(tensor.zeros(3)).tolist() == mapped(tensor.ones(3)).tolist() == (tensor.ones(3).sin() * 2).tolist())
+inner = []
+def tracing(a):
+    inner.append(nn.fx.symbolic_trace(lambda x: tensor.relu(x) * 2))
+    return inner[-1](a).cos()
+print(tensor.func.vmap(tracing)(tensor.zeros(2)).tolist(), len(inner[0].graph.nodes))
+print((tensor.sin.__code__, tensor.relu.__code__) == own)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n")[:3] == ["True", "[1.0, 1.0] 4", "True"], done.stderr
 
 
 def test_what_tracing_cannot_know_is_an_error() -> None:
