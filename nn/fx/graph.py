@@ -9,8 +9,6 @@ from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from nn.module import Module
-from nn.parameter import Buffer, Parameter
 from tensor.core.names.absent import hints as _hints
 from tensor.core.warning import warn_caller
 
@@ -19,6 +17,8 @@ from .node import Argument, Node, Target, map_aggregate, map_arg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from nn.module import Module
 
 __all__ = ["CodeGen", "Graph", "PythonCode"]
 
@@ -338,6 +338,17 @@ class Graph:
                     f"Node {node} target {node.target} references nonexistent attribute of the module"
                 )
 
+    def last_uses(self) -> dict[Node, list[Node]]:
+        """By node, the nodes whose values it is the last to use."""
+        seen: set[Node] = set()
+        uses: dict[Node, list[Node]] = {}
+        for node in reversed(self.nodes):
+            for each in node.all_input_nodes:
+                if each not in seen:
+                    seen.add(each)
+                    uses.setdefault(node, []).append(each)
+        return uses
+
     # Code
 
     def set_codegen(self, codegen: CodeGen) -> None:
@@ -381,13 +392,13 @@ class Graph:
         return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        places = {node: place for place, node in enumerate(self.nodes)}
+        references = {node: _Reference(position) for position, node in enumerate(self.nodes)}
         records = [
             (
                 node.op,
                 node.target,
-                map_arg(node.args, lambda each: _Place(places[each])),
-                map_arg(node.kwargs, lambda each: _Place(places[each])),
+                map_arg(node.args, references.__getitem__),
+                map_arg(node.kwargs, references.__getitem__),
                 node.name,
                 node.type,
             )
@@ -396,28 +407,26 @@ class Graph:
         return _graph_of, (records, self._codegen)
 
 
-class _Place:
+class _Reference:
     """A node by its position, in a pickle."""
 
-    def __init__(self, place: int) -> None:
-        self.place = place
+    def __init__(self, position: int) -> None:
+        self.position = position
 
 
 def _graph_of(records: list[tuple[Any, ...]], codegen: CodeGen) -> Graph:
-    # `map_aggregate` knows what arguments consist of; a place is a leaf of it.
-    from_places = _resolver(nodes := [])
+    nodes: list[Node] = []
+
+    def resolved(each: Any) -> Any:
+        return nodes[each.position] if isinstance(each, _Reference) else each
+
     graph = Graph()
     graph._codegen = codegen
     for op, target, args, kwargs, name, annotation in records:
-        nodes.append(graph.create_node(op, target, from_places(args), from_places(kwargs), name, annotation))
+        # `map_aggregate` knows what arguments consist of; a reference is a leaf of it.
+        args, kwargs = map_aggregate(args, resolved), map_aggregate(kwargs, resolved)
+        nodes.append(graph.create_node(op, target, args, kwargs, name, annotation))
     return graph
-
-
-def _resolver(nodes: list[Node]) -> Callable[[Any], Any]:
-    def resolve(a: Any) -> Any:
-        return map_aggregate(a, lambda each: nodes[each.place] if isinstance(each, _Place) else each)
-
-    return resolve
 
 
 def _candidate(target: Target) -> str:
@@ -434,7 +443,7 @@ def _has_attribute(module: Module, path: str) -> bool:
         if not hasattr(owner, each):
             return False
         owner = getattr(owner, each)
-    return isinstance(owner, (Module, Parameter, Buffer)) or owner is not None
+    return owner is not None
 
 
 __getattr__ = _hints(__name__)

@@ -104,7 +104,7 @@ class _Writer:
         self._returned = ""
 
     def write(self) -> PythonCode:
-        last_uses = self._last_uses()
+        last_uses = self._graph.last_uses()
         lines = []
         for node in self._graph.nodes:
             text = self._statement(node)
@@ -119,17 +119,6 @@ class _Writer:
         head = self._codegen.gen_fn_def(self._parameters, self._returned)
         body = "".join(f"    {line}\n" for line in lines or ["pass"])
         return PythonCode(f"\n\n\n{head}\n{body}    ", self._globals)
-
-    def _last_uses(self) -> dict[Node, list[Node]]:
-        """Which values each node is the last to use."""
-        seen: set[Node] = set()
-        uses: dict[Node, list[Node]] = {}
-        for node in reversed(self._graph.nodes):
-            for each in node.all_input_nodes:
-                if each not in seen:
-                    seen.add(each)
-                    uses.setdefault(node, []).append(each)
-        return uses
 
     def _statement(self, node: Node) -> str | None:
         if node.op == "placeholder":
@@ -231,7 +220,7 @@ class _Writer:
             return (
                 self._global("nan", math.nan)
                 if value != value
-                else f"{'-' if value < 0 else ''}{self._inf()}"
+                else f"{'-' if value < 0 else ''}{self._global('inf', math.inf)}"
             )
         if isinstance(value, (dtype, layout, memory_format)):
             name = repr(value)
@@ -246,9 +235,6 @@ class _Writer:
         if isinstance(value, type) or callable(value):
             return self._function(value)
         return self._global(type(value).__name__.lower(), value)
-
-    def _inf(self) -> str:
-        return self._global("inf", math.inf)
 
 
 def _reached(name: str) -> Any:

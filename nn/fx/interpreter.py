@@ -44,13 +44,7 @@ class Interpreter:
         self.garbage_collect_values = garbage_collect_values
         self.extra_traceback = True
         self.args_iter: Iterator[Any] = iter(())
-        self.user_to_last_uses: dict[Node, list[Node]] = {}
-        seen: set[Node] = set()
-        for node in reversed(self.graph.nodes):
-            for each in node.all_input_nodes:
-                if each not in seen:
-                    seen.add(each)
-                    self.user_to_last_uses.setdefault(node, []).append(each)
+        self.user_to_last_uses = self.graph.last_uses()
 
     def run(
         self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True
