@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Function: TypeAlias = Callable[..., Any]
 
-_TYPES = {"cpu": "CPU", "cuda": "CUDA"}
+_TYPES = ("cpu", "cuda")
 
 
 class CustomOpDef:
@@ -161,14 +161,8 @@ def register_kernel(
     ``op`` is an operator or its name, ``device_types`` are ``"cpu"`` and ``"cuda"``, and ``lib`` is accepted for
     compatibility.
     """
-    operator = _operator(op)
     types = [device_types] if isinstance(device_types, str) or device_types is None else list(device_types)
-
-    def register(kernel: Function) -> Function:
-        for each in types:
-            operator.register("CompositeExplicitAutograd" if each is None else _TYPES.get(each, each), kernel)
-        return kernel
-
+    register = _operator(op).registering(types)
     return register if func is None else register(func)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensor.autograd import Function, no_grad
 from tensor.core.modes.grad_mode import modes
@@ -12,7 +12,7 @@ from tensor.core.names.absent import nearest_of
 from tensor.methods.tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from .schemas import Schema
 
@@ -28,6 +28,14 @@ KEYS = frozenset(
         *("Autograd", "AutogradCPU", "AutogradCUDA", "AutocastCPU", "AutocastCUDA", "BackendSelect"),
     )
 )
+
+#: Dispatch keys of types of devices.
+_KEYS_OF_TYPES: dict[str | None, str] = {
+    "cpu": "CPU",
+    "cuda": "CUDA",
+    None: "CompositeExplicitAutograd",
+}
+_F = TypeVar("_F", bound="Callable[..., Any]")
 
 
 class OpOverload:
@@ -101,6 +109,16 @@ class OpOverload:
         if key in self._kernels and not may_replace:
             raise RuntimeError(f"{self.name()} has a kernel for the dispatch key {key} already")
         self._kernels[key] = kernel
+
+    def registering(self, types: Iterable[str | None]) -> Callable[[_F], _F]:
+        """What registers a kernel for types of devices (None: all) or dispatch keys, and returns it."""
+
+        def register(kernel: _F) -> _F:
+            for each in types:
+                self.register(_KEYS_OF_TYPES.get(each, each or ""), kernel)
+            return kernel
+
+        return register
 
     # Calling
 
@@ -322,17 +340,17 @@ def _recorded(operator: OpOverload, kernel: Callable[..., Any], bound: dict[str,
     """The results, whose node in the graph calls the operator's formula."""
     schema = operator._schema
     # Tensors in lists are inputs of the node too, one by one.
-    flat, places = [], []
+    flat, sources = [], []
     for name, value in bound.items():
         is_list = isinstance(value, (list, tuple)) and any(isinstance(each, Tensor) for each in value)
-        places.append((name, len(value) if is_list else None))
+        sources.append((name, len(value) if is_list else None))
         flat.extend(value) if is_list else flat.append(value)
 
     def gathered(values: tuple[Any, ...]) -> dict[str, Any]:
         rest = iter(values)
         return {
             name: next(rest) if count is None else [next(rest) for _ in range(count)]
-            for name, count in places
+            for name, count in sources
         }
 
     class Node(Function):
@@ -362,7 +380,7 @@ def _recorded(operator: OpOverload, kernel: Callable[..., Any], bound: dict[str,
                     f"the backward of {operator!s} returned {len(result)} gradients and the operator has {count} inputs"
                 )
             spread: list[Any] = []
-            for (_, length), each in zip(places, (*result, *([None] * (len(places) - count))), strict=True):
+            for (_, length), each in zip(sources, (*result, *([None] * (len(sources) - count))), strict=True):
                 spread.extend([each] if length is None else [None] * length if each is None else each)
             return tuple(spread)
 

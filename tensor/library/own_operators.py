@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from graphroot.coexistence import own
+from nvrtc_kernels.dtypes import float32
 from tensor.core.names.absent import missing
 from tensor.methods.tensor import Tensor
 from tensor.operations.definition.catalogue import published
@@ -74,11 +75,11 @@ _OVERLOADS = frozenset(
 
 
 def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    return self.softmax(dim, dtype=own("tensor").float32 if half_to_float else None)
+    return self.softmax(dim, dtype=float32 if half_to_float else None)
 
 
 def _log_softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    return self.log_softmax(dim, dtype=own("tensor").float32 if half_to_float else None)
+    return self.log_softmax(dim, dtype=float32 if half_to_float else None)
 
 
 def _to_copy(

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _RESERVED = frozenset(("prim", "aten"))
-#: Dispatch keys of types of devices, for kernels that are registered by these.
-_KEYS = {"cpu": "CPU", "cuda": "CUDA", "default": "CompositeExplicitAutograd"}
 #: Namespaces that a library defines, and where.
 _defined: dict[str, str] = {"aten": "tensor.ops.aten"}
 #: Libraries of :func:`define`, which nobody else holds.
@@ -243,14 +241,8 @@ def impl(
     RuntimeError
         If there is no such operator or key.
     """
-    operator = operators.find(qualname)
-    names = [types] if isinstance(types, str) else list(types)
-
-    def register(kernel: Callable[..., Any]) -> Callable[..., Any]:
-        for each in names:
-            operator.register(_KEYS.get(each, each), kernel)
-        return kernel
-
+    names = [types] if isinstance(types, str) else types
+    register = operators.find(qualname).registering([None if each == "default" else each for each in names])
     if func is None:
         return register
     register(func)

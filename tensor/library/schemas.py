@@ -77,19 +77,21 @@ class Argument:
         return _admits(self.type, value)
 
 
-def _admits(kind: str, value: Any) -> bool:
-    if kind.endswith("?"):
-        return value is None or _admits(kind[:-1], value)
-    if match := re.match(r"(.*)\[\d*\]$", kind):
-        single = match[1] in ("int", "SymInt", "float") and kind[-2].isdigit() and _admits(match[1], value)
+def _admits(type_name: str, value: Any) -> bool:
+    if type_name.endswith("?"):
+        return value is None or _admits(type_name[:-1], value)
+    if match := re.match(r"(.*)\[\d*\]$", type_name):
+        single = (
+            match[1] in ("int", "SymInt", "float") and type_name[-2].isdigit() and _admits(match[1], value)
+        )
         return single or (isinstance(value, (list, tuple)) and all(_admits(match[1], each) for each in value))
-    classes = _ADMITTED.get(kind)
+    classes = _ADMITTED.get(type_name)
     if classes is None:
         return True
-    if isinstance(value, bool) and kind in ("int", "SymInt"):
+    if isinstance(value, bool) and type_name in ("int", "SymInt"):
         return True
     return isinstance(value, classes) or (
-        kind in ("int", "SymInt", "float", "Scalar") and _is_number_tensor(value)
+        type_name in ("int", "SymInt", "float", "Scalar") and _is_number_tensor(value)
     )
 
 
@@ -149,13 +151,13 @@ class Schema:
         RuntimeError
             If there are too many, one is missing or unknown, or of another type.
         """
-        by_place = [each for each in self.arguments if not each.named]
-        if len(args) > len(by_place):
+        positional = [each for each in self.arguments if not each.named]
+        if len(args) > len(positional):
             raise RuntimeError(
-                f"{self.name}() expected at most {len(by_place)} argument(s) but received {len(args)} argument(s). "
+                f"{self.name}() expected at most {len(positional)} argument(s) but received {len(args)} argument(s). "
                 f"Declaration: {self}"
             )
-        by_name = {each.name: value for each, value in zip(by_place, args, strict=False)}
+        by_name = {each.name: value for each, value in zip(positional, args, strict=False)}
         for name, value in kwargs.items():
             if not any(each.name == name for each in self.arguments):
                 raise RuntimeError(
@@ -231,22 +233,22 @@ def _arguments(text: str, schema: str) -> list[Argument]:
                 f"{part!r} is no parameter, in the schema {schema!r}: one looks like 'int n=2'"
             )
         alias = re.search(r"\([^)]*\)", match["type"])
-        kind = re.sub(r"\([^)]*\)", "", match["type"])
-        default = _REQUIRED if match["default"] is None else _default(match["default"], kind)
+        type_name = re.sub(r"\([^)]*\)", "", match["type"])
+        default = _REQUIRED if match["default"] is None else _default(match["default"], type_name)
         arguments.append(
-            Argument(match["name"], kind, default, named, "!" in (alias[0] if alias else ""), part)
+            Argument(match["name"], type_name, default, named, "!" in (alias[0] if alias else ""), part)
         )
     return arguments
 
 
-def _default(text: str, kind: str) -> Any:
+def _default(text: str, type_name: str) -> Any:
     words = {"True": True, "False": False, "None": None}
     if text in words:
         return words[text]
     try:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError):
-        if kind.startswith("Device"):
+        if type_name.startswith("Device"):
             return device(text)
         # Names of dtypes, layouts and the like mean what PyTorch's headers say: they are left as words.
         return text
@@ -303,16 +305,16 @@ def infer_schema(
             named = True
         if each.annotation is each.empty:
             raise refused(f"Parameter {name} must have a type annotation.")
-        kind = _word(hints[name])
-        if kind is None:
+        type_name = _word(hints[name])
+        if type_name is None:
             raise refused(f"Parameter {name} has unsupported type {each.annotation}.")
-        if name in mutated or (mutates_args == "unknown" and kind.startswith("Tensor")):
-            if not kind.startswith("Tensor"):
+        if name in mutated or (mutates_args == "unknown" and type_name.startswith("Tensor")):
+            if not type_name.startswith("Tensor"):
                 raise refused(
                     f"Parameter {name} is in mutable_args but only Tensors or collections of Tensors can be mutated"
                 )
-            kind = kind.replace("Tensor", f"Tensor(a{position}!)", 1)
-        parts.append(f"{kind} {name}{_default_text(name, each, refused)}")
+            type_name = type_name.replace("Tensor", f"Tensor(a{position}!)", 1)
+        parts.append(f"{type_name} {name}{_default_text(name, each, refused)}")
     if mutated - set(signature.parameters):
         raise refused(
             f"{mutated - set(signature.parameters)} in mutates_args were not found in the signature."
