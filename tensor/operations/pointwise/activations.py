@@ -22,7 +22,7 @@ from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise
 from tensor.operations.reduction import into_out
 from tensor.operations.special.error_functions import ndtr_on_host, normal_tails
-from tensor.operations.special.logistic import SIGMOID
+from tensor.operations.special.logistic import SIGMOID, logistic_on_host
 
 from .arithmetic import ABS, ADD, DIV, MUL, SGN, SUB
 from .powers import EXP
@@ -120,14 +120,6 @@ def _activation(
 
 def _apply(operation: Pointwise, input: Tensor, inplace: bool, *scalars: float) -> Tensor:
     return operation.out(IN_PLACE if inplace else None, input, *scalars)
-
-
-def _logistic(x: Any) -> Any:
-    # In one array: new ones cost more than the arithmetic.
-    result = np.negative(x, out=np.empty_like(x))
-    np.exp(result, out=result)
-    result += 1
-    return np.reciprocal(result, out=result)
 
 
 def _zero_where(condition: Any, values: Any) -> Any:
@@ -462,11 +454,13 @@ SOFTPLUS = _activation(
     ),
     slope=(
         "{x} * {p} > {q} ? Compute(1) : logistic({x} * {p})",
-        lambda x, p, q: np.where(x * p > q, x.dtype.type(1), _logistic(x * p)),
+        lambda x, p, q: np.where(x * p > q, x.dtype.type(1), logistic_on_host(x * p)),
     ),
     curvature=(
         "{x} * {p} > {q} ? Compute(0) : {p} * logistic({x} * {p}) * logistic(-{x} * {p})",
-        lambda x, p, q: np.where(x * p > q, x.dtype.type(0), p * _logistic(x * p) * _logistic(-x * p)),
+        lambda x, p, q: np.where(
+            x * p > q, x.dtype.type(0), p * logistic_on_host(x * p) * logistic_on_host(-x * p)
+        ),
         _softplus_curvature_of,
     ),
 )
@@ -507,10 +501,10 @@ LOG_SIGMOID = _activation(
         "{x} != {x} ? {x} : fmin({x}, Compute(0)) - log1p(exp(-fabs({x})))",
         lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),
     ),
-    slope=("logistic(-{x})", lambda x: _logistic(-x)),
+    slope=("logistic(-{x})", lambda x: logistic_on_host(-x)),
     curvature=(
         "-logistic({x}) * logistic(-{x})",
-        lambda x: -_logistic(x) * _logistic(-x),
+        lambda x: -logistic_on_host(x) * logistic_on_host(-x),
         lambda x: MUL.binary(-SIGMOID.unary(x), SIGMOID.unary(-x)),
     ),
 )
@@ -544,12 +538,12 @@ def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def _silu_slope(x: Any) -> Any:
-    s = _logistic(x)
+    s = logistic_on_host(x)
     return s * (1 + x * (1 - s))
 
 
 def _silu_curvature(x: Any) -> Any:
-    s = _logistic(x)
+    s = logistic_on_host(x)
     return s * (1 - s) * (2 + x * (1 - 2 * s))
 
 
@@ -598,11 +592,11 @@ def _mish_factor(x: Any) -> Any:
 
 def _mish_slope(x: Any) -> Any:
     t = _mish_factor(x)
-    return t + x * _logistic(x) * (1 - t * t)
+    return t + x * logistic_on_host(x) * (1 - t * t)
 
 
 def _mish_curvature(x: Any) -> Any:
-    t, s = _mish_factor(x), _logistic(x)
+    t, s = _mish_factor(x), logistic_on_host(x)
     return (1 - t * t) * s * (2 + x * (1 - s) - 2 * x * t * s)
 
 
@@ -685,7 +679,7 @@ _CUBIC = 0.044715
 
 def _gelu_tanh_factor(x: Any) -> Any:
     """``(1 + tanh(u)) / 2`` as ``logistic(2 * u)``, which does not cancel for negative elements."""
-    return _logistic(x.dtype.type(2 * _SCALE) * (x + x.dtype.type(_CUBIC) * x * x * x))
+    return logistic_on_host(x.dtype.type(2 * _SCALE) * (x + x.dtype.type(_CUBIC) * x * x * x))
 
 
 def _gelu_tanh_inner(x: Any) -> Any:

@@ -13,6 +13,7 @@ from tensor.core.base import wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
+from tensor.operations.special.logistic import logistic_on_host
 
 from .cells import Gradients, Saved
 
@@ -31,14 +32,6 @@ if TYPE_CHECKING:
 
 def _array(x: Tensor | None) -> Array | None:
     return None if x is None else in_compute_dtype(x)
-
-
-def _sigmoid(x: Array) -> None:
-    """In place."""
-    np.negative(x, out=x)
-    np.exp(x, out=x)
-    x += 1
-    np.reciprocal(x, out=x)
 
 
 def _parts(gates: Array, hidden: int) -> list[Array]:
@@ -114,7 +107,7 @@ def _gru(own: Array, product: Array, candidate: Array, h: Array, hidden: int) ->
     """New state; the gates are activated in place."""
     both, new = own[:, : 2 * hidden], own[:, 2 * hidden :]
     both += product[:, : 2 * hidden]
-    _sigmoid(both)
+    logistic_on_host(both, both)
     reset, stay = _parts(both, hidden)
     new += reset * candidate
     np.tanh(new, out=new)
@@ -129,7 +122,7 @@ def _lstm(own: Array, c: Array, hidden: int) -> Array:
     i, f, g, o = _parts(own, hidden)
     value = np.tanh(g)
     # Of all at once: fewer calls are worth more than a quarter that is thrown away.
-    _sigmoid(own)
+    logistic_on_host(own, own)
     g[...] = value
     value *= i
     c *= f

@@ -27,9 +27,10 @@ _FLOATING = (Category.FLOATING,)
 # The logistic function
 
 
-def _sigmoid(a: Any) -> Any:
-    # In one array: new ones cost more than the arithmetic.
-    result = np.negative(a, out=np.empty_like(a))
+def logistic_on_host(a: Any, out: Any = None) -> Any:
+    """``1 / (1 + exp(-a))`` of a NumPy array, written to ``out``, which may be ``a``; a new array without it."""
+    # In one array: further ones cost more than the arithmetic.
+    result = np.negative(a, out=np.empty_like(a) if out is None else out)
     np.exp(result, out=result)
     result += 1
     return np.reciprocal(result, out=result)
@@ -38,7 +39,7 @@ def _sigmoid(a: Any) -> Any:
 SIGMOID = Pointwise(
     "sigmoid",
     by_category("1 / (1 + exp(-a))", complex="reciprocal(Compute{1, 0} + exp(-a))"),
-    _sigmoid,
+    logistic_on_host,
     rule=rules.floating,
     derivatives=(lambda grad, out: SIGMOID_BACKWARD.binary(grad, out),),
 )
