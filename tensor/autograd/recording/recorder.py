@@ -159,9 +159,7 @@ class OperationNode(Node):
                 results.append(None)
                 continue
             function, needs = step
-            if len(needs) == 1:
-                gradient = function(*grads, values[needs[0]], *context)
-            elif needs:
+            if needs:
                 gradient = function(*grads, *[values[index] for index in needs], *context)
             else:
                 gradient = function(*grads, *context)

@@ -93,11 +93,6 @@ def save_operands(
     Without ``outputs``, which are still to be written, their entries are ``None``, as for :data:`NOTHING`.
     """
     packing = hooks.stack
-    if len(positions) == 1 and positions[0] >= 0 and not packing:
-        # The commonest case, without a list.
-        x = operands[positions[0]]
-        if isinstance(x, TensorBase) and x._storage.version >= 0:
-            return ((x, x._storage.version),)
     entries: list[Any] = []
     for position in positions:
         if position < 0:

@@ -122,14 +122,6 @@ def on_contiguous(run: Callable[..., Any], *layouts: Layout | None) -> Callable[
     if not any(packs):
         return run
 
-    if len(packs) == 2:
-        first, second = packs
-
-        def packed_pair(a: Any, b: Any) -> Any:
-            return run(a if first is None else first(a), b if second is None else second(b))
-
-        return packed_pair
-
     def packed(*operands: Any) -> Any:
         return run(*[x if pack is None else pack(x) for pack, x in zip(packs, operands, strict=True)])
 
