@@ -72,11 +72,9 @@ def to(
     if tensor is not None:
         args = (tensor, *args)
     if args:
-        first = args[0]
+        first = args[0] if len(args) == 1 and dtype is None and device is None else None
         # The commonest calls are spared the rest.
-        if len(args) != 1 or dtype is not None or device is not None:
-            device, dtype, non_blocking, copy = _positional(args, device, dtype, non_blocking, copy)
-        elif isinstance(first, dtypes.dtype):
+        if isinstance(first, dtypes.dtype):
             dtype = first
         elif isinstance(first, (str, Device)):
             device = first

@@ -104,11 +104,9 @@ class _Scan:
                 result = self.numpy(values, dim)
             results = []
             for value, out in zip(result if isinstance(result, tuple) else (result,), outs, strict=True):
-                held = np.asarray(value).reshape(out.shape)
-                if held.dtype != out.dtype.numpy or not value.flags.owndata or not held.flags.c_contiguous:
-                    held = np.empty(out.shape, out.dtype.numpy)
-                    held[...] = np.asarray(value).reshape(out.shape)
-                results.append(wrap(held, out))
+                # What was scanned is never handed out: results have memory of their own.
+                held = np.ascontiguousarray(value, out.dtype.numpy)
+                results.append(wrap(held.reshape(out.shape), out))
             return tuple(results)
 
         return run

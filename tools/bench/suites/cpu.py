@@ -116,7 +116,7 @@ def _calls(lib: Any, elements: int) -> dict[str, tuple[Callable[[], object], flo
         "avg_pool2d": (lambda: functional.avg_pool2d(images, 2), REACH),
     }
     for name in ("relu", "sigmoid", "tanh", "gelu", "silu"):
-        function = getattr(functional, name, None) or getattr(lib, name)
+        function = getattr(functional, name)
         reach = COMMON if name in ("relu", "sigmoid", "gelu") else REACH
         result[name] = (partial(function, x), reach)
         result[f"{name}, forward and backward"] = (both(function, recorded, ones), reach)
