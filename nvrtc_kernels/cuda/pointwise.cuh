@@ -29,15 +29,18 @@ struct Items {
     }
 };
 
+// All results are there before the first is stored, at addresses that follow from one another: otherwise the compiler
+// splits the stores of all packs but two into elements.
 template <int Width, int Unroll, class Op, class Out, class... In>
 __device__ inline void store_items(const Op& op, Out* first, int step, const Items<In, Width, Unroll>&... items) {
+    Pack<Out, Width> result[Unroll];
 #pragma unroll
     for (int u = 0; u < Unroll; ++u) {
-        Pack<Out, Width> result;
 #pragma unroll
-        for (int i = 0; i < Width; ++i) result.item[i] = op(items.pack[u].item[i]...);
-        *reinterpret_cast<Pack<Out, Width>*>(first + u * step) = result;
+        for (int i = 0; i < Width; ++i) result[u].item[i] = op(items.pack[u].item[i]...);
     }
+#pragma unroll
+    for (int u = 0; u < Unroll; ++u, first += step) *reinterpret_cast<Pack<Out, Width>*>(first) = result[u];
 }
 
 template <int Width, int Unroll, class Op, class Out, class... In>
@@ -48,6 +51,7 @@ __device__ inline void pointwise_flat(const Op& op, long long count, Out* out, c
         const long long at = block + threadIdx.x * Width;
         store_items<Width, Unroll>(op, out + at, step, Items<In, Width, Unroll>(in + at, step)...);
     } else {
+#pragma unroll 1
         for (long long at = block + threadIdx.x; at < count; at += blockDim.x) out[at] = op(in[at]...);
     }
 }

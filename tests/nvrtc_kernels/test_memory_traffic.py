@@ -1,0 +1,70 @@
+"""What pointwise kernels ask memory for, counted by the simulator: bytes of an access, sectors, launches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import drv
+from nvrtc_kernels import dtypes, pointwise
+
+from .device_arrays import DeviceArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.simulator_only
+
+#: Elements of operands that only full blocks work on.
+FULL = 1 << 16
+
+#: Operations by what their flat kernels must not split: branches, calls of functions, results of another size.
+FLAT: dict[str, tuple[str, tuple[dtypes.dtype, ...], dtypes.dtype | None]] = {
+    "add, float32": ("a + b", (dtypes.float32,) * 3, None),
+    "add, bfloat16": ("a + b", (dtypes.bfloat16,) * 3, dtypes.float32),
+    "add, uint8": ("a + b", (dtypes.uint8,) * 3, None),
+    "add, float64": ("a + b", (dtypes.float64,) * 3, None),
+    "four operands": ("a * b + c - d", (dtypes.float16,) * 5, dtypes.float32),
+    "branches": ("a < 0 ? expf(a) : a > 9 ? sinf(a) : a", (dtypes.bfloat16,) * 2, dtypes.float32),
+    "comparison": ("a < b", (dtypes.bool_, dtypes.float32, dtypes.float32), None),
+    "narrowed": ("a", (dtypes.float16, dtypes.float32), None),
+    "widened": ("a", (dtypes.float64, dtypes.uint8), None),
+    "complex": ("a", (dtypes.complex64,) * 2, None),
+    "wide complex": ("a", (dtypes.complex128,) * 2, None),
+}
+
+
+@pytest.fixture
+def timed_device() -> Iterator[drv.Device]:
+    """A simulated device, whose kernels can be metered."""
+    with drv.simulator.installed(check="off"):
+        yield drv.Device(0)
+
+
+def operations_of(run: Any, *arguments: Any) -> list[Any]:
+    """The kernels that a plan launches, with what they asked memory for."""
+    with drv.simulator.timed() as timing:
+        run(drv.Device(0).default_stream.handle, *arguments)
+        drv.Device(0).synchronize()
+    return [each for each in timing.operations if each.category == "kernel"]
+
+
+def widths(operation: Any) -> list[int]:
+    """Bytes of each access to global memory in a kernel's code that ran."""
+    return sorted(each.width for each in operation.kernel.counts.sites if each.space == "global")
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_flat_kernels_move_whole_packs(timed_device: drv.Device, name: str) -> None:
+    code, types, compute = FLAT[name]
+    arrays = [DeviceArray(timed_device, np.zeros(FULL, each.numpy)) for each in types]
+    expression = pointwise.Expression("flat", code, compute=compute)
+    operands = [((1,), each) for each in types]
+    run = pointwise.plan(timed_device, expression, (FULL,), *operands)
+    (operation,) = operations_of(run, *(each.address for each in arrays))
+    widest = max(each.itemsize for each in types)
+    expected = [16 * each.itemsize // widest for each in types for _ in range(4)]
+    assert widths(operation) == sorted(expected)
+    assert operation.metrics["sectors_over_needed"] == 1
