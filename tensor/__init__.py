@@ -50,7 +50,7 @@ from . import return_types as return_types
 from . import serialization as serialization
 from . import testing as testing
 from . import types as types
-from .accelerator import get_device_module
+from .accelerator.devices import get_device_module
 from .amp import GradScaler
 from .amp.autocast_mode import (
     autocast,

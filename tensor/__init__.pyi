@@ -23,7 +23,7 @@ from . import testing as testing
 from . import types as types
 from . import utils
 from . import version
-from .accelerator import get_device_module
+from .accelerator.devices import get_device_module
 from .amp import GradScaler
 from .amp.autocast_mode import autocast
 from .amp.autocast_mode import autocast_decrement_nesting

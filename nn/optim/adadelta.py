@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step
+from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step, step_with_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -125,3 +125,50 @@ class Adadelta(SteppingOptimizer):
             eps=float(group["eps"]),
             lr=float(group["lr"]),
         )
+
+
+def adadelta(
+    params: list[Tensor],
+    grads: list[Tensor],
+    square_avgs: list[Tensor],
+    acc_deltas: list[Tensor],
+    state_steps: list[Tensor],
+    capturable: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float | Tensor,
+    rho: float,
+    eps: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """A step of :class:`Adadelta` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, grads : list of Tensor
+        Parameters and their gradients.
+    square_avgs, acc_deltas, state_steps : list of Tensor
+        States for each parameter, as state dicts have them.
+    lr, rho, eps, weight_decay, maximize
+        Options of :class:`Adadelta`.
+    capturable, foreach, differentiable, has_complex
+        Accepted for compatibility; ``differentiable=True`` raises.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``differentiable``.
+    RuntimeError
+        If counts of steps are not tensors, or a gradient is sparse.
+    """
+    step_with_states(
+        Adadelta,
+        params,
+        grads,
+        {"square_avg": square_avgs, "acc_delta": acc_deltas, "step": state_steps},
+        {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize},
+        differentiable=differentiable,
+    )

@@ -10,7 +10,7 @@ import tensor
 
 from .optimizer import count
 from .sparse_adam import at_places_of
-from .stepping import SteppingOptimizer, advance, at_least_zero, decayed, sign, step
+from .stepping import SteppingOptimizer, advance, at_least_zero, decayed, sign, step, step_with_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -144,3 +144,56 @@ class Adagrad(SteppingOptimizer):
                 eps=float(group["eps"]),
                 lr=float(group["lr"]) / (1 + (t - 1) * float(group["lr_decay"])),
             )
+
+
+def adagrad(
+    params: list[Tensor],
+    grads: list[Tensor],
+    state_sums: list[Tensor],
+    state_steps: list[Tensor],
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float | Tensor,
+    weight_decay: float,
+    lr_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """A step of :class:`Adagrad` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, grads : list of Tensor
+        Parameters and their gradients.
+    state_sums, state_steps : list of Tensor
+        States for each parameter, as state dicts have them.
+    lr, weight_decay, lr_decay, eps, maximize
+        Options of :class:`Adagrad`.
+    fused, has_sparse_grad, foreach, differentiable, has_complex
+        Accepted for compatibility; ``differentiable=True`` raises.
+    grad_scale, found_inf : Tensor, optional
+        Gradients are divided by the first; nothing is done if the second is not 0.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``differentiable``.
+    RuntimeError
+        If counts of steps are not tensors, or a gradient is sparse and there is weight decay.
+    """
+    step_with_states(
+        Adagrad,
+        params,
+        grads,
+        {"sum": state_sums, "step": state_steps},
+        {"lr": lr, "weight_decay": weight_decay, "lr_decay": lr_decay, "eps": eps, "maximize": maximize},
+        differentiable=differentiable,
+        grad_scale=grad_scale,
+        found_inf=found_inf,
+    )

@@ -9,7 +9,16 @@ import numpy as np
 
 from tensor import Tensor
 
-from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, decayed, sign, step
+from .stepping import (
+    SteppingOptimizer,
+    at_least_zero,
+    check_betas,
+    decay,
+    decayed,
+    sign,
+    step,
+    step_with_states,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -256,3 +265,144 @@ class AdamW(Adam):
         # State dicts from before the option was one have other values.
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
+
+
+def adam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_complex: bool = False,
+    decoupled_weight_decay: bool = False,
+    *,
+    amsgrad: bool,
+    beta1: float | Tensor,
+    beta2: float | Tensor,
+    lr: float | Tensor,
+    weight_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """A step of :class:`Adam` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, grads : list of Tensor
+        Parameters and their gradients.
+    exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps : list of Tensor
+        States for each parameter, as state dicts have them; ``max_exp_avg_sqs`` may be empty without ``amsgrad``.
+    amsgrad, beta1, beta2, lr, weight_decay, eps, maximize, decoupled_weight_decay
+        Options of :class:`Adam`.
+    foreach, capturable, differentiable, fused, has_complex
+        Accepted for compatibility; ``differentiable=True`` raises.
+    grad_scale, found_inf : Tensor, optional
+        Gradients are divided by the first; nothing is done if the second is not 0.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``differentiable``.
+    RuntimeError
+        If counts of steps are not tensors, or a gradient is sparse.
+    """
+    step_with_states(
+        Adam,
+        params,
+        grads,
+        {
+            "exp_avg": exp_avgs,
+            "exp_avg_sq": exp_avg_sqs,
+            "max_exp_avg_sq": max_exp_avg_sqs,
+            "step": state_steps,
+        },
+        {
+            "amsgrad": amsgrad,
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "eps": eps,
+            "maximize": maximize,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "betas": (beta1, beta2),
+        },
+        differentiable=differentiable,
+        grad_scale=grad_scale,
+        found_inf=found_inf,
+    )
+
+
+def adamw(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_complex: bool = False,
+    *,
+    amsgrad: bool,
+    beta1: float | Tensor,
+    beta2: float | Tensor,
+    lr: float | Tensor,
+    weight_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """A step of :class:`AdamW` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, grads : list of Tensor
+        Parameters and their gradients.
+    exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps : list of Tensor
+        States for each parameter, as state dicts have them; ``max_exp_avg_sqs`` may be empty without ``amsgrad``.
+    amsgrad, beta1, beta2, lr, weight_decay, eps, maximize
+        Options of :class:`AdamW`.
+    foreach, capturable, differentiable, fused, has_complex
+        Accepted for compatibility; ``differentiable=True`` raises.
+    grad_scale, found_inf : Tensor, optional
+        Gradients are divided by the first; nothing is done if the second is not 0.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``differentiable``.
+    RuntimeError
+        If counts of steps are not tensors, or a gradient is sparse.
+    """
+    step_with_states(
+        AdamW,
+        params,
+        grads,
+        {
+            "exp_avg": exp_avgs,
+            "exp_avg_sq": exp_avg_sqs,
+            "max_exp_avg_sq": max_exp_avg_sqs,
+            "step": state_steps,
+        },
+        {
+            "amsgrad": amsgrad,
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "eps": eps,
+            "maximize": maximize,
+            "betas": (beta1, beta2),
+            "decoupled_weight_decay": True,
+        },
+        differentiable=differentiable,
+        grad_scale=grad_scale,
+        found_inf=found_inf,
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .stepping import SteppingOptimizer, at_least_zero, check_betas, decayed, sign, step
+from .stepping import SteppingOptimizer, at_least_zero, check_betas, decayed, sign, step, step_with_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -120,3 +120,51 @@ class Adamax(SteppingOptimizer):
                 eps=float(group["eps"]),
                 step_size=float(group["lr"]) / (1 - beta1**t),
             )
+
+
+def adamax(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_infs: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    eps: float,
+    beta1: float,
+    beta2: float,
+    lr: float | Tensor,
+    weight_decay: float,
+) -> None:
+    """A step of :class:`Adamax` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, grads : list of Tensor
+        Parameters and their gradients.
+    exp_avgs, exp_infs, state_steps : list of Tensor
+        States for each parameter, as state dicts have them.
+    eps, beta1, beta2, lr, weight_decay, maximize
+        Options of :class:`Adamax`.
+    foreach, differentiable, capturable, has_complex
+        Accepted for compatibility; ``differentiable=True`` raises.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``differentiable``.
+    RuntimeError
+        If counts of steps are not tensors, or a gradient is sparse.
+    """
+    step_with_states(
+        Adamax,
+        params,
+        grads,
+        {"exp_avg": exp_avgs, "exp_inf": exp_infs, "step": state_steps},
+        {"eps": eps, "lr": lr, "weight_decay": weight_decay, "maximize": maximize, "betas": (beta1, beta2)},
+        differentiable=differentiable,
+    )

@@ -8,7 +8,7 @@ import tensor
 from tensor import Tensor
 
 from .optimizer import count
-from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step
+from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step, step_with_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -142,3 +142,59 @@ class ASGD(SteppingOptimizer):
             for state in states:
                 state["eta"].fill_(lr / (1 + lambd * lr * t) ** alpha)
                 state["mu"].fill_(1 / max(1, t - group["t0"]))
+
+
+def asgd(
+    params: list[Tensor],
+    grads: list[Tensor],
+    axs: list[Tensor],
+    mus: list[Tensor],
+    etas: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    lambd: float,
+    lr: float | Tensor,
+    t0: float,
+    alpha: float,
+    weight_decay: float,
+) -> None:
+    """A step of :class:`ASGD` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, grads : list of Tensor
+        Parameters and their gradients.
+    axs, mus, etas, state_steps : list of Tensor
+        States for each parameter, as state dicts have them.
+    lambd, lr, t0, alpha, weight_decay, maximize
+        Options of :class:`ASGD`.
+    foreach, differentiable, capturable, has_complex
+        Accepted for compatibility; ``differentiable=True`` raises.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``differentiable``.
+    RuntimeError
+        If counts of steps are not tensors, or a gradient is sparse.
+    """
+    step_with_states(
+        ASGD,
+        params,
+        grads,
+        {"ax": axs, "mu": mus, "eta": etas, "step": state_steps},
+        {
+            "lambd": lambd,
+            "lr": lr,
+            "t0": t0,
+            "alpha": alpha,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+        },
+        differentiable=differentiable,
+    )

@@ -8,7 +8,16 @@ import numpy as np
 
 from .adam import MOMENTS, update_moments
 from .optimizer import count
-from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, decayed, sign, step
+from .stepping import (
+    SteppingOptimizer,
+    at_least_zero,
+    check_betas,
+    decay,
+    decayed,
+    sign,
+    step,
+    step_with_states,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -150,3 +159,62 @@ class NAdam(SteppingOptimizer):
                     gradient_step=lr * (1 - mu) / (1 - product),
                     moment_step=lr * next_mu / (1 - product * next_mu),
                 )
+
+
+def nadam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    mu_products: list[Tensor],
+    state_steps: list[Tensor],
+    decoupled_weight_decay: bool = False,
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    maximize: bool = False,
+    *,
+    beta1: float,
+    beta2: float,
+    lr: float | Tensor,
+    weight_decay: float,
+    momentum_decay: float,
+    eps: float,
+) -> None:
+    """A step of :class:`NAdam` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, grads : list of Tensor
+        Parameters and their gradients.
+    exp_avgs, exp_avg_sqs, mu_products, state_steps : list of Tensor
+        States for each parameter, as state dicts have them.
+    beta1, beta2, lr, weight_decay, momentum_decay, eps, decoupled_weight_decay, maximize
+        Options of :class:`NAdam`.
+    foreach, capturable, differentiable, has_complex
+        Accepted for compatibility; ``differentiable=True`` raises.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``differentiable``.
+    RuntimeError
+        If counts of steps are not tensors, or a gradient is sparse.
+    """
+    step_with_states(
+        NAdam,
+        params,
+        grads,
+        {"exp_avg": exp_avgs, "exp_avg_sq": exp_avg_sqs, "mu_product": mu_products, "step": state_steps},
+        {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "eps": eps,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "betas": (beta1, beta2),
+        },
+        differentiable=differentiable,
+    )

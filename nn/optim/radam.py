@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .adam import MOMENTS, update_moments
-from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, decayed, sign, step
+from .stepping import (
+    SteppingOptimizer,
+    at_least_zero,
+    check_betas,
+    decay,
+    decayed,
+    sign,
+    step,
+    step_with_states,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -139,3 +148,59 @@ class RAdam(SteppingOptimizer):
                 step_size=step_size,
                 rectified=float(rectified),
             )
+
+
+def radam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor],
+    decoupled_weight_decay: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    maximize: bool = False,
+    *,
+    beta1: float,
+    beta2: float,
+    lr: float | Tensor,
+    weight_decay: float,
+    eps: float,
+) -> None:
+    """A step of :class:`RAdam` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, grads : list of Tensor
+        Parameters and their gradients.
+    exp_avgs, exp_avg_sqs, state_steps : list of Tensor
+        States for each parameter, as state dicts have them.
+    beta1, beta2, lr, weight_decay, eps, decoupled_weight_decay, maximize
+        Options of :class:`RAdam`.
+    foreach, differentiable, capturable, has_complex
+        Accepted for compatibility; ``differentiable=True`` raises.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``differentiable``.
+    RuntimeError
+        If counts of steps are not tensors, or a gradient is sparse.
+    """
+    step_with_states(
+        RAdam,
+        params,
+        grads,
+        {"exp_avg": exp_avgs, "exp_avg_sq": exp_avg_sqs, "step": state_steps},
+        {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "eps": eps,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "betas": (beta1, beta2),
+        },
+        differentiable=differentiable,
+    )

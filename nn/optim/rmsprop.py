@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step
+from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step, step_with_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -277,3 +277,66 @@ class RMSprop(SteppingOptimizer):
             lr=float(group["lr"]),
             momentum=momentum,
         )
+
+
+def rmsprop(
+    params: list[Tensor],
+    grads: list[Tensor],
+    square_avgs: list[Tensor],
+    grad_avgs: list[Tensor],
+    momentum_buffer_list: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float | Tensor,
+    alpha: float,
+    eps: float,
+    weight_decay: float,
+    momentum: float,
+    centered: bool,
+) -> None:
+    """A step of :class:`RMSprop` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, grads : list of Tensor
+        Parameters and their gradients.
+    square_avgs, grad_avgs, momentum_buffer_list, state_steps : list of Tensor
+        States for each parameter, as state dicts have them; those that the options do not use may be empty.
+    lr, alpha, eps, weight_decay, momentum, centered, maximize
+        Options of :class:`RMSprop`.
+    foreach, differentiable, capturable, has_complex
+        Accepted for compatibility; ``differentiable=True`` raises.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``differentiable``.
+    RuntimeError
+        If counts of steps are not tensors, or a gradient is sparse.
+    """
+    step_with_states(
+        RMSprop,
+        params,
+        grads,
+        {
+            "square_avg": square_avgs,
+            "grad_avg": grad_avgs,
+            "momentum_buffer": momentum_buffer_list,
+            "step": state_steps,
+        },
+        {
+            "lr": lr,
+            "alpha": alpha,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "centered": centered,
+            "maximize": maximize,
+        },
+        differentiable=differentiable,
+    )

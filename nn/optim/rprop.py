@@ -9,7 +9,7 @@ import numpy as np
 import tensor
 
 from .optimizer import count
-from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step
+from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step, step_with_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -141,3 +141,50 @@ class Rprop(SteppingOptimizer):
             smallest=float(smallest),
             largest=float(largest),
         )
+
+
+def rprop(
+    params: list[Tensor],
+    grads: list[Tensor],
+    prevs: list[Tensor],
+    step_sizes: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    capturable: bool = False,
+    maximize: bool = False,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    step_size_min: float,
+    step_size_max: float,
+    etaminus: float,
+    etaplus: float,
+) -> None:
+    """A step of :class:`Rprop` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, grads : list of Tensor
+        Parameters and their gradients.
+    prevs, step_sizes, state_steps : list of Tensor
+        States for each parameter, as state dicts have them.
+    step_size_min, step_size_max, etaminus, etaplus, maximize
+        Options of :class:`Rprop`.
+    foreach, capturable, differentiable, has_complex
+        Accepted for compatibility; ``differentiable=True`` raises.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``differentiable``.
+    RuntimeError
+        If counts of steps are not tensors, or a gradient is sparse.
+    """
+    step_with_states(
+        Rprop,
+        params,
+        grads,
+        {"prev": prevs, "step_size": step_sizes, "step": state_steps},
+        {"maximize": maximize, "etas": (etaminus, etaplus), "step_sizes": (step_size_min, step_size_max)},
+        differentiable=differentiable,
+    )

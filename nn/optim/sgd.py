@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensor
 
-from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step
+from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step, step_with_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -171,3 +171,58 @@ class SGD(SteppingOptimizer):
         if existing[0]:
             undamped = 1 - float(group["dampening"])
             momentum_sgd_step.update(existing, momentum=momentum, undamped=undamped, **numbers)
+
+
+def sgd(
+    params: list[Tensor],
+    d_p_list: list[Tensor],
+    momentum_buffer_list: list[Tensor | None],
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float | Tensor,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+) -> None:
+    """A step of :class:`SGD` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, d_p_list : list of Tensor
+        Parameters and their gradients.
+    momentum_buffer_list : list of Tensor
+        States for each parameter, as state dicts have them: None before the first step, and put there by it; it is not used without momentum.
+    weight_decay, momentum, lr, dampening, nesterov, maximize
+        Options of :class:`SGD`.
+    has_sparse_grad, foreach, fused
+        Accepted for compatibility.
+    grad_scale, found_inf : Tensor, optional
+        Gradients are divided by the first; nothing is done if the second is not 0.
+
+    Raises
+    ------
+    RuntimeError
+        If a gradient is sparse and there is weight decay.
+    """
+    step_with_states(
+        SGD,
+        params,
+        d_p_list,
+        {"momentum_buffer": momentum_buffer_list},
+        {
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "lr": lr,
+            "dampening": dampening,
+            "nesterov": nesterov,
+            "maximize": maximize,
+        },
+        grad_scale=grad_scale,
+        found_inf=found_inf,
+    )

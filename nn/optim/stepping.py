@@ -7,6 +7,7 @@ optimizers of :mod:`nn.optim.matrices` define ``update`` by tensor operations in
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import tensor
@@ -28,6 +29,7 @@ __all__ = [
     "decayed",
     "sign",
     "step",
+    "step_with_states",
 ]
 
 
@@ -187,6 +189,93 @@ class SteppingOptimizer(Optimizer):
         states = [self.prepare(group, each, names) for each in params]
         advance([state["step"] for state in states])
         return [[state[name] for state in states] for name in names]
+
+
+def step_with_states(
+    optimizer: type[SteppingOptimizer],
+    params: list[Tensor],
+    grads: list[Tensor],
+    states: dict[str, list[Any]],
+    options: dict[str, Any],
+    *,
+    differentiable: bool = False,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> None:
+    """A step of ``optimizer`` without an instance: what its function form does, with states that the caller keeps.
+
+    Parameters
+    ----------
+    optimizer : type
+        The class, whose :meth:`SteppingOptimizer.update` computes the step.
+    params, grads : list of Tensor
+        Parameters, updated in place, and a gradient for each; strided or, where the class takes them, sparse.
+    states : dict
+        By the names of state dicts, a tensor for each parameter, updated in place. A list may be empty where its state is
+        not used, and have None where a state begins, which is then put into the list.
+    options : dict
+        What a parameter group has.
+    differentiable : bool
+        True raises.
+    grad_scale, found_inf : Tensor, optional
+        One element each: gradients are divided by the first; nothing is done if the second is not 0.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``differentiable``.
+    RuntimeError
+        If counts of steps are not tensors, or a gradient is sparse that the class does not take.
+    """
+    if differentiable:
+        raise NotImplementedError(
+            f"{optimizer.__name__} with differentiable=True: steps are not recorded. To differentiate through an update, "
+            "write it with operations on tensors"
+        )
+    if not all(isinstance(each, Tensor) for each in states.get("step", ())):
+        raise RuntimeError("API has changed, `state_steps` argument must contain a list of singleton tensors")
+    if found_inf is not None and bool(found_inf):
+        return
+    one = optimizer.__new__(optimizer)
+    with tensor.no_grad():
+        if grad_scale is not None:
+            grads = [grad / grad_scale.to(grad.device) for grad in grads]
+        dense: list[int] = []
+        for number, grad in enumerate(grads):
+            if type(grad._layout) is SparseLayout:
+                one.check_sparse(options)
+            else:
+                dense.append(number)
+        # One that is listed twice has two states.
+        together = len({id(params[number]) for number in dense}) == len(dense)
+        for numbers in [dense] if together and dense else [[number] for number in dense]:
+            one.state = _states_of(states, params, numbers)
+            one.update(options, [params[number] for number in numbers], [grads[number] for number in numbers])
+            _keep(states, one.state, params, numbers)
+        for number in sorted({*range(len(params))} - {*dense}):
+            one.state = _states_of(states, params, [number])
+            one.update_sparse(options, params[number], grads[number])
+            _keep(states, one.state, params, [number])
+
+
+def _states_of(
+    states: dict[str, list[Any]], params: list[Tensor], numbers: list[int]
+) -> defaultdict[Any, Any]:
+    result: defaultdict[Any, Any] = defaultdict(dict)
+    for number in numbers:
+        for name, column in states.items():
+            if number < len(column) and column[number] is not None:
+                result[params[number]][name] = column[number]
+    return result
+
+
+def _keep(
+    states: dict[str, list[Any]], state: dict[Any, Any], params: list[Tensor], numbers: list[int]
+) -> None:
+    for number in numbers:
+        for name, column in states.items():
+            if number < len(column):
+                column[number] = state[params[number]].get(name)
 
 
 def sign(group: dict[str, Any]) -> float:

@@ -54,7 +54,7 @@ PARTS = {
     "torch.nn.parallel.parallel_apply": "nn.parallel",
     "torch.nn.parallel.replicate": "nn.parallel",
     "torch.nn.utils.init": "nn.utils",
-    "torch.optim.adamw": "nn.optim",
+    "torch.optim.adamw": "nn.optim.adam",
     "torch.signal.windows.windows": "tensor.signal.windows",
     "torch.storage": "tensor",
     "torch.torch_version": "tensor.torch_names.versions",

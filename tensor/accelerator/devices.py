@@ -1,4 +1,4 @@
-"""The devices that compute, whatever they are called: CUDA devices here. The names of ``torch.accelerator``."""
+"""Which devices there are, which is current, and its streams."""
 
 from __future__ import annotations
 
@@ -8,40 +8,14 @@ from nvrtc_kernels import dtypes
 from tensor import cpu, cuda
 from tensor.core.devices.device import device as _device
 
-from .core.names.absent import hints as _hints
-
 if TYPE_CHECKING:
     from types import ModuleType, TracebackType
 
     from tensor.core.devices.current import DeviceArgument
 
-__all__ = [
-    "current_accelerator",
-    "current_device_idx",
-    "current_device_index",
-    "current_stream",
-    "device_count",
-    "device_index",
-    "empty_cache",
-    "empty_host_cache",
-    "get_device_capability",
-    "get_memory_info",
-    "is_available",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "memory_allocated",
-    "memory_reserved",
-    "memory_stats",
-    "reset_accumulated_memory_stats",
-    "reset_peak_memory_stats",
-    "set_device_idx",
-    "set_device_index",
-    "set_stream",
-    "synchronize",
-]
 
-
-def _check_available() -> None:
+def check_available() -> None:
+    """Raise RuntimeError if there is no device."""
     if not cuda.is_available():
         raise RuntimeError("Cannot access accelerator device when none is available.")
 
@@ -75,7 +49,7 @@ def current_device_index() -> int:
     RuntimeError
         If there is no device.
     """
-    _check_available()
+    check_available()
     return cuda.current_device()
 
 
@@ -89,7 +63,7 @@ def set_device_index(device: DeviceArgument, /) -> None:
     ValueError
         For the CPU, for a device that does not exist, and where no index is given.
     """
-    _check_available()
+    check_available()
     cuda.set_device(device)
 
 
@@ -137,7 +111,7 @@ def current_stream(device: DeviceArgument = None, /) -> cuda.Stream:
     ValueError
         For the CPU, or a device that does not exist.
     """
-    _check_available()
+    check_available()
     return cuda.current_stream(device)
 
 
@@ -149,7 +123,7 @@ def set_stream(stream: cuda.Stream) -> None:
     RuntimeError
         If there is no device.
     """
-    _check_available()
+    check_available()
     cuda.set_stream(stream)
     cuda.set_device(stream.device)
 
@@ -164,97 +138,8 @@ def synchronize(device: DeviceArgument = None, /) -> None:
     ValueError
         For the CPU, or a device that does not exist.
     """
-    _check_available()
+    check_available()
     cuda.synchronize(device)
-
-
-def empty_cache() -> None:
-    """Give memory that is cached and not in use back to the driver.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no device.
-    """
-    _check_available()
-    cuda.empty_cache()
-
-
-def get_memory_info(device_index: DeviceArgument = None, /) -> tuple[int, int]:
-    """Free and total memory of ``device_index``, by default the current device, in bytes.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no device at all.
-    ValueError
-        For the CPU, or a device that does not exist.
-    """
-    _check_available()
-    return cuda.mem_get_info(device_index)
-
-
-def memory_allocated(device_index: DeviceArgument = None, /) -> int:
-    """Bytes that tensors occupy on the device.
-
-    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
-    """
-    _check_available()
-    return cuda.memory_allocated(device_index)
-
-
-def max_memory_allocated(device_index: DeviceArgument = None, /) -> int:
-    """Most bytes that tensors occupied on the device since the last reset.
-
-    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
-    """
-    _check_available()
-    return cuda.max_memory_allocated(device_index)
-
-
-def memory_reserved(device_index: DeviceArgument = None, /) -> int:
-    """Bytes that the allocator holds on the device, in use or free.
-
-    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
-    """
-    _check_available()
-    return cuda.memory_reserved(device_index)
-
-
-def max_memory_reserved(device_index: DeviceArgument = None, /) -> int:
-    """Most bytes that the allocator held on the device since the last reset.
-
-    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
-    """
-    _check_available()
-    return cuda.max_memory_reserved(device_index)
-
-
-def memory_stats(device_index: DeviceArgument = None, /) -> dict[str, Any]:
-    """The allocator's counters of the device by name, as :func:`tensor.cuda.memory_stats` has them.
-
-    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
-    """
-    _check_available()
-    return cuda.memory_stats(device_index)
-
-
-def reset_peak_memory_stats(device_index: DeviceArgument = None, /) -> None:
-    """Let the peaks of the device start again from what is in use.
-
-    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
-    """
-    _check_available()
-    cuda.reset_peak_memory_stats(device_index)
-
-
-def reset_accumulated_memory_stats(device_index: DeviceArgument = None, /) -> None:
-    """Let what the counters of the device add up start again from 0.
-
-    ``device_index`` is an index, a device or its name; None is the current device. Raises as :func:`get_memory_info`.
-    """
-    _check_available()
-    cuda.reset_accumulated_memory_stats(device_index)
 
 
 def get_device_module(device: _device | str | None = None) -> ModuleType:
@@ -287,7 +172,7 @@ def get_device_capability(device: DeviceArgument = None, /) -> dict[str, Any]:
     ValueError
         If the device is not one of them.
     """
-    _check_available()
+    check_available()
     cuda.get_device_properties(device)
     return {
         "supported_dtypes": {
@@ -305,19 +190,3 @@ def get_device_capability(device: DeviceArgument = None, /) -> dict[str, Any]:
             dtypes.complex128,
         }
     }
-
-
-def empty_host_cache() -> None:
-    """Give cached pinned memory of the host back to the driver.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no device.
-    """
-    _check_available()
-    cuda.memory.empty_host_cache()
-
-
-if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
-    __getattr__ = _hints(__name__)
