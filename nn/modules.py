@@ -28,7 +28,8 @@ from .layers.spatial.pooling import (
     _MaxPool,
     _MaxUnpool,
 )
-from .module import LazyModuleMixin
+from .module import LazyModuleMixin, hooks
+from .module.state import consume_prefix_in_state_dict_if_present
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +86,7 @@ _OTHERS: dict[str, dict[str, Any]] = {
     "instancenorm": {"_InstanceNorm": _InstanceNorm},
     "lazy": {"LazyModuleMixin": LazyModuleMixin},
     "loss": {"_Loss": _Loss, "_WeightedLoss": _WeightedLoss},
+    "module": {name: getattr(hooks, name) for name in hooks.__all__ if name.startswith("register_module_")},
     "pooling": {
         "_AdaptiveAvgPoolNd": _AdaptiveAvgPool,
         "_AdaptiveMaxPoolNd": _AdaptiveMaxPool,
@@ -100,6 +102,7 @@ _OTHERS: dict[str, dict[str, Any]] = {
         "_reverse_repeat_tuple": _reverse_repeat_tuple,
         "_single": _ntuple(1, "_single"),
         "_triple": _ntuple(3, "_triple"),
+        "consume_prefix_in_state_dict_if_present": consume_prefix_in_state_dict_if_present,
     },
 }
 

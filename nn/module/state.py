@@ -313,3 +313,24 @@ def add_load_hook(module: Module, hook: Callable[..., Any], with_module: bool) -
     return RemovableHandle.of(
         module._load_state_dict_pre_hooks, _WithModule(hook, module) if with_module else hook
     )
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Take ``prefix`` off the keys of ``state_dict`` that begin with it, in place; the others stay.
+
+    State dicts of ``DistributedDataParallel`` and ``DataParallel`` have ``"module."`` before the keys of the module
+    inside. The attribute ``_metadata``, where there is one, is renamed alike.
+
+    >>> state = {"module.weight": 1, "module.bias": 2}
+    >>> nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    >>> state
+    {'weight': 1, 'bias': 2}
+    """
+    for key in [each for each in state_dict if each.startswith(prefix)]:
+        state_dict[key[len(prefix) :]] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", None)
+    if metadata is None:
+        return
+    for key in [*metadata]:
+        if key and (key == prefix.replace(".", "") or key.startswith(prefix)):
+            metadata[key[len(prefix) :]] = metadata.pop(key)

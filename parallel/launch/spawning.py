@@ -248,6 +248,10 @@ class ProcessContext:
         )
 
 
+#: PyTorch's older name.
+SpawnContext = ProcessContext
+
+
 @overload
 def start_processes(
     fn: Callable[..., object],

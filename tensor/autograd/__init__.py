@@ -13,7 +13,7 @@ from tensor.core.modes.grad_mode import (
     no_grad,
     set_grad_enabled,
 )
-from tensor.core.names.absent import missing as _missing
+from tensor.core.names.absent import lazily as _lazily
 
 from . import anomaly_mode, forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
@@ -47,7 +47,16 @@ __all__ = [
     "set_multithreading_enabled",
 ]
 
+# What stands above, and few programs use.
+_LAZY = {
+    "profiler": "tensor.profiler.autograd_profiler",
+    "profiler_util": "tensor.profiler.events",
+}
+
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
 
     def __getattr__(name: str) -> Any:
-        raise _missing(__name__, name)
+        return _lazily(__name__, name, _LAZY)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LAZY})

@@ -27,6 +27,17 @@ class DeviceType(Enum):
 class FunctionEvent:
     """A span of the host, or something that ran on a device. Times are in microseconds.
 
+    Parameters
+    ----------
+    name, category : str
+        Its name, and what kind of thing it is, such as ``cpu_op``.
+    device_type : DeviceType
+        Where it ran.
+    start, end : float
+        When it began and ended.
+    thread, number : int
+        The thread of the host, and a number of its own.
+
     Attributes
     ----------
     name, key : str
@@ -147,7 +158,17 @@ class Interval:
 
 
 class FunctionEventAvg:
-    """Events of one name together. Attributes are those of :class:`FunctionEvent`, summed; ``count`` is how many."""
+    """Events of one name together.
+
+    Attributes are those of :class:`FunctionEvent`, summed; ``count`` is how many.
+
+    Parameters
+    ----------
+    key : str
+        Their name.
+    device_type : DeviceType
+        Where they ran.
+    """
 
     def __init__(self, key: str, device_type: DeviceType) -> None:
         self.key = key
@@ -164,7 +185,10 @@ class FunctionEventAvg:
         self.is_user_annotation = False
 
     def add(self, event: FunctionEvent) -> None:
-        """Take ``event`` in."""
+        """Take ``event``, a :class:`FunctionEvent`, in.
+
+        Its times are added, and ``count`` grows by one.
+        """
         self.count += 1
         self.cpu_time_total += event.cpu_time_total
         self.self_cpu_time_total += event.self_cpu_time_total
@@ -277,7 +301,10 @@ class EventList(list[Any]):
         return EventList(averages.values(), times=self._times, memory=self._memory)
 
     def total_average(self) -> FunctionEventAvg:
-        """All events in one average."""
+        """All events in one average, named ``Total``.
+
+        Averages among them are added to it.
+        """
         total = FunctionEventAvg("Total", DeviceType.CPU)
         for event in self:
             total.add(event) if isinstance(event, FunctionEvent) else _join(total, event)

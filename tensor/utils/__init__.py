@@ -13,6 +13,7 @@ __all__ = ["checkpoint", "data", "deterministic", "dlpack", "hooks"]
 _LAZY = {
     "benchmark": "tensor.utils.benchmark",
     "model_zoo": "tensor.utils.model_zoo",
+    "module_tracker": "nn.utils.module_tracker",
     "tensorboard": "tensor.utils.tensorboard",
 }
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections import OrderedDict
+from typing import Any
 
 import pytest
 
 import nn
 import parallel
+import tensor
 from tests.pytorch import torch
 
 
@@ -65,3 +68,41 @@ def test_places_are_pytorchs() -> None:
     assert tuple(utils._reverse_repeat_tuple((1, 2, 3), 2)) == nn.modules.utils._reverse_repeat_tuple(
         (1, 2, 3), 2
     )
+
+
+def test_hooks_of_every_module_are_found_by_their_path() -> None:
+    from nn.modules.module import register_module_forward_hook
+
+    calls: list[Any] = []
+    with register_module_forward_hook(lambda module, args, output: calls.append(module)):
+        layer = nn.Identity()
+        layer(1)
+    layer(1)
+    assert calls == [layer]
+
+
+def _prefixed(library: Any) -> tuple[list[str], list[str]]:
+    layer = library.nn.Sequential(library.nn.Linear(1, 1), library.nn.BatchNorm1d(1))
+    state = library.nn.Sequential(OrderedDict(module=layer, other=library.nn.Linear(1, 1))).state_dict()
+    library.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    return [*state], [*state._metadata]
+
+
+def test_a_prefix_is_taken_off() -> None:
+    keys, metadata = _prefixed(tensor)
+    assert keys[:2] == ["other.weight", "other.bias"]
+    assert keys[2] == "0.weight"
+    assert {"", "0", "1", "other"} == {*metadata}
+
+
+@pytest.mark.parity
+def test_a_prefix_is_taken_off_as_by_pytorch() -> None:
+    ours, theirs = _prefixed(tensor), _prefixed(torch)
+    assert ours[0] == theirs[0]
+    assert {*ours[1]} == {*theirs[1]}
+
+
+@pytest.mark.parity
+def test_hooks_by_path_are_pytorchs() -> None:
+    names = [each for each in dir(torch.nn.modules.module) if each.startswith("register_module_")]
+    assert all(callable(getattr(nn.modules.module, each)) for each in names)

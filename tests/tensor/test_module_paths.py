@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import multiprocessing.pool
 import pickle
 import subprocess
 import sys
@@ -39,6 +40,11 @@ if typing.TYPE_CHECKING:
         ("nn.parallel", "comm", parallel.comm),
         ("nn.parallel.distributed", "DistributedDataParallel", parallel.DistributedDataParallel),
         ("nn.parallel.scatter_gather", "scatter_kwargs", None),
+        ("tensor.accelerator.memory", "empty_cache", tensor.accelerator.empty_cache),
+        ("tensor.distributions.relaxed", "LogitRelaxedBernoulli", None),
+        ("parallel.multiprocessing.pool", "Pool", multiprocessing.pool.Pool),
+        ("parallel.multiprocessing.reductions", "reduce_tensor", None),
+        ("parallel.launch.spawning", "SpawnContext", parallel.ProcessContext),
         ("nn.utils.clip_grad", "clip_grad_norm_", nn.utils.clip_grad_norm_),
         ("nn.utils.convert_parameters", "parameters_to_vector", nn.utils.parameters_to_vector),
         ("nn.utils.memory_format", "convert_conv2d_weight_memory_format", None),

@@ -118,3 +118,42 @@ def test_onnx_refuses_before_it_writes(tmp_path: Any) -> None:
         tensor.onnx.export(nn.Linear(1, 1), (tensor.zeros(1, 1),), path, opset_version=17)
     assert not path.exists()
     assert not tensor.onnx.is_in_onnx_export()
+
+
+def test_onnx_helpers_are_there_and_refuse() -> None:
+    from tensor.onnx import symbolic_helper, utils
+
+    @symbolic_helper.parse_args("v", "i")
+    def symbolic(g: Any, x: Any, dim: int) -> Any:
+        return g.op("Softmax", x, axis_i=dim)
+
+    assert symbolic.__name__ == "symbolic"
+    with pytest.raises(RuntimeError, match="cannot be exported to ONNX"):
+        symbolic(None, None, 1)
+    assert symbolic_helper.quantized_args(True)(symbolic).__name__ == "symbolic"
+    with pytest.raises(RuntimeError, match="cannot be exported to ONNX"):
+        utils.register_custom_op_symbolic("mine::op", symbolic, 17)
+    utils.unregister_custom_op_symbolic("mine::op", 17)
+    assert [*utils.model_signature(nn.Linear(1, 1)).parameters] == ["input"]
+    assert [*utils.model_signature(symbolic).parameters] == ["g", "x", "dim"]
+    with pytest.raises(AttributeError, match="cannot be exported to ONNX"):
+        _ = utils.unconvertible_ops
+
+
+def test_onnx_shapes_are_tensors(device_name: str) -> None:
+    operators = tensor.onnx.operators
+    x = tensor.arange(6.0, device=device_name).reshape(2, 3)
+    shape = operators.shape_as_tensor(x)
+    assert (shape.dtype, shape.tolist(), shape.device.type) == (tensor.int64, [2, 3], "cpu")
+    assert operators.reshape_from_tensor_shape(x, tensor.tensor([3, -1])).tolist() == x.reshape(3, 2).tolist()
+
+
+@pytest.mark.parity
+def test_onnx_shapes_are_pytorchs() -> None:
+    from torch.onnx import operators as theirs
+
+    ours = tensor.onnx.operators
+    for m, operators in ((tensor, ours), (torch, theirs)):
+        shape = operators.shape_as_tensor(m.zeros(2, 0, 3))
+        assert (shape.tolist(), str(shape.dtype).split(".")[1]) == ([2, 0, 3], "int64")
+        assert operators.reshape_from_tensor_shape(m.zeros(2, 3), m.tensor([-1])).tolist() == [0.0] * 6

@@ -21,14 +21,16 @@ NAMESPACES = tuple(
     for line in """
     torch torch.Tensor
     torch.nn torch.nn.attention torch.nn.attention.bias torch.nn.attention.flex_attention torch.nn.functional torch.nn.grad
-    torch.nn.init torch.nn.modules torch.nn.parallel torch.nn.parameter
+    torch.nn.init torch.nn.modules torch.nn.modules.module torch.nn.modules.utils torch.nn.parallel
+    torch.nn.parallel.comm torch.nn.parameter
     torch.nn.utils torch.nn.utils.clip_grad torch.nn.utils.convert_parameters torch.nn.utils.fusion
     torch.nn.utils.parametrizations torch.nn.utils.parametrize torch.nn.utils.prune torch.nn.utils.rnn
     torch.nn.utils.stateless
     torch.optim torch.optim.lr_scheduler torch.optim.optimizer torch.optim.swa_utils
-    torch.accelerator torch.amp torch.amp.autocast_mode torch.amp.grad_scaler
+    torch.accelerator torch.accelerator.memory torch.amp torch.amp.autocast_mode torch.amp.grad_scaler
     torch.autograd torch.autograd.anomaly_mode torch.autograd.forward_ad torch.autograd.function torch.autograd.functional
-    torch.autograd.grad_mode torch.autograd.gradcheck torch.autograd.graph torch.autograd.profiler torch.autograd.variable
+    torch.autograd.grad_mode torch.autograd.gradcheck torch.autograd.graph torch.autograd.profiler torch.autograd.profiler_util
+    torch.autograd.variable
     torch.backends torch.backends.cpu torch.backends.cuda torch.backends.cudnn torch.backends.mkl torch.backends.mkldnn
     torch.backends.mps torch.backends.openmp torch.backends.opt_einsum
     torch.compiler torch.cpu
@@ -40,14 +42,15 @@ NAMESPACES = tuple(
     torch.distributions torch.distributions.constraints torch.distributions.kl torch.distributions.transforms
     torch.distributions.utils
     torch.export torch.fft torch.func torch.functional torch.futures torch.fx torch.hub torch.jit torch.library
-    torch.linalg torch.masked torch.monitor torch.mps torch.mtia torch.multiprocessing torch.nested torch.onnx
+    torch.linalg torch.masked torch.monitor torch.mps torch.mtia torch.multiprocessing torch.multiprocessing.pool
+    torch.multiprocessing.reductions torch.nested torch.onnx
     torch.overrides torch.package torch.profiler torch.quantization torch.quasirandom torch.random torch.return_types
     torch.serialization torch.signal torch.signal.windows torch.sparse torch.special torch.storage torch.testing
     torch.types
-    torch.utils torch.utils.benchmark torch.utils.checkpoint torch.utils.collect_env torch.utils.cpp_extension
+    torch.utils torch.utils._pytree torch.utils.benchmark torch.utils.checkpoint torch.utils.collect_env torch.utils.cpp_extension
     torch.utils.data torch.utils.data.dataloader torch.utils.data.dataset torch.utils.data.distributed
     torch.utils.data.sampler torch.utils.deterministic torch.utils.dlpack torch.utils.flop_counter torch.utils.hooks
-    torch.utils.model_zoo torch.utils.tensorboard
+    torch.utils.model_zoo torch.utils.module_tracker torch.utils.tensorboard
     torch.version torch.xpu
     """.splitlines()
     for name in line.split()

@@ -62,9 +62,6 @@ _WORDS = {
         "quantized": "left out: there are no quantized dtypes",
         "xnnpack": "left out: the library is not used",
     },
-    "tensor.autograd": {
-        "profiler": "left out, as PyTorch has replaced it; use tensor.profiler",
-    },
     "tensor.profiler": {
         "ExecutionTraceObserver": "left out; use profile(...).export_chrome_trace",
         "itt": "left out: Intel's tools see no GPU; use cuda.nvtx",

@@ -229,6 +229,23 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "onednn_fusion_enabled set_fusion_strategy strict_fusion",
         _SCRIPTED,
     ),
+    "tensor.profiler.autograd_profiler": {
+        **_each("emit_nvtx emit_itt", "left out; mark spans with cuda.nvtx.range"),
+        **_each(
+            "load_nvprof parse_nvprof_trace EnforceUnique",
+            "left out: nvprof is no more; use profile(use_cuda=True)",
+        ),
+        "KinetoStepTracker": "left out; use step() of tensor.profiler.profile",
+        "MemRecordsAcc": "left out; use profile_memory=True",
+    },
+    "tensor.profiler.events": {
+        **_each(
+            "FormattedTimesMixin Kernel StringTable EventMetadata", "left out: FunctionEvent has what it had"
+        ),
+        "MemRecordsAcc": "left out; use profile_memory=True",
+    },
+    "tensor.onnx.utils": _each("*", "left out: models cannot be exported to ONNX here"),
+    "tensor.onnx.symbolic_helper": _each("*", "left out: models cannot be exported to ONNX here"),
     "tensor.onnx": _each(
         "ExportableModule InputObserver ONNXProgram OnnxExporterError errors ops",
         "left out: models cannot be exported to ONNX here; save a state dict with tensor.save",
@@ -368,10 +385,13 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "nn.optim": {
         "swap_in_optimizer_params_and_state": "left out; use load_state_dict",
     },
-    "parallel.multiprocessing": _each(
-        "get_all_sharing_strategies get_sharing_strategy set_sharing_strategy",
-        "planned; tensors travel between processes as copies so far",
-    ),
+    "parallel.multiprocessing.reductions": {
+        "StorageWeakRef": "left out; use weakref.ref(x.untyped_storage())",
+        **_each(
+            "rebuild_* reduce_* fd_id shared_cache SharedCache storage_from_cache",
+            "left out: tensor.utils.shared_tensors does it",
+        ),
+    },
     "parallel": {
         **_each(
             "AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions GatherOptions "

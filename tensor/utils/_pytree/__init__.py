@@ -102,12 +102,13 @@ PyTree = Any
 Context = Any
 DumpableContext = Any
 KeyPath = tuple[KeyEntry, ...]
-PyTreeSpec = TreeSpec
 FlattenFn = Callable[[PyTree], tuple[list[Any], Context]]
 UnflattenFn = Callable[[Iterable[Any], Context], PyTree]
 ToDumpableContextFn = Callable[[Context], DumpableContext]
 FromDumpableContextFn = Callable[[DumpableContext], Context]
 
+#: PyTorch's other name.
+PyTreeSpec = TreeSpec
 #: PyTorch's older name, which many packages use.
 _register_pytree_node = register_pytree_node
 

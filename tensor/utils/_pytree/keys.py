@@ -16,7 +16,10 @@ class KeyEntry(Protocol):
     """
 
     def get(self, parent: Any) -> Any:
-        """The entry of the container ``parent``; raises what the container raises where there is none."""
+        """The entry of the container ``parent``.
+
+        Raises what the container raises where there is none.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,10 @@ class SequenceKey:
         return f"[{self.idx!r}]"
 
     def get(self, sequence: Any) -> Any:
-        """``sequence[idx]``; raises IndexError as that does."""
+        """The entry of the list, tuple or deque ``sequence``.
+
+        Raises IndexError where there is none.
+        """
         return sequence[self.idx]
 
 
@@ -49,7 +55,10 @@ class MappingKey:
         return f"[{self.key!r}]"
 
     def get(self, mapping: Any) -> Any:
-        """``mapping[key]``; raises KeyError as that does."""
+        """The entry of the dict ``mapping``.
+
+        Raises KeyError where there is none.
+        """
         return mapping[self.key]
 
 
@@ -66,7 +75,10 @@ class GetAttrKey:
         return f".{self.name}"
 
     def get(self, obj: Any) -> Any:
-        """``obj.name``; raises AttributeError as that does."""
+        """The attribute of ``obj``.
+
+        Raises AttributeError where there is none.
+        """
         return getattr(obj, self.name)
 
 

@@ -17,6 +17,13 @@ _DICTS = (dict, OrderedDict, defaultdict)
 class TreeSpec:
     """The structure of a nest of containers, which are compared by ``==``.
 
+    Parameters
+    ----------
+    type, context
+        As the attributes.
+    children : sequence of TreeSpec
+        The structures of the entries.
+
     Attributes
     ----------
     type : type or None
@@ -33,7 +40,10 @@ class TreeSpec:
         self._children = tuple(children)
 
     def children(self) -> list[TreeSpec]:
-        """The structures of the entries, in order; none of a leaf."""
+        """The structures of the entries, in order.
+
+        Of a leaf an empty list.
+        """
         return list(self._children)
 
     @property
@@ -42,7 +52,13 @@ class TreeSpec:
         return list(self._children)
 
     def child(self, index: int) -> TreeSpec:
-        """The structure of the entry ``index``; raises IndexError where there is none."""
+        """The structure of the entry ``index``, from 0 on.
+
+        Raises
+        ------
+        IndexError
+            If there is no such entry.
+        """
         return self._children[index]
 
     @property
@@ -89,9 +105,9 @@ class TreeSpec:
         ValueError
             If ``tree`` has another container, length or keys before that.
         """
-        found: list[Any] = []
-        _flatten_up_to(self, tree, found)
-        return found
+        entries: list[Any] = []
+        _flatten_up_to(self, tree, entries)
+        return entries
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TreeSpec):
@@ -136,9 +152,9 @@ def _unflatten(leaves: Iterator[Any], spec: TreeSpec) -> Any:
     return nodes[spec.type].unflatten([_unflatten(leaves, each) for each in spec._children], spec.context)
 
 
-def _flatten_up_to(spec: TreeSpec, tree: Any, found: list[Any]) -> None:
+def _flatten_up_to(spec: TreeSpec, tree: Any, result: list[Any]) -> None:
     if spec.type is None:
-        found.append(tree)
+        result.append(tree)
         return
     cls = class_of(tree)
     both_dicts = spec.type in _DICTS and cls in _DICTS
@@ -159,7 +175,7 @@ def _flatten_up_to(spec: TreeSpec, tree: Any, found: list[Any]) -> None:
                 f"Node context mismatch for node type {spec.type}: {spec.context!r} and {context!r}."
             )
     for each, entry in zip(spec._children, entries, strict=True):
-        _flatten_up_to(each, entry, found)
+        _flatten_up_to(each, entry, result)
 
 
 def of_leaf() -> TreeSpec:

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 #: Modules of PyTorch and ours, which are the same objects.
 SAME = {
     "torch.accelerator": "tensor.accelerator",
+    "torch.accelerator.memory": "tensor.accelerator.memory",
     "torch.amp": "tensor.amp",
     "torch.autograd": "tensor.autograd",
     "torch.autograd.functional": "tensor.autograd.functional",
+    "torch.autograd.profiler": "tensor.profiler.autograd_profiler",
+    "torch.autograd.profiler_util": "tensor.profiler.events",
     "torch.backends.cudnn": "tensor.backends.cudnn",
     "torch.cuda": "tensor.cuda",
     "torch.cuda.amp": "tensor.cuda.amp",
@@ -32,29 +35,39 @@ SAME = {
     "torch.distributions": "tensor.distributions",
     "torch.distributions.constraints": "tensor.distributions.constraints",
     "torch.func": "tensor.func",
-    "torch.library": "tensor.library",
-    "torch.ops": "tensor.ops",
     "torch.fx": "nn.fx",
     "torch.fx.graph_module": "nn.fx.graph_module",
     "torch.hub": "tensor.hub",
     "torch.jit": "tensor.jit",
     "torch.jit.annotations": "tensor.jit.annotations",
+    "torch.library": "tensor.library",
     "torch.multiprocessing": "parallel.multiprocessing",
+    "torch.multiprocessing.pool": "parallel.multiprocessing.pool",
+    "torch.multiprocessing.reductions": "parallel.multiprocessing.reductions",
     "torch.nn": "nn",
     "torch.nn.functional": "nn.functional",
     "torch.nn.init": "nn.init",
     "torch.nn.modules": "nn.modules",
     "torch.nn.modules.batchnorm": "nn.modules.batchnorm",
+    "torch.nn.modules.module": "nn.modules.module",
     "torch.nn.parallel": "nn.parallel",
+    "torch.nn.parallel.comm": "parallel.comm",
     "torch.nn.utils.parametrizations": "nn.utils.parametrizations",
     "torch.nn.utils.rnn": "nn.utils.rnn",
     "torch.onnx": "tensor.onnx",
+    "torch.onnx.operators": "tensor.onnx.operators",
+    "torch.onnx.symbolic_helper": "tensor.onnx.symbolic_helper",
+    "torch.onnx.utils": "tensor.onnx.utils",
+    "torch.ops": "tensor.ops",
     "torch.optim": "nn.optim",
+    "torch.optim.adam": "nn.optim.adam",
     "torch.optim.lr_scheduler": "nn.optim.lr_scheduler",
     "torch.testing": "tensor.testing",
+    "torch.utils._pytree": "tensor.utils._pytree",
     "torch.utils.checkpoint": "tensor.utils.checkpoint",
     "torch.utils.data": "tensor.utils.data",
     "torch.utils.data.distributed": "tensor.utils.data.distributed",
+    "torch.utils.module_tracker": "nn.utils.module_tracker",
     "torch.utils.tensorboard": "tensor.utils.tensorboard",
 }
 
@@ -107,7 +120,11 @@ def test_importing_every_path_replaces_no_name(tmp_path: Path) -> None:
         from torch.distributions.normal import Normal
         from torch.multiprocessing.spawn import start_processes
         from torch.nn.parallel.data_parallel import DataParallel
-        from torch.optim.adamw import AdamW
+        from torch.optim.adamw import AdamW, adamw
+        from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
+        from torch.distributions.relaxed_categorical import ExpRelaxedCategorical
+        from torch.multiprocessing.spawn import SpawnContext
+        from torch.profiler.profiler import profile, schedule, tensorboard_trace_handler
         import torch
         assert torch.optim.AdamW is AdamW and torch.distributions.Normal is Normal
         assert torch.nn.parallel.data_parallel.__name__ == "data_parallel"

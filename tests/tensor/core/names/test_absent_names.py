@@ -92,7 +92,7 @@ def test_functions_of_the_top_level_are_pytorchs() -> None:
         (tensor.cuda, "device_cout", "did you mean 'device_count'?"),
         (tensor.cuda, "CUDAGraph", "planned"),
         (tensor.utils, "cpp_extension", "cuda.RawKernel"),
-        (tensor.autograd, "profiler", "tensor.profiler"),
+        (tensor.autograd.profiler, "emit_nvtx", "cuda.nvtx.range"),
         (tensor.backends, "quantized", "left out"),
         (parallel, "allreduce", "did you mean 'all_reduce'?"),
         (nn.functional, "crossentropy", "did you mean 'cross_entropy'?"),

@@ -8,18 +8,8 @@ since CUDA does not survive a fork.
 
 import multiprocessing as _multiprocessing
 from multiprocessing import *  # noqa: F403 - all of its names, whichever the version of Python has
-from multiprocessing import reduction as _reduction
 
-from nn.parameter import Buffer as _Buffer
-from nn.parameter import Parameter as _Parameter
-from tensor.utils.shared_tensors import (
-    get_all_sharing_strategies,
-    get_sharing_strategy,
-    set_sharing_strategy,
-)
-from tensor.utils.shared_tensors import reduce_tensor as _reduce_tensor
-
-from .launch.spawning import (
+from parallel.launch.spawning import (
     ProcessContext,
     ProcessException,
     ProcessExitedException,
@@ -27,6 +17,13 @@ from .launch.spawning import (
     spawn,
     start_processes,
 )
+from tensor.utils.shared_tensors import (
+    get_all_sharing_strategies,
+    get_sharing_strategy,
+    set_sharing_strategy,
+)
+
+from .reductions import init_reductions as _init_reductions
 
 __all__ = [
     *_multiprocessing.__all__,
@@ -41,5 +38,4 @@ __all__ = [
     "start_processes",
 ]
 
-for _cls in (_Parameter, _Buffer):
-    _reduction.ForkingPickler.register(_cls, _reduce_tensor)
+_init_reductions()
