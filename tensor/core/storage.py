@@ -64,9 +64,13 @@ class Storage:
         allocated in inference mode.
     plain : bool
         Whether the host may read and write the bytes with no further ado, always in the same place.
+    owner
+        The object that the memory belongs to; ``None`` for memory of the device's allocator.
     """
 
     __slots__ = ("__weakref__", "address", "capacity", "device_state", "plain", "version")
+
+    owner: Any = None
 
     device_state: DeviceState
     capacity: int

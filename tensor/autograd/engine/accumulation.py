@@ -109,7 +109,7 @@ def _owns_memory(value: Tensor) -> bool:
     # The tensor, the name above and getrefcount's argument refer to the storage.
     if getrefcount(storage) != 3 or not value._layout.dense:
         return False
-    owner = getattr(storage, "owner", None)
+    owner = storage.owner
     if owner is None:
         return True
     # NumPy arrays that show the memory refer to the array that owns it: the tensor's own one, and a user's.

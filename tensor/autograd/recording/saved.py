@@ -88,7 +88,7 @@ def save(value: Any) -> Any:
 def save_operands(
     positions: Sequence[int], operands: Sequence[Any], outputs: Sequence[Tensor]
 ) -> tuple[Any, ...]:
-    """What ``kept`` names, as a node keeps it: operands by position, outputs by the complement of their number.
+    """What ``positions`` name, as a node keeps it: operands by position, outputs by the complement of their number.
 
     Without ``outputs``, which are still to be written, their entries are ``None``, as for :data:`NOTHING`.
     """
