@@ -39,7 +39,7 @@ def embedding(
     norm_type : float
         The p of that p-norm.
     scale_grad_by_freq : bool
-        Whether the gradient of a row is divided by the number of its occurrences in the input.
+        Whether the gradient of a row is divided by how often its index is in the input.
     sparse : bool
         Whether the gradient is a sparse tensor of the rows that are looked up, for :class:`nn.optim.SparseAdam`, SGD and
         Adagrad.

@@ -1,8 +1,8 @@
 // Images and volumes read at the points that a grid names, from -1 to 1 along each dimension, and the derivatives by
 // the images and by the grid.
 //
-// A point lies between elements: along each dimension a few of them ("taps") count, each with a weight and with the
-// slope of its weight. A thread has a point of an item, works its taps out once and goes over channels with them.
+// A point lies between elements: along each dimension a few neighbours count, each with a weight and with the
+// slope of its weight. A thread has a point of an item, works its neighbours out once and goes over channels with them.
 // The derivative by the grid is a sum over the channels of one thread; that by the image is added up in memory
 // atomically, in single precision for half types, so its last bits may differ from run to run.
 
@@ -56,7 +56,7 @@ __device__ inline Coordinate<Sum> padded(Coordinate<Sum> x, int size) {
 
 // Elements along a dimension that count. `at` is -1 outside of the image.
 template <int COUNT, class Sum>
-struct Taps {
+struct Neighbours {
     static constexpr int count = COUNT;
     int at[COUNT];
     Sum weight[COUNT], slope[COUNT];
@@ -69,13 +69,13 @@ struct Taps {
 
 // The dimension that images lack.
 template <class Sum>
-struct One : Taps<1, Sum> {
+struct One : Neighbours<1, Sum> {
     template <Padding PADDING, bool ALIGN>
     __device__ void find(Sum, int) { this->put(0, 0, 1, Sum(1), Sum(0)); }
 };
 
 template <class Sum>
-struct Nearest : Taps<1, Sum> {
+struct Nearest : Neighbours<1, Sum> {
     template <Padding PADDING, bool ALIGN>
     __device__ void find(Sum given, int size) {
         const Coordinate<Sum> x = padded<PADDING, ALIGN>(from_grid<ALIGN>(given, size), size);
@@ -84,7 +84,7 @@ struct Nearest : Taps<1, Sum> {
 };
 
 template <class Sum>
-struct Linear : Taps<2, Sum> {
+struct Linear : Neighbours<2, Sum> {
     template <Padding PADDING, bool ALIGN>
     __device__ void find(Sum given, int size) {
         const Coordinate<Sum> x = padded<PADDING, ALIGN>(from_grid<ALIGN>(given, size), size);
@@ -96,14 +96,14 @@ struct Linear : Taps<2, Sum> {
 
 // Padding moves each element that counts, and not the point between them.
 template <class Sum>
-struct Cubic : Taps<4, Sum> {
+struct Cubic : Neighbours<4, Sum> {
     template <Padding PADDING, bool ALIGN>
     __device__ void find(Sum given, int size) {
         const Coordinate<Sum> x = from_grid<ALIGN>(given, size);
         const Sum first = floor(x.at), part = x.at - first, a = Sum(-0.75);
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            const Coordinate<Sum> tap = padded<PADDING, ALIGN>(Coordinate<Sum>{first + Sum(k - 1), Sum(0)}, size);
+            const Coordinate<Sum> neighbour = padded<PADDING, ALIGN>(Coordinate<Sum>{first + Sum(k - 1), Sum(0)}, size);
             const Sum signed_distance = part - Sum(k - 1);
             const Sum distance = signed_distance < Sum(0) ? -signed_distance : signed_distance;
             Sum weight, slope;
@@ -114,12 +114,12 @@ struct Cubic : Taps<4, Sum> {
                 weight = ((a * distance - Sum(5) * a) * distance + Sum(8) * a) * distance - Sum(4) * a;
                 slope = (Sum(3) * a * distance - Sum(10) * a) * distance + Sum(8) * a;
             }
-            this->put(k, static_cast<int>(tap.at), size, weight, (k < 2 ? slope : -slope) * x.slope);
+            this->put(k, static_cast<int>(neighbour.at), size, weight, (k < 2 ? slope : -slope) * x.slope);
         }
     }
 };
 
-// The taps of a point, and visit(offset in the plane, weights and slopes along the dimensions) for each inside.
+// The neighbours of a point, and visit(offset in the plane, weights and slopes along the dimensions) for each inside.
 template <int RANK, class Z, class Y, class X>
 struct Point {
     Z z;

@@ -129,10 +129,10 @@ struct LineGradient {
 };
 
 // What all elements of a line have in common in the gradient of cross entropy: an element's is
-// by * (chance * sum - spread * weight), less by * sharp at the target.
+// by * (probability * sum - smoothed * weight), less by * sharp at the target.
 template <bool Smooth, class W>
 struct LineOfGradient {
-    W by, sum, sharp, spread, largest, rest;
+    W by, sum, sharp, smoothed, largest, rest;
     long long goal;
 
     // `all` is the sum of the weights, where there are any and labels are smoothed.
@@ -151,8 +151,8 @@ struct LineOfGradient {
         sum = sharp = weight_of<W>(weight, goal);
         if constexpr (Smooth) {
             sharp *= static_cast<W>(1 - smoothing);
-            spread = static_cast<W>(smoothing / sizes.classes);
-            sum = sharp + spread * (all == nullptr ? static_cast<W>(sizes.classes) : *all);
+            smoothed = static_cast<W>(smoothing / sizes.classes);
+            sum = sharp + smoothed * (all == nullptr ? static_cast<W>(sizes.classes) : *all);
         }
     }
 
@@ -160,7 +160,7 @@ struct LineOfGradient {
     __device__ W operator()(W x, long long position, const V* weight) const {
         if (goal < 0) return W(0);
         W here = position == goal ? sharp : W(0);
-        if constexpr (Smooth) here += spread * weight_of<W>(weight, position);
+        if constexpr (Smooth) here += smoothed * weight_of<W>(weight, position);
         return by * (exp((x - largest) - rest) * sum - here);
     }
 };

@@ -5,7 +5,7 @@
 // long  longer: a block has a row and reads it again for each of its moments; the second time it is in the cache.
 //
 // Both take the mean first and then the squares of the distances from it, so that no digits are lost to a mean
-// that is large against the spread. `Center` says whether there is a mean to take away.
+// that is large against the deviation. `Center` says whether there is a mean to take away.
 //
 // Weight and bias may be null. Which of their elements belongs to element i of a row is said by
 //

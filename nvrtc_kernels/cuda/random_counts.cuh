@@ -7,8 +7,8 @@
 // The smallest k whose distribution function is at least u, by bisection: about log2(sqrt(rate)) steps.
 __device__ inline double poisson_count(double rate, double u) {
     if (!(rate > 0)) return rate == 0 ? 0 : nan("");
-    const double spread = sqrt(rate);
-    double low = fmax(floor(rate - 10 * spread - 10), -1.0), high = ceil(rate + 10 * spread + 40);
+    const double deviation = sqrt(rate);
+    double low = fmax(floor(rate - 10 * deviation - 10), -1.0), high = ceil(rate + 10 * deviation + 40);
     while (high - low > 1) {
         const double middle = floor((low + high) / 2);
         if (incomplete_gamma(middle + 1, rate, true) >= u) {

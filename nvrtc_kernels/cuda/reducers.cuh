@@ -193,7 +193,7 @@ template <class V, class Index> struct LargestPlace : Placed<V, Index, true> {};
 template <class V, class Index> struct SmallestPlace : Placed<V, Index, false> {};
 
 // Mean and sum of squared distances from it, after Welford; states are combined after Chan, Golub and LeVeque.
-// Neither loses digits to a mean that is large against the spread. Floating point and complex values.
+// Neither loses digits to a mean that is large against the deviation. Floating point and complex values.
 template <class V, class Index>
 struct Moments {
     typedef typename RealPart<V>::type Real;

@@ -17,11 +17,12 @@ template <class Word>
 __device__ void unfold(
     const Windows& w, long long rows, long long items, long long at, long long count, long long row_step,
     long long item_step, const Word* image, Word* columns) {
-    const int taps = w.kernel[0] * w.kernel[1] * w.kernel[2];
+    const int elements = w.kernel[0] * w.kernel[1] * w.kernel[2];
     for (long long row = blockIdx.y; row < rows; row += gridDim.y) {
-        const int tap = static_cast<int>(row % taps);
-        const int kw = tap % w.kernel[2], kh = tap / w.kernel[2] % w.kernel[1], kd = tap / w.kernel[2] / w.kernel[1];
-        const Word* channel = image + row / taps * w.channel_step;
+        const int element = static_cast<int>(row % elements);
+        const int kw = element % w.kernel[2], kh = element / w.kernel[2] % w.kernel[1],
+                  kd = element / w.kernel[2] / w.kernel[1];
+        const Word* channel = image + row / elements * w.channel_step;
         Word* out = columns + row * row_step;
         const int d0 = kd * w.dilation[0] - w.padding[0], h0 = kh * w.dilation[1] - w.padding[1],
                   w0 = kw * w.dilation[2] - w.padding[2];
@@ -58,17 +59,17 @@ template <class Sum, class T>
 __device__ void fold(
     const Windows& w, long long channels, long long items, long long row_step, long long item_step, const T* columns,
     T* image) {
-    const int taps = w.kernel[0] * w.kernel[1] * w.kernel[2];
+    const int elements = w.kernel[0] * w.kernel[1] * w.kernel[2];
     const long long area = static_cast<long long>(w.size[0]) * w.size[1] * w.size[2];
     for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < items * channels * area;
          i += static_cast<long long>(gridDim.x) * blockDim.x) {
         const long long item = i / area / channels, channel = i / area % channels;
         const int at = static_cast<int>(i % area);
-        const T* own = columns + channel * taps * row_step + item * item_step;
+        const T* own = columns + channel * elements * row_step + item * item_step;
         Sum sum{};
         for_windows(
-            w, at / w.size[2] / w.size[1], at / w.size[2] % w.size[1], at % w.size[2], [&](int tap, int position) {
-                sum = plus(sum, Sum(to_compute(own[tap * row_step + position])));
+            w, at / w.size[2] / w.size[1], at / w.size[2] % w.size[1], at % w.size[2], [&](int element, int position) {
+                sum = plus(sum, Sum(to_compute(own[element * row_step + position])));
             });
         image[item * w.item_channels + channel * w.channel_step + at] = to_element<T>(sum);
     }
@@ -78,7 +79,7 @@ __device__ void fold(
 template <class Sum, class T>
 __device__ void depthwise_forward(
     const Windows& w, long long filters, int multiplier, long long items, const T* image, const T* weight, T* out) {
-    const int taps = w.kernel[0] * w.kernel[1] * w.kernel[2];
+    const int elements = w.kernel[0] * w.kernel[1] * w.kernel[2];
     const long long positions = static_cast<long long>(w.out[0]) * w.out[1] * w.out[2];
     for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < items * filters * positions;
          i += static_cast<long long>(gridDim.x) * blockDim.x) {
@@ -88,9 +89,9 @@ __device__ void depthwise_forward(
                   y0 = position / w.out[2] % w.out[1] * w.stride[1] - w.padding[1],
                   z0 = position / w.out[2] / w.out[1] * w.stride[0] - w.padding[0];
         const T* own = image + item * w.item_channels + filter / multiplier * w.channel_step;
-        const T* taken = weight + filter * taps;
+        const T* taken = weight + filter * elements;
         Sum sum{};
-        for (int k = 0; k < taps; ++k) {
+        for (int k = 0; k < elements; ++k) {
             const int x = x0 + k % w.kernel[2] * w.dilation[2],
                       y = y0 + k / w.kernel[2] % w.kernel[1] * w.dilation[1],
                       z = z0 + k / w.kernel[2] / w.kernel[1] * w.dilation[0];
@@ -107,20 +108,20 @@ __device__ void depthwise_forward(
 template <class Sum, class T>
 __device__ void depthwise_input(
     const Windows& w, long long channels, int multiplier, long long items, const T* grad, const T* weight, T* image) {
-    const int taps = w.kernel[0] * w.kernel[1] * w.kernel[2];
+    const int elements = w.kernel[0] * w.kernel[1] * w.kernel[2];
     const long long positions = static_cast<long long>(w.out[0]) * w.out[1] * w.out[2];
     const long long area = static_cast<long long>(w.size[0]) * w.size[1] * w.size[2];
     for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < items * channels * area;
          i += static_cast<long long>(gridDim.x) * blockDim.x) {
         const long long first = i / area * multiplier;  // filter of the first image of gradients
         const int at = static_cast<int>(i % area);
-        const T* taken = weight + i / area % channels * multiplier * taps;
+        const T* taken = weight + i / area % channels * multiplier * elements;
         Sum sum{};
         for_windows(
-            w, at / w.size[2] / w.size[1], at / w.size[2] % w.size[1], at % w.size[2], [&](int tap, int position) {
+            w, at / w.size[2] / w.size[1], at / w.size[2] % w.size[1], at % w.size[2], [&](int element, int position) {
                 for (int m = 0; m < multiplier; ++m)
                     sum = plus(sum, times(Sum(to_compute(grad[(first + m) * positions + position])),
-                                          Sum(to_compute(taken[m * taps + tap]))));
+                                          Sum(to_compute(taken[m * elements + element]))));
             });
         image[i] = to_element<T>(sum);
     }
@@ -131,10 +132,10 @@ template <class Sum, int Threads, class T>
 __device__ void depthwise_weight(
     const Windows& w, long long filters, int multiplier, long long items, const T* image, const T* grad, T* out) {
     __shared__ Sum sums[Threads];
-    const int taps = w.kernel[0] * w.kernel[1] * w.kernel[2];
+    const int elements = w.kernel[0] * w.kernel[1] * w.kernel[2];
     const long long positions = static_cast<long long>(w.out[0]) * w.out[1] * w.out[2];
-    const long long filter = blockIdx.x / taps;
-    const int k = blockIdx.x % taps;
+    const long long filter = blockIdx.x / elements;
+    const int k = blockIdx.x % elements;
     const int x0 = k % w.kernel[2] * w.dilation[2] - w.padding[2],
               y0 = k / w.kernel[2] % w.kernel[1] * w.dilation[1] - w.padding[1],
               z0 = k / w.kernel[2] / w.kernel[1] * w.dilation[0] - w.padding[0];

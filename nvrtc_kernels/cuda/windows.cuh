@@ -7,14 +7,14 @@ struct Windows {
     long long channel_step, item_channels;  // elements of a channel; of an item of the image
 };
 
-// Whether a window reaches element `at` with tap `k`, and from which position.
+// Whether a window reaches element `at` with kernel element `k`, and from which position.
 __device__ inline bool window_of(const Windows& w, int axis, int at, int k, int& position) {
     const int from = at + w.padding[axis] - k * w.dilation[axis];
     position = from / w.stride[axis];
     return from >= 0 && position * w.stride[axis] == from && position < w.out[axis];
 }
 
-// Calls visit(tap, position) for every window that element (z, y, x) lies in.
+// Calls visit(element, position) for every window that element (z, y, x) lies in.
 template <class Visit>
 __device__ inline void for_windows(const Windows& w, int z, int y, int x, Visit visit) {
     int pz, py, px;

@@ -44,7 +44,7 @@ def jacrev(
     Returns
     -------
     callable
-        Takes what ``func`` takes. For each tensor of the output, and in that place each tensor of the argument, it
+        Takes what ``func`` takes. For each tensor of the output, and for that each tensor of the argument, it
         returns the derivatives, with the shape of the output followed by that of the input; with ``has_aux`` a tuple of
         that and the other tensors.
 

@@ -185,7 +185,7 @@ class Schema:
         return bound
 
     def call(self, function: Callable[..., Any], bound: dict[str, Any]) -> Any:
-        """What ``function`` returns for the arguments, which are given by place and by name as the schema says."""
+        """What ``function`` returns for the arguments, which are given by position and by name as the schema says."""
         args = [bound[each.name] for each in self.arguments if not each.named]
         return function(*args, **{each.name: bound[each.name] for each in self.arguments if each.named})
 

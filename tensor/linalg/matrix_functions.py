@@ -263,7 +263,7 @@ def svd(
     Parameters
     ----------
     compute_uv
-        Whether there are vectors; else zeros stand in their places.
+        Whether there are vectors; else zeros are returned for them.
 
     Examples
     --------

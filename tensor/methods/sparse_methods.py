@@ -142,7 +142,7 @@ class SparseMethods:
         )
 
     def sparse_mask(self, mask: Tensor) -> Tensor:
-        """The elements at the places that the sparse tensor ``mask`` specifies.
+        """The elements at the indices that the sparse tensor ``mask`` specifies.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class SparseMethods:
         return layouts.sparse_mask(cast("Tensor", self), mask)
 
     def coalesce(self) -> Tensor:
-        """The sparse tensor with one element for each place, in row-major order; itself if it is so.
+        """The sparse tensor with one element for each index, in row-major order; itself if it is so.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class SparseMethods:
         return coalesced(cast("Tensor", self))
 
     def is_coalesced(self) -> bool:
-        """Whether each place has one element at most, in row-major order, and that is known.
+        """Whether each index has one element at most, in row-major order, and that is known.
 
         Raises
         ------

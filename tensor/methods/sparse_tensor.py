@@ -182,7 +182,7 @@ class SparseTensor(Tensor):
 
     @property
     def mT(self) -> Tensor:  # noqa: N802
-        """The tensor with its last two dimensions exchanged."""
+        """The tensor with its last two dimensions swapped."""
         return shapes.transpose(self, -2, -1)
 
     @property
@@ -193,7 +193,7 @@ class SparseTensor(Tensor):
     mH = H  # noqa: N815
 
     def adjoint(self) -> Tensor:
-        """The conjugate transpose: the last two dimensions exchanged."""
+        """The conjugate transpose: the last two dimensions swapped."""
         return shapes.transpose(self, -2, -1).conj()
 
     @property  # type: ignore[misc]

@@ -473,7 +473,7 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
 
     @property
     def mT(self) -> Tensor:  # noqa: N802 - PyTorch's name
-        """View of transposed matrices: the last two dimensions exchanged.
+        """View of transposed matrices: the last two dimensions swapped.
 
         Raises
         ------
@@ -521,7 +521,7 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
         return self.adjoint()
 
     def adjoint(self) -> Tensor:
-        """Conjugate transposes of matrices: the last two dimensions exchanged; a view of a real tensor.
+        """Conjugate transposes of matrices: the last two dimensions swapped; a view of a real tensor.
 
         Raises
         ------
@@ -577,7 +577,7 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
         return self
 
     def t_(self) -> Tensor:
-        """:meth:`t` in place: the two dimensions are exchanged, the elements stay. Returns the tensor.
+        """:meth:`t` in place: the two dimensions are swapped, the elements stay. Returns the tensor.
 
         Examples
         --------
@@ -587,7 +587,7 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
         return self._in_place(views.t(self))
 
     def transpose_(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
-        """:meth:`transpose` in place: ``dim0`` and ``dim1`` are exchanged, the elements stay. Returns the tensor.
+        """:meth:`transpose` in place: ``dim0`` and ``dim1`` are swapped, the elements stay. Returns the tensor.
 
         Raises
         ------
@@ -604,7 +604,7 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
     swapdims_ = transpose_
 
     def swapaxes_(self, axis0: builtins.int, axis1: builtins.int) -> Tensor:
-        """:meth:`transpose` in place: ``axis0`` and ``axis1`` are exchanged, the elements stay. Returns the tensor.
+        """:meth:`transpose` in place: ``axis0`` and ``axis1`` are swapped, the elements stay. Returns the tensor.
 
         Raises
         ------

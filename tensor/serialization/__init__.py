@@ -1,6 +1,6 @@
 """Checkpoint files: :func:`save` and :func:`load`.
 
-A checkpoint is a safetensors file. Its tensors have the names of their places (``model.conv.weight``), so that any
+A checkpoint is a safetensors file. Its tensors have the names of their paths (``model.conv.weight``), so that any
 program that reads safetensors finds them; how they nest, and all that is no tensor, is JSON in the file's metadata.
 Nothing in a file is ever run. Files of ``torch.save`` are read, too, and written if asked for.
 

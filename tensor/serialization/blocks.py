@@ -159,7 +159,7 @@ def _tell(each: TensorFound, name: str, layout: Layout, offset: int, dtype: str 
 
 
 class _Names:
-    """Names after places: each once, and none that the format has a use for."""
+    """Names after paths: each once, and none that the format has a use for."""
 
     def __init__(self) -> None:
         self._taken = {"__metadata__"}

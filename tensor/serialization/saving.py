@@ -51,7 +51,7 @@ def save(
 ) -> None:
     """Write ``obj`` to a checkpoint file, which :func:`load` reads.
 
-    The file is a safetensors file: any program that reads those finds the tensors under the names of their places, such
+    The file is a safetensors file: any program that reads those finds the tensors under the names of their paths, such
     as ``model.conv.weight``. (Complex numbers of double precision are pairs of floats there, in a last dimension.)
 
     Parameters
@@ -74,7 +74,7 @@ def save(
     Raises
     ------
     TypeError
-        If ``obj`` holds anything else, which the error names by its place. Nothing is written then.
+        If ``obj`` holds anything else, which the error names by its path. Nothing is written then.
     ValueError
         If something is part of itself, or nests more than 100 levels deep; or for another ``format``.
     """

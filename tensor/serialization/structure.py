@@ -69,7 +69,7 @@ class TensorFound:
 
 
 def shown(path: Path) -> str:
-    """A place, as Python would write it."""
+    """A path, as Python would write it."""
     return "checkpoint" + "".join(
         str(key) if isinstance(key, Attribute) else f"[{_short.repr(key)}]" for key in path
     )

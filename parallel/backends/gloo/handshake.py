@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
     from parallel.groups.stores.store import Store
 
-_MAGIC = b"graphroot mesh 2"
+_MAGIC = b"graphroot connections 2"
 _TOKEN_BYTES = 32
 # Who connects, to whom, a random challenge, and the proof that it may.
 _HELLO = struct.Struct(f"<{len(_MAGIC)}sII{CHALLENGE_BYTES}s{PROOF_BYTES}s")
 _PAUSE = 0.01
 # Where the ranks read whether all have come, and what it says then; else who gave up first, when, and who was missing.
-_OUTCOME = "mesh/outcome"
+_OUTCOME = "connections/outcome"
 _ALL = "all"
 # Seconds that a rank stays for the others, when it has given up or failed.
 _HEARING = 5.0
@@ -117,7 +117,7 @@ def connect_all(store: Store, rank: int, size: int, deadline: float) -> dict[int
 def _exchange_endpoints(
     store: Store, rank: int, size: int, own: _Endpoint, deadline: float
 ) -> list[_Endpoint]:
-    keys = [f"mesh/{other}" for other in range(size)]
+    keys = [f"connections/{other}" for other in range(size)]
     told: list[Any] = [own.host, own.port, own.token, own.machine]
     if own.stance != NONE:
         told += [own.stance, own.proof]
@@ -164,19 +164,19 @@ def _let_others_hear(store: Store, count: int) -> None:
     """Return once ``count`` ranks have read the outcome: the store may end with this rank."""
     until = time.monotonic() + _HEARING
     with contextlib.suppress(DistError):
-        heard = store.add("mesh/heard", 1)
+        heard = store.add("connections/heard", 1)
         while heard < count and time.monotonic() < until:
             time.sleep(_PAUSE)
-            heard = store.add("mesh/heard", 0)
+            heard = store.add("connections/heard", 0)
 
 
 def with_first_failure(store: Store, rank: int, error: DistBackendError) -> DistBackendError:
     """``error`` of a rank that could not connect, with that of the rank which failed first: it may be the reason."""
     text = f"rank {rank}: {error}"
     try:
-        first = store._ask(Operation.COMPARE_SET, ["mesh/failure"], ["", text], timedelta(seconds=_HEARING))[
-            0
-        ].decode(errors="replace")
+        first = store._ask(
+            Operation.COMPARE_SET, ["connections/failure"], ["", text], timedelta(seconds=_HEARING)
+        )[0].decode(errors="replace")
     except DistError as gone:
         return DistBackendError(f"{error}; and {gone}")
     return error if first == text else DistBackendError(f"{error}; before it failed {first}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tensor.methods.tensor import Tensor
 
-    #: Shape, strides, and the place of the first element.
+    #: Shape, strides, and the offset of the first element.
     Way = tuple[tuple[int, ...], tuple[int, ...], int]
 
 

@@ -38,7 +38,7 @@ _WORKSPACE = 64 << 20
 _FEW = 64
 #: Bytes of planes at a time where channels are on their own.
 _PLANES = 1 << 20
-#: Taps of all blocks up to which a plan holds them.
+#: Kernel elements of all blocks up to which a plan holds them.
 _HELD = 4096
 #: Pieces of work that threads share, each with memory of its own.
 _TASKS = 8

@@ -1,4 +1,4 @@
-"""How windows are made: each shape is an expression of the place ``i``, for the host and for kernels.
+"""How windows are made: each shape is an expression of the index ``i``, for the host and for kernels.
 
 A window is one launch on a device, and is worked out in double for every dtype.
 """

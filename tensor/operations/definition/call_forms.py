@@ -365,7 +365,7 @@ class Parameter(NamedTuple):
     """A parameter, as far as the text of a function depends on it: not on the value of its default."""
 
     name: str
-    #: "either" (by place or by name), "named", "starred" or "double starred".
+    #: "either" (by position or by name), "named", "starred" or "double starred".
     kind: str
     optional: bool
 
@@ -373,7 +373,7 @@ class Parameter(NamedTuple):
 class Form(NamedTuple):
     """What the parameters of a function are called and how they are given: functions of one form share their text."""
 
-    #: As the code has them: by place, by name, starred, double starred.
+    #: As the code has them: by position, by name, starred, double starred.
     names: tuple[str, ...]
     positional: int
     named: int

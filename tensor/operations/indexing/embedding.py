@@ -22,7 +22,7 @@ from tensor.operations.normalization.row_normalization import in_compute_dtype, 
 from tensor.operations.sparse.parts import sparse_of
 
 from .advanced_indexing import READ, REDUCE, Indexing
-from .gather import true_places
+from .gather import nonzero_positions
 from .recorded_indexing import change_
 from .searching import bincount, searchsorted
 
@@ -145,7 +145,7 @@ def _sparse_rows(
             f"{name}_backward: scale_grad_by_freq not supported with sparse gradients: leave one of the two out"
         )
     if padding >= 0:
-        named = true_places(flat != padding)
+        named = nonzero_positions(flat != padding)
         values, flat = values.index_select(0, named), flat.index_select(0, named)
     return sparse_of(Coordinates(flat.to(int64).unsqueeze(0), coalesced=False), values, table.shape)
 
@@ -404,7 +404,7 @@ _BAG_BACKWARD = BackwardFormula(
 
 @operation(namespace="nn.functional", method=False)
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """1 in the place that each element names, in a new last dimension, and 0 elsewhere.
+    """1 at the index that each element names, in a new last dimension, and 0 elsewhere.
 
     Parameters
     ----------

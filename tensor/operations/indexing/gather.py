@@ -243,7 +243,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
 # What is true
 
 
-def _true_places_plan(layout: Any) -> Any:
+def _nonzero_positions_plan(layout: Any) -> Any:
     """What lists them for tensors of ``layout``.
 
     ``device_state.plans[_TRUE, layout](input)``: row-major positions of what is not zero, as a vector of int64.
@@ -269,10 +269,10 @@ def _on_host(input: Tensor) -> Tensor:
     return wrap(np.flatnonzero(input._host))
 
 
-_TRUE = planned(_true_places_plan)
+_TRUE = planned(_nonzero_positions_plan)
 
 
-def true_places(input: Tensor) -> Tensor:
+def nonzero_positions(input: Tensor) -> Tensor:
     """Row-major positions of the elements that are not zero. On CUDA the host waits for their number."""
     layout = input._layout
     if not layout.numel:
@@ -284,7 +284,7 @@ def true_places(input: Tensor) -> Tensor:
 def true_indices(input: Tensor) -> list[Tensor]:
     """For each dimension the indices of the elements that are not zero."""
     with unrecorded():
-        positions = true_places(input)
+        positions = nonzero_positions(input)
         result: list[Tensor] = []
         for size in reversed(input._layout.shape):
             result.append(positions % size if len(result) + 1 < len(input._layout.shape) else positions)
@@ -327,7 +327,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     if as_tuple:
         return tuple(true_indices(input if input._layout.shape else views.view(input.detach(), (1,))))
     if not input._layout.shape:
-        count = true_places(input)._layout.numel
+        count = nonzero_positions(input)._layout.numel
         result = empty(layouts.contiguous[(count, 0), dtypes.int64, input._layout.device_state])
     else:
         # One row for each dimension, shown as columns: the strides that PyTorch gives.

@@ -18,7 +18,7 @@ from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.shapes import slices, views
 
 from .advanced_indexing import Indexing
-from .gather import true_places
+from .gather import nonzero_positions
 from .recorded_indexing import read, write, write_
 from .scatter import number_of
 
@@ -158,7 +158,7 @@ def _masked(name: str, input: Tensor, mask: Tensor, source: Tensor) -> tuple[Ind
             f"{name}: expected self and source to have same dtypes but got {input._layout.dtype!r} and "
             f"{source._layout.dtype!r}"
         )
-    positions = true_places(views.expand(mask, input._layout.shape))
+    positions = nonzero_positions(views.expand(mask, input._layout.shape))
     count = positions._layout.numel
     if source._layout.numel < count:
         raise RuntimeError(
@@ -196,7 +196,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     mask = check_mask("masked_select", input, mask)
     shape = strides_of.broadcast_shapes(input._layout.shape, mask._layout.shape)
     expanded = views.expand(input, shape)
-    positions = true_places(views.expand(mask, shape))
+    positions = nonzero_positions(views.expand(mask, shape))
     return delivered(out, read(expanded, Indexing("masked_select", "flat", (positions,))), "masked_select")
 
 

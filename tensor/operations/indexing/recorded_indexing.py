@@ -37,7 +37,7 @@ def _node_name(name: str) -> str:
 
 
 def _read_gradient(grad: Tensor, *rest: Any) -> Tensor:
-    """Zeros, with the gradients of all reads of an element added up in its place."""
+    """Zeros, with the gradients of all reads of an element added up."""
     *tensors, indexing, shape = rest
     return add_(
         grad.new_zeros(shape), indexing.by(tensors).named(_ADDS.get(indexing.name, indexing.name)), grad

@@ -230,7 +230,7 @@ def _arranged(result: tuple[Tensor, Tensor], strides: tuple[int, ...] | None = N
 
 
 def place_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tensor:
-    """The gradient of elements that were picked along ``dim``, in their places."""
+    """The gradient of elements that were picked along ``dim``, at their indices."""
     if not shape:
         return grad.reshape(())
     return grad.new_zeros(shape).scatter_add(dim, indices, grad)

@@ -196,7 +196,7 @@ def sub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tens
 
 @operation(method=False)
 def rsub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1) -> Tensor:
-    """``other - alpha * input``: :func:`sub` with its operands exchanged.
+    """``other - alpha * input``: :func:`sub` with its operands swapped.
 
     Parameters
     ----------

@@ -140,7 +140,7 @@ RSQRT_BACKWARD: Pointwise = Pointwise(
 
 def _power(a: Any, b: Any) -> Any:
     if a.dtype.kind == "c":
-        # Of exponents that are not real NumPy leaves the powers of 0 to chance: |0^b| = 0^Re(b).
+        # Of exponents that are not real NumPy does not define the powers of 0: |0^b| = 0^Re(b).
         powers = np.where((a == 0) & (b.real > 0), 0, np.power(a, b))
         return np.where((a == 0) & (b.real < 0), _INFINITE, powers).astype(a.dtype)
     if a.dtype.kind not in "iu":

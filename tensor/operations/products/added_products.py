@@ -152,7 +152,7 @@ def _add_product(
 class _Direct:
     """``device_state.plans[operation, input, a, b]``: ``run(input, a, b, beta, alpha)``, not recorded.
 
-    The result is a new tensor, in which the spread input is. ``None`` where :func:`_add_product` has to look: on the
+    The result is a new tensor, into which the input was broadcast. ``None`` where :func:`_add_product` has to look: on the
     host, for integers, and for operands that do not fit, beside the factors' own shapes.
     """
 

@@ -97,7 +97,7 @@ def cdist(
     if p == 2 and product and x1._layout.shape[-1]:
         return DISTANCE.unary(_squares(x1, x2))
     difference: Any = views.unsqueeze(x1, -2) - views.unsqueeze(x2, -3)
-    # Vectors without elements are all at the same place.
+    # Vectors without elements are all the same point.
     return vector_norm(difference, p, -1) if difference.shape[-1] else difference.sum(-1)
 
 

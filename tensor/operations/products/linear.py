@@ -1,6 +1,6 @@
 """Linear maps: rows times a transposed matrix, plus a bias.
 
-One operation with one node: on a device the bias is spread over the result, to which cuBLAS then adds the
+One operation with one node: on a device the bias is broadcast into the result, to which cuBLAS then adds the
 product; dimensions before the last one are one long dimension of rows, without views. What does not fit that
 (integers, complex numbers, other shapes of weight and bias) consists of other operations.
 """

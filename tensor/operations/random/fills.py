@@ -1,6 +1,6 @@
 """Random numbers written to tensors: ``uniform_``, ``normal_``, ``random_``, ``bernoulli_`` and their like.
 
-The numbers follow from the generator's seed, its count of calls and the row-major place of the element. So
+The numbers follow from the generator's seed, its count of calls and the row-major index of the element. So
 they are the same, bit for bit, on the CPU and on CUDA devices, and whatever the strides. On a device a kernel
 of the current stream makes them, and the host goes on at once.
 """
@@ -93,7 +93,7 @@ RANDOM, PROBABILITIES = planned(_fill_plan, takes=UNSIGNED), planned(_probabilit
 
 
 def source(generator: Generator | None, device_state: DeviceState, function: str) -> Generator:
-    """The generator that numbers for ``place`` come from: the one that was given, or the device's own.
+    """The generator that numbers for ``device_state`` come from: the one that was given, or the device's own.
 
     Raises
     ------
@@ -326,7 +326,7 @@ def bernoulli_(input: Tensor, p: float | Tensor = 0.5, *, generator: Generator |
 
 
 def apply_probabilities(target: Tensor, p: Tensor, generator: Generator | None) -> None:
-    """Write ones, each with the probability in ``p`` at its place, and zeros to ``target``."""
+    """Write ones, each with the probability of the same index in ``p``, and zeros to ``target``."""
     check_in_place(target)
     layout = target._layout
     parameters.check_bernoulli(layout.dtype)
@@ -346,7 +346,7 @@ def apply_probabilities(target: Tensor, p: Tensor, generator: Generator | None) 
 
 
 def on_same_device(other: Tensor, device_state: DeviceState, function: str) -> Tensor:
-    """``other``, or a copy on ``place`` if it has one element on the CPU and no dimensions.
+    """``other``, or a copy on ``device_state`` if it has one element on the CPU and no dimensions.
 
     Raises
     ------

@@ -31,7 +31,7 @@ class Generator:
     """Source of random numbers for one device.
 
     Every call that draws numbers takes the next value of a counter; all its numbers follow from the seed,
-    that value and the place of the element. So calls depend on nothing but their order on the host: not on
+    that value and the index of the element. So calls depend on nothing but their order on the host: not on
     streams, devices, launch shapes or strides. Safe to use from several threads.
 
     Parameters

@@ -51,7 +51,7 @@ def layers(
     data : Tensor
         Of shape (rows, inputs), the rows of all steps one after another.
     sizes
-        Rows of each step, which do not grow; those of a sequence have the same place in each step.
+        Rows of each step, which do not grow; those of a sequence have the same rows in each step.
     states
         The first hidden states, of shape (layers * directions, batch, size), and of an ``lstm`` the first cell states;
         ``None`` for zeros.

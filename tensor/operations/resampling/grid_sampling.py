@@ -1,4 +1,4 @@
-"""Images and volumes read at the places of a grid, and grids of affine maps."""
+"""Images and volumes sampled at the positions of a grid, and grids of affine maps."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ _FORMULAS = {
 
 
 def _arrays(image: Any, grid: Any, sampling: Sampling) -> tuple[Any, Any]:
-    """Planes, and neighbours of the places, for the functions on NumPy arrays."""
+    """Planes, and neighbours of the positions, for the functions on NumPy arrays."""
     planes = image._host.reshape(sampling.items, sampling.channels, prod(sampling.size))
     weights = (
         (index._host, inside._host, weight._host, [each._host for each in slopes])
@@ -183,7 +183,7 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """``input`` read at the places of ``grid``.
+    """``input`` sampled at the positions of ``grid``.
 
     The gradient of ``input`` is added up with atomics on CUDA, and in a fixed order under
     :func:`use_deterministic_algorithms`.
@@ -193,7 +193,7 @@ def grid_sample(
     input
         ``(N, C, H, W)``, or volumes ``(N, C, D, H, W)``.
     grid
-        ``(N, H_out, W_out, 2)`` or ``(N, D_out, H_out, W_out, 3)``: places from -1 to 1, that along the width first.
+        ``(N, H_out, W_out, 2)`` or ``(N, D_out, H_out, W_out, 3)``: positions from -1 to 1, that along the width first.
     mode : {"bilinear", "nearest", "bicubic"}
         What is read between elements (of volumes trilinear); "bicubic" is for images only.
     padding_mode : {"zeros", "border", "reflection"}
@@ -240,12 +240,12 @@ def grid_sample(
 
 @operation(namespace="nn.functional", method=False)
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """Places for :func:`grid_sample` at which affine maps read.
+    """Positions for :func:`grid_sample` at which affine maps read.
 
     Parameters
     ----------
     theta
-        Maps ``(N, 2, 3)`` from places of the result to places of the input; for volumes ``(N, 3, 4)``.
+        Maps ``(N, 2, 3)`` from positions of the result to positions of the input; for volumes ``(N, 3, 4)``.
     size
         Of the result: ``(N, C, H, W)`` or ``(N, C, D, H, W)``.
     align_corners
@@ -291,7 +291,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
             f"Expected a batch of {rank}D affine matrices of shape {size[0]}x{rank}x{rank + 1} for size {size}. Got "
             f"{list(shape)}."
         )
-    # Products and sums of single elements: a matrix product might round to TF32, and places need more.
+    # Products and sums of single elements: a matrix product might round to TF32, and positions need more.
     maps: Any = theta.to(rules.computes_in(dtype))
     moved = maps[:, :, rank].reshape(size[0], *[1] * rank, rank)
     for axis, length in enumerate(reversed(size[2:])):

@@ -61,7 +61,7 @@ class Band:
 
     @cached_property
     def transposed(self) -> Band:
-        """With rows and columns exchanged. First and last columns do not decrease from row to row, so it is a band too."""
+        """With rows and columns swapped. First and last columns do not decrease from row to row, so it is a band too."""
         rows, columns = self._entries()
         order = np.argsort(columns, kind="stable")
         counts = np.bincount(columns, minlength=self.input_size)

@@ -84,7 +84,7 @@ def _along(x: Tensor, axis: int, mode: str, left: int, right: int) -> Tensor:
     if not left and not right:
         return x
     size = x._layout.shape[axis]
-    key = ("padded places", mode, size, left, right)
+    key = ("padded indices", mode, size, left, right)
     index = device_constant(x._layout.device_state, key, lambda: _places(mode, size, left, right))
     result: Tensor = x.index_select(axis, index)
     return result

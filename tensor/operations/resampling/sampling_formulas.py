@@ -1,4 +1,4 @@
-"""What is read at the places of a grid, and the gradients, in operations that have derivatives themselves."""
+"""Sampling at the positions of a grid, and its gradients, in operations that have derivatives themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nvrtc_kernels.grid_sampling import Sampling
     from tensor.methods.tensor import Tensor
 
-#: For each dimension the elements that count: their places, whether these are inside, weights, slopes of the weights.
+#: For each dimension the elements that count: their indices, whether these are inside, weights, slopes of the weights.
 Neighbours = list[tuple[Any, Any, Any, Any]]
 
 
@@ -32,7 +32,7 @@ def _reflected(at: Tensor, slope: Tensor, size: int, align_corners: bool) -> tup
 
 
 def _padded(at: Tensor, size: int, sampling: Sampling) -> tuple[Any, Any]:
-    """Where places outside count as, and how fast that changes with the places."""
+    """Which position a position outside counts as, and the derivative of that."""
     slope = at.new_ones(at.shape)
     if sampling.padding == "zeros":
         return where(at.abs() < 2147483520.0, at, -100.0), slope
@@ -43,7 +43,7 @@ def _padded(at: Tensor, size: int, sampling: Sampling) -> tuple[Any, Any]:
 
 
 def _neighbours(argument: Tensor, size: int, sampling: Sampling) -> Neighbours:
-    """Elements along a dimension that count for the places ``given``, from -1 to 1."""
+    """Elements along a dimension that count for the positions ``given``, from -1 to 1."""
     speed = (size - 1) / 2 if sampling.align_corners else size / 2
     at: Any = (argument + 1) / 2 * (size - 1) if sampling.align_corners else ((argument + 1) * size - 1) / 2
     with unrecorded():
@@ -53,7 +53,7 @@ def _neighbours(argument: Tensor, size: int, sampling: Sampling) -> Neighbours:
     if sampling.mode == "nearest":
         one = held.new_ones(held.shape)
         return [(*_inside(first, size), one, one * 0)]
-    # The value is `held`; how it changes is said by `slope`. Infinite places have no derivative.
+    # The value is `held`; how it changes is said by `slope`. Infinite positions have no derivative.
     moved = at - plain
     part = (held - first) + where(moved == 0, moved, 0.0) * slope
     slope = slope * speed
@@ -67,7 +67,7 @@ def _neighbours(argument: Tensor, size: int, sampling: Sampling) -> Neighbours:
 
 
 def _cubic(part: Any, k: int, slope: Any) -> tuple[Any, Any]:
-    """Weight of the element ``k - 1`` behind the one before a place, and its slope."""
+    """Weight of the element ``k - 1`` behind the one before a position, and its slope."""
     a = -0.75
     x = part + 1 - k if k < 2 else k - 1 - part
     if k in (1, 2):

@@ -1,4 +1,4 @@
-"""Reading at the places of a grid, and its derivatives, on NumPy arrays."""
+"""Sampling at the positions of a grid, and its derivatives, on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    #: For each element that counts at a place: its index in the plane, whether it is inside, its weight, and the
+    #: For each element that counts at a position: its index in the plane, whether it is inside, its weight, and the
     #: slopes of the weight along the dimensions; all ``(N, 1, P)``.
     Neighbours = Iterable[tuple[NDArray[Any], NDArray[Any], NDArray[Any], Sequence[NDArray[Any]]]]
 
@@ -27,7 +27,7 @@ def _read(planes: NDArray[Any], index: NDArray[Any], inside: NDArray[Any]) -> ND
 
 
 def sampled(planes: NDArray[Any], neighbours: Neighbours, count: int) -> NDArray[Any]:
-    """``planes`` ``(N, C, area)`` read at ``count`` places: ``(N, C, count)``."""
+    """``planes`` ``(N, C, area)`` read at ``count`` positions: ``(N, C, count)``."""
     result = np.zeros((*planes.shape[:2], count), planes.dtype)
     for index, inside, weight, _ in neighbours:
         values = _read(planes, index, inside)

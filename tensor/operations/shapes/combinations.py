@@ -201,7 +201,7 @@ def _check_count(n: int, r: int) -> None:
 
 
 def _places(length: int, r: int, *, with_replacement: bool) -> Any:
-    """Places of the elements of all combinations, one behind the other."""
+    """Indices of the elements of all combinations, one behind the other."""
     if r == 2:
         return np.stack(np.triu_indices(length, 0 if with_replacement else 1), axis=1).reshape(-1)
     if r > length and not with_replacement:

@@ -310,7 +310,7 @@ def as_strided_scatter(
     layout = input._layout
     if layout.contiguous and not input.storage_offset():
         return _scattered("AsStridedScatter", as_strided, input, src, size, stride, storage_offset)
-    # Which of the elements each place of the storage is; -1 for none.
+    # Which of the elements each element of the storage is; -1 for none.
     count = input._storage.nbytes() // layout.itemsize
     positions = input.new_full((count,), -1, dtype=int64)
     first = input.storage_offset()

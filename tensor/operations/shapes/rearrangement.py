@@ -44,7 +44,7 @@ def _flip_plan(layout: Layout, dims: Ints) -> Callable[[Tensor], Tensor]:
 def _roll_plan(layout: Layout, shifts: Ints) -> Callable[[Tensor], Tensor]:
     """What rolls tensors of ``layout``.
 
-    ``device_state.plans[ROLL, layout, shifts](input)``: a tensor rolled by so many places along each dimension.
+    ``device_state.plans[ROLL, layout, shifts](input)``: a tensor rolled by so many positions along each dimension.
     """
     axes = tuple(range(len(shifts)))
     out = layout.as_contiguous() if layout.numel else layout.as_dense()
@@ -171,7 +171,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
     Parameters
     ----------
     shifts
-        By how many places, for each of ``dims``; negative ones move to the start.
+        By how many positions, for each of ``dims``; negative ones move to the start.
     dims
         Dimensions; without any, elements are moved in row-major order.
 

@@ -39,7 +39,7 @@ Ints = tuple[int, ...]
 
 @operation(also="swapdims")
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """View with two dimensions exchanged.
+    """View with two dimensions swapped.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def adjoint(input: Tensor) -> Tensor:
 
 
 def matrix_transpose(input: Tensor) -> Tensor:
-    """View with the last two dimensions exchanged (``x.mT``).
+    """View with the last two dimensions swapped (``x.mT``).
 
     Raises
     ------
@@ -392,7 +392,7 @@ def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
 
 @operation()
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
-    """View with two dimensions exchanged, as :func:`transpose`.
+    """View with two dimensions swapped, as :func:`transpose`.
 
     Raises
     ------

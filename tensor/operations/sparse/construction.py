@@ -44,7 +44,7 @@ def sparse_coo_tensor(
     Parameters
     ----------
     indices : Tensor or nested sequence
-        Coordinates, of shape (sparse dimensions, elements). A place may be named several times: its element is the sum. Sizes
+        Coordinates, of shape (sparse dimensions, elements). Coordinates may be repeated: their values are summed. Sizes
         alone, ``sparse_coo_tensor((2, 3))``, make a tensor without specified elements.
     values : Tensor or nested sequence
         Of shape (elements, sizes of the dense dimensions...). Gradients flow to a tensor.
@@ -76,16 +76,18 @@ def sparse_coo_tensor(
         sizes = indices if size is None else size
         return empty_coordinates(integers((sizes,), name, "size"), dtype, device, requires_grad)
     numbers = _values(values, dtype, device, pin_memory, name)
-    places = _indices(indices, numbers).to(int64)
-    if len(places._layout.shape) != 2:
-        places = places.unsqueeze(0) if len(places._layout.shape) == 1 and size is None else places
-    if len(places._layout.shape) != 2:
-        raise RuntimeError(
-            f"indices must be sparse_dim x nnz, but got a tensor of shape {list(places._layout.shape)}: 2 dimensions are needed"
+    coordinates = _indices(indices, numbers).to(int64)
+    if len(coordinates._layout.shape) != 2:
+        coordinates = (
+            coordinates.unsqueeze(0) if len(coordinates._layout.shape) == 1 and size is None else coordinates
         )
-    shape = _inferred(places, numbers) if size is None else integers((size,), name, "size")
-    check_coordinates(places, numbers, shape)
-    structure = Coordinates(places, coalesced=_is_coalesced(places, is_coalesced))
+    if len(coordinates._layout.shape) != 2:
+        raise RuntimeError(
+            f"indices must be sparse_dim x nnz, but got a tensor of shape {list(coordinates._layout.shape)}: 2 dimensions are needed"
+        )
+    shape = _inferred(coordinates, numbers) if size is None else integers((size,), name, "size")
+    check_coordinates(coordinates, numbers, shape)
+    structure = Coordinates(coordinates, coalesced=_is_coalesced(coordinates, is_coalesced))
     check_structure(structure, shape, check_invariants)
     return _required(sparse_of(structure, numbers, shape), requires_grad)
 

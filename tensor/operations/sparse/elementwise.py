@@ -27,7 +27,7 @@ _UNARY = (
     "abs angle asin asinh atan atanh ceil conj conj_physical deg2rad erf erfinv expm1 floor frac isinf isnan isneginf isposinf "
     "log1p nan_to_num neg positive rad2deg relu round sgn sign signbit sin sinh sqrt square tan tanh trunc"
 )
-#: Those of them that are linear: values of one place may be added up afterwards.
+#: Those of them that are linear: values of the same coordinates may be added up afterwards.
 _LINEAR = frozenset(("neg", "positive", "conj", "conj_physical", "deg2rad", "rad2deg"))
 
 
@@ -37,7 +37,7 @@ def node(name: str) -> str:
 
 
 def mapped(x: Tensor, values: Tensor, name: str) -> Tensor:
-    """A tensor of other values at the places of ``x``."""
+    """A tensor of other values at the indices of ``x``."""
     return sparse_of(structure_of(x), values, x._layout.shape, node(name))
 
 

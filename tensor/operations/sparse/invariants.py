@@ -162,10 +162,10 @@ def check_lines(structure: Compressed, shape: Sequence[int]) -> None:
         raise RuntimeError(
             f"`0 <= {plain} < n{'rows' if structure.by_columns else 'cols'}` is not satisfied."
         )
-    line, place = rows_and_columns(structure)
+    line, position = rows_and_columns(structure)
     if structure.by_columns:
-        line, place = place, line
-    keys = line * size + place
+        line, position = position, line
+    keys = line * size + position
     if not bool((keys[1:] > keys[:-1]).all()):
         raise RuntimeError(
             f"`{plain}[..., {starts}[..., i - 1]:{starts}[..., i]]` for all i: they are not sorted and distinct along the last "

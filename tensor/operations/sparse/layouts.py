@@ -178,7 +178,7 @@ def to_layout(input: Tensor, layout_name: LayoutName, name: str, dense_dim: int 
 
 
 def sparse_mask(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements of ``input``, sparse or dense, at the places of the sparse ``mask``."""
+    """The elements of ``input``, sparse or dense, at the indices of the sparse ``mask``."""
     check_tensor(mask, "sparse_mask", "mask")
     if not is_sparse(mask):
         raise RuntimeError(

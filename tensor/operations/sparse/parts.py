@@ -25,7 +25,7 @@ from tensor.core.sparse import (
 from tensor.operations.indexing.advanced_indexing import READ, REDUCE, Indexing
 from tensor.operations.indexing.recorded_indexing import change_
 
-from .structures import coordinates_of, found_at, grouped, indices_of, keys_of, same
+from .structures import coordinates_of, grouped, indices_of, keys_of, same, search_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,7 @@ def _sparse_formula(name: str) -> BackwardFormula:
 
 
 def values_at(x: Tensor, structure: Structure) -> Tensor:
-    """The elements of ``x``, sparse or dense, at the places of a structure; 0 where a sparse one has none."""
+    """The elements of ``x``, sparse or dense, at the indices of a structure; 0 where a sparse one has none."""
     if not is_sparse(x):
         return dense_values_at(x, structure)
     own = structure_of(x)
@@ -109,13 +109,13 @@ def values_at(x: Tensor, structure: Structure) -> Tensor:
     if not own.count or not structure.count:
         result: Tensor = values.new_zeros((structure.count, *values._layout.shape[1:]))
         return result
-    places, there = found_at(keys_of(indices, shape), keys_of(indices_of(own), shape))
+    positions, there = search_keys(keys_of(indices, shape), keys_of(indices_of(own), shape))
     mask = there.reshape(-1, *[1] * (len(values._layout.shape) - 1))
-    return gathered(values, places).masked_fill(~mask, 0)
+    return gathered(values, positions).masked_fill(~mask, 0)
 
 
 def dense_values_at(x: Tensor, structure: Structure) -> Tensor:
-    """The elements of a dense tensor at the places of a structure."""
+    """The elements of a dense tensor at the indices of a structure."""
     shape = x._layout.shape
     count = structure.dimensions
     flat = x.reshape(prod(shape[:count]), *shape[count:])
@@ -136,7 +136,7 @@ def as_coordinates(x: Tensor) -> Tensor:
 
 
 def coalesced(x: Tensor) -> Tensor:
-    """The sparse tensor with one value for each place, in row-major order; itself if it is so.
+    """The sparse tensor with one value for each index, in row-major order; itself if it is so.
 
     The gradient of it is the one of ``x``.
     """
@@ -161,33 +161,33 @@ def coalesced(x: Tensor) -> Tensor:
 _COALESCE = BackwardFormula("CoalesceBackward0", "input", [Derivative(lambda grad: grad, needs="")])
 
 
-def gathered(values: Tensor, places: Tensor) -> Tensor:
-    """Rows of ``values`` that ``places`` names; the gradient is the same in every run."""
+def gathered(values: Tensor, positions: Tensor) -> Tensor:
+    """Rows of ``values`` at ``positions``; the gradient is the same in every run."""
     layout = values._layout
-    indexing = Indexing("index_select", "along", (places,), 0)
+    indexing = Indexing("index_select", "along", (positions,), 0)
     result: Tensor = layout.device_state.plans[READ, layout, *indexing.key()](values, indexing.tensors)
-    _GATHERED.record((result,), (values,), (places,), (layout.shape[0],))
+    _GATHERED.record((result,), (values,), (positions,), (layout.shape[0],))
     return result
 
 
-def sums(values: Tensor, places: Tensor, count: int) -> Tensor:
-    """``count`` rows, each the sum of the rows of ``values`` whose place is its number, in order: the same in every run."""
+def sums(values: Tensor, positions: Tensor, count: int) -> Tensor:
+    """``count`` rows, each the sum of the rows of ``values`` whose position is its number, in order: the same in every run."""
     layout = values._layout
     result: Tensor = values.new_zeros((count, *layout.shape[1:]))
     if layout.numel:
-        indexing = Indexing("index_add", "along", (places,), 0)
+        indexing = Indexing("index_add", "along", (positions,), 0)
         change_(REDUCE["sum", True], result, indexing, plain(values))
-    _SUMS.record((result,), (values,), (places,))
+    _SUMS.record((result,), (values,), (positions,))
     return result
 
 
 _GATHERED = BackwardFormula(
     "IndexSelectBackward0",
-    "values places",
-    [Derivative(lambda grad, places, count: sums(grad, places, count), needs="places")],
+    "values positions",
+    [Derivative(lambda grad, positions, count: sums(grad, positions, count), needs="positions")],
 )
 _SUMS = BackwardFormula(
     "IndexAddBackward0",
-    "values places",
-    [Derivative(lambda grad, places: gathered(grad, places), needs="places")],
+    "values positions",
+    [Derivative(lambda grad, positions: gathered(grad, positions), needs="positions")],
 )

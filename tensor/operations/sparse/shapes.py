@@ -11,7 +11,7 @@ from tensor.core.arguments import integers, two_devices
 from tensor.core.base import check_tensor
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.sparse import Compressed, Coordinates, is_sparse
-from tensor.operations.indexing.gather import true_places
+from tensor.operations.indexing.gather import nonzero_positions
 from tensor.operations.indexing.searching import searchsorted
 from tensor.operations.shapes.joining import cat as joined
 from tensor.operations.sparse_rules import refusal, rule
@@ -162,11 +162,11 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     if at >= structure.dimensions:
         values = values_of(x).select(at - structure.dimensions + 1, index)
         return sparse_of(structure, values, rest, "SelectBackward0")
-    places = true_places(structure.indices[at] == index).reshape(-1)
-    values = gathered(values_of(x), places)
+    positions = nonzero_positions(structure.indices[at] == index).reshape(-1)
+    values = gathered(values_of(x), positions)
     if structure.dimensions == 1:
         return values.sum(0)
-    own = structure.indices.index_select(1, places)
+    own = structure.indices.index_select(1, positions)
     remaining = [each for each in range(structure.dimensions) if each != at]
     return sparse_of(
         Coordinates(own[remaining], coalesced=structure.coalesced), values, rest, "SelectBackward0"
@@ -215,9 +215,9 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> 
     return coalesced(result) if structure.coalesced else result
 
 
-def _matches(places: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+def _matches(positions: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
     """Pairs of positions in two vectors of indices that are equal there, in the order of the second."""
-    ordered, order = places.sort(stable=True)
+    ordered, order = positions.sort(stable=True)
     first = searchsorted(ordered, numbers)
     owner, offset = expanded(searchsorted(ordered, numbers, right=True) - first)
     return order.index_select(0, first.index_select(0, owner) + offset), owner

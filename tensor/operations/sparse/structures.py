@@ -12,7 +12,7 @@ from nvrtc_kernels.dtypes import bool_, int64
 from nvrtc_kernels.layouts import contiguous_strides
 from tensor.core.sparse import Compressed, Coordinates
 from tensor.operations.creation.ranges import arange
-from tensor.operations.indexing.gather import true_places
+from tensor.operations.indexing.gather import nonzero_positions
 from tensor.operations.indexing.searching import searchsorted
 
 if TYPE_CHECKING:
@@ -121,9 +121,9 @@ def grouped(keys: Tensor) -> Groups:
     begins[:1] = True
     begins[1:] = ordered[1:] != ordered[:-1]
     number = keys.new_empty(total).index_copy_(0, order, begins.to(int64).cumsum(0) - 1)
-    places = true_places(begins).reshape(-1)
+    positions = nonzero_positions(begins).reshape(-1)
     return Groups(
-        places._layout.numel, number, order.index_select(0, places), ordered.index_select(0, places)
+        positions._layout.numel, number, order.index_select(0, positions), ordered.index_select(0, positions)
     )
 
 
@@ -146,10 +146,10 @@ def expanded(counts: Tensor) -> tuple[Tensor, Tensor]:
     return owner, numbers - (ends - counts).index_select(0, owner)
 
 
-def found_at(keys: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
+def search_keys(keys: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
     """Where ``keys`` are in the ascending ``among``, which is not empty, and whether they are there."""
-    places = searchsorted(among, keys).clamp_(max=among._layout.numel - 1)
-    return places, among.index_select(0, places) == keys
+    positions = searchsorted(among, keys).clamp_(max=among._layout.numel - 1)
+    return positions, among.index_select(0, positions) == keys
 
 
 def compressed(

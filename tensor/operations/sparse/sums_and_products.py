@@ -10,7 +10,7 @@ from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.sparse import Coordinates, is_sparse
-from tensor.operations.indexing.gather import true_places
+from tensor.operations.indexing.gather import nonzero_positions
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.shapes.joining import cat
 from tensor.operations.sparse_rules import refusal, rule
@@ -18,7 +18,7 @@ from tensor.operations.sparse_rules import refusal, rule
 from .elementwise import is_scalar, mapped, node, replace_parts, without_out, writable, written
 from .layouts import to_layout
 from .parts import as_coordinates, coalesced, gathered, sparse_of, structure_of, values_of
-from .structures import equal_on_host, found_at, indices_of, keys_of, same
+from .structures import equal_on_host, indices_of, keys_of, same, search_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -235,9 +235,9 @@ def _intersection(a: Tensor, b: Tensor) -> Tensor:
         )
     indices = indices_of(left)
     if left.count and right.count:
-        places, there = found_at(keys_of(indices, shape), keys_of(indices_of(right), shape))
-        mine = true_places(there).reshape(-1)
-        theirs = places.index_select(0, mine)
+        positions, there = search_keys(keys_of(indices, shape), keys_of(indices_of(right), shape))
+        mine = nonzero_positions(there).reshape(-1)
+        theirs = positions.index_select(0, mine)
     else:
         mine = theirs = indices.new_empty(0)
     values = gathered(values_of(x), mine) * gathered(values_of(y), theirs)

@@ -49,7 +49,7 @@ class Pickler:
         self._memo: dict[Any, int] = {}
         self._count = 0
         self._open: set[int] = set()
-        #: What lives no longer has a place in memory that something else may get.
+        #: The address of an object that is gone may become another's.
         self._alive: list[Any] = []
 
     def pickle(self, value: Any) -> bytes:

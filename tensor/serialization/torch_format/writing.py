@@ -1,4 +1,4 @@
-"""The archive that ``torch.load`` reads: the pickle, then each storage at an aligned place. The same values give the same bytes."""
+"""The archive that ``torch.load`` reads: the pickle, then each storage at an aligned offset. The same values give the same bytes."""
 
 from __future__ import annotations
 

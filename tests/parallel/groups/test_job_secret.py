@@ -249,7 +249,7 @@ def test_ranks_connect_to_those_who_know_the_secret(texts: list[str | None], exp
 )
 def test_what_is_no_endpoint_is_an_error(value: bytes) -> None:
     store = HashStore()
-    store.set("mesh/0", value)
+    store.set("connections/0", value)
     with pytest.raises(
         DistBackendError, match="what the store says of rank 0, .* is not where a rank listens"
     ):
@@ -261,7 +261,7 @@ def test_who_writes_into_the_store_cannot_pretend_to_be_a_rank(monkeypatch: pyte
     store = HashStore()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         endpoint = ["127.0.0.1", listener.getsockname()[1], "00" * 32, "00" * 16, REQUIRED, "00" * 32]
-        store.set("mesh/0", json.dumps(endpoint))
+        store.set("connections/0", json.dumps(endpoint))
         with pytest.raises(DistBackendError, match="rank 1 does not connect to rank 0: rank 0 has another"):
             PeerConnections(store, 1, 2, 5)
         # It has not even been called.

@@ -229,7 +229,7 @@ def _checkpoint(size: int) -> Iterator[Callable[[], object]]:
         yield call
 
 
-#: Each at sizes up to the largest that is to work without trouble.
+#: Each at sizes up to the largest that is to work without errors.
 GROWTHS = (
     Growth("queued operations", (1_000, 10_000, 100_000), _queue, 2_000),
     Growth("queued operations that wait for each other", (1_000, 10_000), _relay, 4_000),

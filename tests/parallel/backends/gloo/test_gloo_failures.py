@@ -357,7 +357,7 @@ def test_strangers_are_turned_away_and_delay_nobody() -> None:
     guests = []
 
     def intrude(store: HashStore) -> None:
-        host, port, token, _ = json.loads(store.get("mesh/0"))
+        host, port, token, _ = json.loads(store.get("connections/0"))
         for greeting in (b"", b"GET / HTTP/1.1\r\n\r\n" * 10, b"graphroot mesh 1" + bytes(32) + bytes(8)):
             guest = socket.create_connection((host, port))
             guest.sendall(greeting)
@@ -405,7 +405,7 @@ def test_the_interface_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ranks_on_loopback_are_not_found_from_other_machines() -> None:
     store = HashStore()
     elsewhere = json.dumps(["127.0.0.1", 1, "00" * 32, "00" * 16])
-    store.set("mesh/0", elsewhere)
+    store.set("connections/0", elsewhere)
     with pytest.raises(
         DistNetworkError, match="ranks 0 and 1 run on different machines, but rank 0 listens on loop"
     ):

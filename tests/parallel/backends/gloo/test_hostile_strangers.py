@@ -44,7 +44,7 @@ def test_whatever_strangers_send_the_ranks_meet(sent: list[bytes], vanish: bool)
 
     def rank_body(rank: int) -> None:
         if rank == 1:
-            host, port = json.loads(store.get("mesh/0"))[:2]
+            host, port = json.loads(store.get("connections/0"))[:2]
             for data in sent:
                 stranger = socket.create_connection((host, port))
                 stranger.sendall(data)
