@@ -1,4 +1,4 @@
-"""Choosing the driver, once; starting over; what a forked child may do."""
+"""Selecting the driver, once; starting over; what a forked child may do."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""No identifier is one of the words that the glossary replaces by the field's own."""
+"""No identifier is one of the words that the glossary replaces by the field's own, and no comment or document uses them."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +25,8 @@ SOURCES = (
     "graphroot",
     "docs",
 )
+#: Words of the table that sentences need in their ordinary meaning; as names they say nothing.
+ORDINARY = frozenset({"found", "made", "given", "wanted", "kept", "again", "exchanged"})
 
 
 def replaced_words(text: str) -> frozenset[str]:
@@ -70,6 +74,60 @@ def test_identifiers_are_the_words_of_the_glossary(folder: str) -> None:
         for line, name in named_by(words, ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert not wrong, "docs/glossary.md has other words for these:\n" + "\n".join(wrong)
+
+
+def prose_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines of comments and docstrings of Python, of comments of CUDA C++, and all lines of a document."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        for number, line in enumerate(text.splitlines(), start=1):
+            if path.suffix == ".md":
+                yield number, line
+            elif "//" in line:
+                yield number, line.partition("//")[2]
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT or (
+            token.type == tokenize.STRING and token.string.lstrip("rR").startswith('"""')
+        ):
+            for number, line in enumerate(token.string.splitlines(), start=token.start[0]):
+                yield number, line
+
+
+def prose_with(words: frozenset[str], path: Path) -> list[tuple[int, str]]:
+    """Lines of prose that have one of the words."""
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(words)))})\b", re.IGNORECASE)
+    return [(number, line.strip()) for number, line in prose_of(path) if pattern.search(line)]
+
+
+@pytest.mark.parametrize("folder", [each for each in SOURCES if each != "tests/drv"])
+def test_prose_has_the_words_of_the_glossary(folder: str) -> None:
+    words = replaced_words(GLOSSARY.read_text(encoding="utf-8")) - ORDINARY
+    paths = sorted(
+        path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".cuh", ".cu", ".md")
+    )
+    assert paths
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {line}"
+        for path in paths
+        if path != GLOSSARY
+        for number, line in prose_with(words, path)
+    ]
+    assert not wrong, "docs/glossary.md has other words for these:\n" + "\n".join(wrong)
+
+
+def test_prose_is_seen_in_every_language(tmp_path: Path) -> None:
+    words = frozenset({"taps"})
+    for name, text in {
+        "a.py": '"""A.\n\n    Its taps."""\n',
+        "b.py": "x = 1  # Taps.\n",
+        "c.cuh": "int k;  // of the taps\n",
+        "d.md": "All taps\n",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert prose_with(words, tmp_path / name), name
+    (tmp_path / "e.py").write_text('taps = "taps"\n', encoding="utf-8")
+    assert not prose_with(words, tmp_path / "e.py")
 
 
 def test_the_words_are_those_of_the_table() -> None:

@@ -105,7 +105,7 @@ def _lookup_and_test(combine: Function) -> Function:
 
 
 def permute(a: Lanes, b: Lanes, selector: Lanes) -> Lanes:
-    """Return four bytes of the eight of ``b`` and ``a``; bit 3 of a selector spreads the byte's sign."""
+    """Return four bytes of the eight of ``b`` and ``a``; bit 3 of a selector repeats the byte's sign."""
     if len(selector) == 1:
         return _permutation(int(selector[0]) & 0xFFFF)(a, b)
     source = b.astype(np.uint64) << 32 | a

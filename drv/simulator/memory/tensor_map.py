@@ -64,7 +64,7 @@ SWIZZLES: dict[int, tuple[tuple[int, int, int], ...]] = {
     5: ((2, 7, 5), (1, 7, 3)),
     6: ((1, 7, 6),),
 }
-#: Bytes over which each swizzle spreads a row.
+#: Bytes within which each swizzle permutes a row.
 SWIZZLE_SPANS = {0: 0, 1: 32, 2: 64, 3: 128, 4: 128, 5: 128, 6: 128}
 #: After so many bytes every pattern is repeated.
 PATTERN = 1024
