@@ -472,7 +472,10 @@ class Device:
         self._peers.discard(peer.ordinal)
 
     def peer_access_enabled(self, peer: Device) -> bool:
-        """Whether :meth:`enable_peer_access` has let this device access memory of ``peer``. Asks no driver, and raises nothing."""
+        """Whether :meth:`enable_peer_access` has let this device access memory of ``peer``.
+
+        It asks no driver and raises nothing. Access has a direction: that of ``peer`` to this device is another question.
+        """
         return peer.ordinal in self._peers
 
     def release_context(self) -> None:

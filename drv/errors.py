@@ -187,7 +187,10 @@ class IllegalAddressError(DeviceFaultError):
 
 
 class MisalignedAddressError(DeviceFaultError):
-    """A kernel accessed an address that is no multiple of the access' size in bytes. The context is lost."""
+    """A kernel accessed an address that is no multiple of the access' size in bytes.
+
+    The context is lost. On the simulator the message names the access, its address and its line.
+    """
 
 
 class DeviceAssertError(DeviceFaultError):
@@ -199,19 +202,31 @@ class DeviceAssertError(DeviceFaultError):
 
 
 class IllegalInstructionError(DeviceFaultError):
-    """A kernel met an instruction that does not exist, or jumped to where none is. The context is lost."""
+    """A kernel met an instruction that does not exist, or jumped to where none is.
+
+    The context is lost. Mostly memory with code or with a function's address was overwritten before.
+    """
 
 
 class LaunchError(DeviceFaultError):
-    """A kernel stopped for another reason: a trap, a time-out, a stack overflow. The context is lost."""
+    """A kernel stopped for another reason: a trap, a time-out, a stack overflow.
+
+    The context is lost. On the simulator the message names the instruction and its line.
+    """
 
 
 class DeviceLostError(DeviceFaultError):
-    """The device itself failed or became unavailable, by an uncorrectable memory error for example. The context is lost."""
+    """The device itself failed or became unavailable, by an uncorrectable memory error for example.
+
+    The context is lost: the process has to be restarted, on another device if the error comes again.
+    """
 
 
 class NoDeviceError(CudaError):
-    """The driver works, and no device is visible: there is none, or ``CUDA_VISIBLE_DEVICES`` hides all of them."""
+    """The driver works, and no device is visible.
+
+    There is none, or ``CUDA_VISIBLE_DEVICES`` hides all of them. ``GRAPHROOT_SIMULATOR`` provides simulated ones.
+    """
 
 
 class NoDriverError(CudaError):
@@ -222,15 +237,24 @@ class NoDriverError(CudaError):
 
 
 class LibraryNotInstalledError(CudaError, ImportError):
-    """An optional library is missing; also an ``ImportError``. The message names the extra to install."""
+    """An optional library is missing, or too old.
+
+    Also an ``ImportError``. The message names the extra to install.
+    """
 
 
 class ForkError(CudaError):
-    """A forked child used CUDA after its parent had. Start the child with ``spawn``, or use CUDA only in the child."""
+    """A forked child used CUDA after its parent had.
+
+    CUDA's state does not survive a fork. Start the child with ``spawn``, or use CUDA only in the child.
+    """
 
 
 class DroppedRuntimeError(CudaError):
-    """An object was used after :func:`drv.reset` dropped the runtime that it belongs to."""
+    """An object was used after :func:`drv.reset` dropped the runtime that it belongs to.
+
+    Make the object anew; those of before the reset stay unusable.
+    """
 
 
 class HostCallbackError(CudaError):

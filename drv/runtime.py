@@ -342,7 +342,11 @@ class Runtime:
                 self._release(device, call, handle)
 
     def retire(self, error_class: type[CudaError], message: str) -> None:
-        """Refuse every further use with an error of class ``error_class`` and the text ``message``; calls no driver."""
+        """Refuse every further use with an error of class ``error_class`` and the text ``message``.
+
+        For a runtime whose context is gone, after a fork or a reset. It calls no driver, frees nothing and raises nothing;
+        calling it again changes the error.
+        """
         self.alive = False
         self.driver = Refusal(error_class, message)
         self.current = CurrentDevice()

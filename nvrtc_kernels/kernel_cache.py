@@ -47,7 +47,10 @@ class KernelCache:
 
     @classmethod
     def of(cls, runtime: Runtime) -> KernelCache:
-        """The cache of a runtime."""
+        """The cache of ``runtime``, which is made at the first call.
+
+        It holds loaded modules, so it lives and is dropped with the runtime; compiled code on disk outlives both.
+        """
         return runtime.cache("kernel cache", cls)
 
     def function(self, program: Program, name: str, device: Device) -> Function:
@@ -73,7 +76,10 @@ class KernelCache:
         return function
 
     def module(self, program: Program, device: Device) -> Module:
-        """``program`` in the context of ``device``; raises as :meth:`function` does."""
+        """``program``, loaded in the context of ``device``: one module for all callers.
+
+        Raises as :meth:`function` does.
+        """
         key = program.key, device.ordinal
         module = self._modules.get(key)
         if module is None:
@@ -84,7 +90,10 @@ class KernelCache:
         return module
 
     def compile(self, program: Program, device: Device) -> CompiledProgram:
-        """``program`` compiled for ``device``: from memory, from disk, or by the compiler."""
+        """``program`` compiled for ``device``: from memory, from disk, or by the compiler.
+
+        Threads that want the same program wait for the first of them; others go on. Raises as :meth:`function` does.
+        """
         architecture = architecture_of(device)
         line_info = device.runtime.simulated if program.line_info is None else program.line_info
         key = program.key, f"{architecture}{' -lineinfo' if line_info else ''}"

@@ -103,7 +103,15 @@ class RawKernel:
         drv.launch(function, grid, block, args, shared=shared_mem, stream=stream)
 
     def function(self, device: drv.Device | None = None) -> drv.Function:
-        """The loaded kernel on ``device``, the current one by default: attributes, occupancy."""
+        """The loaded kernel on ``device``, the current one by default: attributes, occupancy.
+
+        Raises
+        ------
+        CompileError
+            If the source does not compile; the message has the compiler's log.
+        CudaError
+            If the driver refuses to load it, or has no function of the kernel's name.
+        """
         if device is None:
             device = drv.current_device()
         return KernelCache.of(device.runtime).function(self._program, self.name, device)

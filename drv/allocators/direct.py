@@ -111,7 +111,10 @@ class DirectAllocator(ABC, Generic[B]):
         self._give_back(block)
 
     def live_blocks(self) -> list[B]:
-        """Blocks that were handed out and not freed, in the order of their addresses."""
+        """Blocks that were handed out and not freed, in the order of their addresses.
+
+        A new list; the blocks in it are the allocator's own.
+        """
         return [block for _, block in sorted(self._live.items())]
 
     def empty_cache(self) -> None:
@@ -126,7 +129,10 @@ class DirectAllocator(ABC, Generic[B]):
         self._observer = observer
 
     def grant_access(self, device: int) -> None:
-        """Nothing to do for ``device``: peer access covers the driver's own allocations."""
+        """Let ``device`` use the memory.
+
+        Nothing to do: peer access covers the driver's own allocations.
+        """
 
     def statistics(self) -> dict[str, int]:
         """See :meth:`~drv.allocators.protocol.Allocator.statistics`."""

@@ -56,7 +56,10 @@ class DriverMemory(DirectAllocator[DriverBlock]):
         self._deferred: deque[DriverBlock] = deque()
 
     def record_stream(self, block: DriverBlock, stream: int, device: int | None = None) -> None:
-        """Note another ``device`` that uses ``block``: giving memory back waits for all of its work, whatever ``stream``."""
+        """Note another ``device`` that uses ``block``.
+
+        Giving memory back waits for all of its work, whatever ``stream``; for the block's own device there is nothing to note.
+        """
         if device is not None and device != self.ordinal:
             block.users.add(device)
 

@@ -76,7 +76,11 @@ class History:
             self._entries.append((action, address, size, stream, time.time_ns() // 1000, stack))
 
     def trace(self) -> list[dict[str, Any]]:
-        """The actions, the earliest first, as ``device_traces`` of PyTorch's snapshots hold them."""
+        """The actions, the earliest first, as ``device_traces`` of PyTorch's snapshots hold them.
+
+        Dictionaries with ``action``, ``addr``, ``size`` in bytes, ``stream``, ``time_us`` and ``frames``; at most as many as the
+        history was asked to hold, the latest ones.
+        """
         return list(_described(list(self._entries)))
 
 

@@ -84,7 +84,11 @@ class AllocatorOptions:
         return all(divisions < 2 for divisions in self.roundup_power2_divisions)
 
     def round(self, size: int) -> int:
-        """Bytes of a block for a request of ``size`` bytes."""
+        """Bytes of a block for a request of ``size`` bytes.
+
+        A multiple of 512; where ``roundup_power2_divisions`` is set for sizes of that order, the next of so many equal steps
+        between two powers of two.
+        """
         interval = min(max(size.bit_length() - 21, 0), _INTERVALS - 1)
         divisions = self.roundup_power2_divisions[interval]
         if divisions > 1 and size > 512 * divisions:

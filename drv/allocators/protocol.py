@@ -91,11 +91,18 @@ class Allocator(Protocol[B]):
         """
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Segments and the blocks in them, as ``torch.cuda.memory_snapshot`` describes them: addresses, sizes in bytes, states."""
+        """Segments and the blocks in them, as ``torch.cuda.memory_snapshot`` describes them.
+
+        A dictionary for each segment: address, sizes in bytes, stream, and its blocks with their states, by address. It is a
+        copy, which later calls do not change.
+        """
 
 
 class DeviceAllocator(Allocator[B], Protocol[B]):
-    """An allocator of one device's memory: an :class:`Allocator` with a limit and an observer."""
+    """An allocator of one device's memory: an :class:`Allocator` with a limit and an observer.
+
+    The caching allocator, the guarding one and the one that asks the driver each time are such.
+    """
 
     def set_memory_fraction(self, fraction: float) -> None:
         """Refuse to hold more than ``fraction`` (0 to 1) of the device's total memory: OutOfMemoryError beyond that.
@@ -137,19 +144,37 @@ class DeviceAllocator(Allocator[B], Protocol[B]):
 
 
 class MemorySource(Protocol[B]):
-    """What a caching allocator stands on: whole segments from the driver, or from an allocator around it."""
+    """What a caching allocator stands on: whole segments from the driver, or from an allocator around it.
+
+    Sizes are in bytes. It is called inside of the caching allocator's gate.
+    """
 
     def allocate(self, size: int, stream: int) -> B:
-        """``size`` bytes for work on ``stream``. See :meth:`Allocator.allocate`, also for the errors."""
+        """``size`` bytes for work on ``stream``, an address of a stream.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If the device has no such segment left; the caching allocator then frees what it holds and asks again.
+        """
 
     def free(self, block: B) -> None:
-        """Take ``block`` back. See :meth:`Allocator.free`."""
+        """Take ``block`` back.
+
+        The caller has made sure that no work uses it any more.
+        """
 
     def memory_info(self) -> tuple[int, int]:
-        """Free and total memory of the device, in bytes, as the driver counts it."""
+        """Free and total memory of the device, in bytes, as the driver counts it.
+
+        What other processes hold is not free, nor is what this one's allocators cache.
+        """
 
     def process_use(self) -> int | None:
-        """Bytes of the device's memory that this process holds, ``None`` where the driver does not tell."""
+        """Bytes of the device's memory that this process holds, ``None`` where the driver does not tell.
+
+        For the message of an OutOfMemoryError: it raises nothing.
+        """
 
 
 class Observer(Protocol):
@@ -161,10 +186,16 @@ class Observer(Protocol):
     """
 
     def frames_for_allocation(self) -> Frames | None:
-        """Python stack of an allocation in progress, or ``None`` when stacks of allocations are not recorded."""
+        """Python stack of an allocation in progress, or ``None`` when stacks of allocations are not recorded.
+
+        It is what :meth:`record` gets for the action, and what a snapshot shows.
+        """
 
     def frames_for_free(self) -> Frames | None:
-        """Python stack of a free, or ``None`` when stacks of frees are not recorded."""
+        """Python stack of a free, or ``None`` when stacks of frees are not recorded.
+
+        It is what :meth:`record` gets for the action, and what a snapshot shows.
+        """
 
     def record(self, action: str, address: int, size: int, stream: int, frames: Frames | None) -> None:
         """Note that something happened to a range of memory.

@@ -86,7 +86,14 @@ class Recording:
         runtime.captures = (*runtime.captures, self)
 
     def finish(self) -> tuple[Any, Any]:
-        """End it; the driver's answer: status and the graph's handle."""
+        """End the capture in the driver.
+
+        Returns
+        -------
+        tuple
+            The driver's answer, unchecked: status and the graph's handle. Afterwards the stream's work runs again, and other
+            threads may capture.
+        """
         stream = self.stream
         stream.device.make_current()
         try:
@@ -117,7 +124,18 @@ class Recording:
         return list(self.information()[3])
 
     def information(self) -> Any:
-        """What the driver says of the stream: status, number of the capture, graph, nodes that the next one comes after."""
+        """What the driver says of the stream.
+
+        Returns
+        -------
+        object
+            Status, number of the capture, graph, and the nodes that the next one comes after.
+
+        Raises
+        ------
+        CudaError
+            If the driver refuses, as where the stream is destroyed.
+        """
         return self.stream.runtime.captured_into(self.stream.handle)
 
     def _leave(self) -> None:

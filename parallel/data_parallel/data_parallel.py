@@ -110,7 +110,10 @@ class DataParallel(Module):
         return self.gather(outputs, self.output_device)
 
     def replicate(self, module: Module, device_ids: Sequence[Any]) -> list[Any]:
-        """Copies of ``module`` on ``device_ids``: see :func:`parallel.replicate`. Subclasses may override it."""
+        """Copies of ``module`` on ``device_ids``; see :func:`parallel.replicate`.
+
+        Called in each forward pass with more than one device. Subclasses may override it.
+        """
         return replicate(module, device_ids)
 
     def scatter(

@@ -211,7 +211,11 @@ class GradBucket:
         return self._bucket.index
 
     def buffer(self) -> Tensor:
-        """The gradients one after another, ``(N,)``, of one dtype and device."""
+        """The gradients one after another, ``(N,)``, of one dtype and device.
+
+        Not a copy: what is written to it becomes the gradients. A hook may only use it on the streams that are current when
+        it is called.
+        """
         return self._buffer
 
     def set_buffer(self, buffer: Tensor) -> None:
@@ -229,7 +233,10 @@ class GradBucket:
         self._buffer = buffer
 
     def gradients(self) -> list[Tensor]:
-        """The gradient of each parameter, as views of :meth:`buffer` in the parameters' shapes and strides."""
+        """The gradient of each parameter, as views of :meth:`buffer` in the parameters' shapes and strides.
+
+        A new list, in the order of :meth:`parameters`.
+        """
         buffer = self._buffer
         if buffer is self._bucket.flat:
             return list(self._bucket.views)
@@ -240,7 +247,10 @@ class GradBucket:
         ]
 
     def parameters(self) -> list[Tensor]:
-        """The parameters whose gradients these are, in the order of :meth:`gradients`."""
+        """The parameters whose gradients these are, in the order of :meth:`gradients`.
+
+        A new list of the module's own parameters.
+        """
         return list(self._bucket.parameters)
 
     def is_last(self) -> bool:

@@ -34,7 +34,15 @@ class JoinHook:
         """Take part in the operations between ranks of one iteration of the others; called once for each of theirs."""
 
     def post_hook(self, is_last_joiner: bool) -> None:
-        """Called once on every rank when no rank has inputs left; ``is_last_joiner`` on those that had the most."""
+        """Called once on every rank when no rank has inputs left.
+
+        Does nothing by default.
+
+        Parameters
+        ----------
+        is_last_joiner
+            Whether this rank is one of those that had the most inputs.
+        """
 
 
 class JoinConfig(NamedTuple):
@@ -58,7 +66,18 @@ class Joinable(ABC):
 
     @abstractmethod
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """The :class:`JoinHook` of what a rank without inputs does; ``kwargs`` are those of :class:`Join`."""
+        """What this rank does once it has no inputs left.
+
+        Parameters
+        ----------
+        kwargs
+            Those that :class:`Join` was given.
+
+        Returns
+        -------
+        JoinHook
+            Its ``main_hook`` is called in each round of the others, its ``post_hook`` at the end.
+        """
 
     @property
     @abstractmethod

@@ -106,7 +106,10 @@ class PowerSGDState:
         self.total_numel_after_compression = 0
 
     def maybe_increase_iter(self, bucket: GradBucket) -> None:
-        """Add 1 to ``iter`` if ``bucket`` is the last one of its backward pass."""
+        """Add 1 to ``iter`` if ``bucket`` is the last one of its backward pass.
+
+        The hooks call it, and log when compression begins.
+        """
         if bucket.is_last():
             self.iter += 1
             if self.iter == self.start_powerSGD_iter:
@@ -125,7 +128,10 @@ class PowerSGDState:
         return before / after if after else 0.0, before, after
 
     def count(self, bucket: GradBucket, before: int, after: int) -> None:
-        """Note that ``bucket`` was compressed from ``before`` elements to ``after``. The hooks call it."""
+        """Note that ``bucket`` was compressed from ``before`` elements to ``after``.
+
+        The hooks call it. Every ``compression_stats_logging_frequency`` iterations the last bucket logs the ratio.
+        """
         self.total_numel_before_compression += before
         self.total_numel_after_compression += after
         if bucket.is_last() and self.iter % self.compression_stats_logging_frequency == 0:

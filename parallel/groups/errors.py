@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class DistError(RuntimeError):
-    """A distributed operation failed. Base class of the other errors here, and a ``RuntimeError``."""
+    """A distributed operation failed.
+
+    Base class of the other errors here, and a ``RuntimeError``.
+    """
 
 
 class DistBackendError(DistError):
@@ -15,8 +18,14 @@ class DistBackendError(DistError):
 
 
 class DistNetworkError(DistError):
-    """A connection between ranks, or to a store, cannot be established or has broken. The message names the address."""
+    """A connection between ranks, or to a store, cannot be established or has broken.
+
+    The message names the address. The group that the connection belonged to cannot be used any more.
+    """
 
 
 class DistStoreError(DistError):
-    """A store refused a request, or a key was not set within the timeout; the message names the keys."""
+    """A store refused a request, or a key was not set within the timeout.
+
+    The message names the keys. The store itself can be used on.
+    """

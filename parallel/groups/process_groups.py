@@ -117,7 +117,10 @@ class ProcessGroup:
         return backend
 
     def backends(self) -> list[Backend]:
-        """The group's backends, each once, also where one carries several types of devices."""
+        """The group's backends, each once, also where one carries several types of devices.
+
+        A new list.
+        """
         return list({id(each): each for each in self._backends.values()}.values())
 
     def group_rank(self, global_rank: int) -> int:
@@ -239,7 +242,10 @@ class _WorldMeta(type):
 
 
 class group(metaclass=_WorldMeta):  # noqa: N801 - PyTorch's name
-    """``group.WORLD`` is the :class:`ProcessGroup` of all ranks; None before :func:`parallel.init_process_group`."""
+    """``group.WORLD`` is the :class:`ProcessGroup` of all ranks.
+
+    It is None before :func:`parallel.init_process_group`, and after :func:`parallel.destroy_process_group`.
+    """
 
 
 class GroupMember(metaclass=_WorldMeta):

@@ -127,11 +127,17 @@ class Work:
         return self.is_completed() and self._error is None
 
     def exception(self) -> BaseException | None:
-        """Why the operation failed, an exception; None if it did not fail, or is under way."""
+        """Why the operation failed, an exception; None if it did not fail, or is under way.
+
+        It does not wait, and does not raise the exception: :meth:`wait` does both.
+        """
         return self._error
 
     def result(self) -> list[tensor.Tensor]:
-        """The tensors that the operation fills, a list; waits as :meth:`wait` does, and raises as it does."""
+        """The tensors that the operation fills, a list.
+
+        It waits as :meth:`wait` does, and raises as it does.
+        """
         self.wait()
         return self.outputs
 
@@ -155,7 +161,10 @@ class Work:
     _source_rank = source_rank
 
     def get_future(self) -> Future[list[tensor.Tensor]]:
-        """A :class:`parallel.Future` of :meth:`result`, to which callbacks can be added with ``then``."""
+        """A :class:`parallel.Future` of :meth:`result`, to which callbacks can be added with ``then``.
+
+        If the operation fails, the future does with the same exception.
+        """
         return future_of_work(self)
 
     # What backends and collectives call
@@ -182,7 +191,10 @@ class Work:
         self._call_back()
 
     def fail(self, error: BaseException) -> None:
-        """Settle the operation: it failed with ``error``, which :meth:`wait` raises. A no-op once it is settled."""
+        """Settle the operation: it failed with ``error``, which :meth:`wait` raises.
+
+        A no-op once it is settled, so the first error is the one that is reported. Callbacks of the future run in this thread.
+        """
         with self._lock:
             if self._settled.is_set():
                 return
@@ -223,7 +235,10 @@ class Work:
 
     @contextlib.contextmanager
     def current_streams(self) -> Iterator[None]:
-        """A block (``with``) in which the operation's streams are this thread's current ones."""
+        """A block (``with``) in which the operation's streams are this thread's current ones.
+
+        What is queued in it comes after the operation, without a wait of the host. On the CPU it changes nothing.
+        """
         with contextlib.ExitStack() as stack:
             for stream in self._streams:
                 stack.enter_context(StreamContext(stream))

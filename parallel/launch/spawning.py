@@ -125,7 +125,10 @@ class ProcessContext:
         self._failure: ProcessException | None = None
 
     def pids(self) -> list[int]:
-        """Process ids, by index; 0 for one that was not started."""
+        """Process ids, by index; 0 for one that was not started.
+
+        Ids of processes that have ended stay in the list.
+        """
         return [process.pid or 0 for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:

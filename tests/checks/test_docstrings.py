@@ -60,7 +60,7 @@ def _says_all_in_one_line(public: PublicName) -> bool:
     return not takes and str(signature.return_annotation) in _SAID_BY_SIGNATURE
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC if name.partition(".")[0] in ("tensor", "nn")])
+@pytest.mark.parametrize("name", PUBLIC)
 def test_docstring_says_more_than_a_line(name: str) -> None:
     public = PUBLIC[name]
     lines = [line for line in (inspect.getdoc(public.value) or "").splitlines() if line.strip()]

@@ -170,7 +170,10 @@ class PinnedAllocator(Gated):
         return dict(sorted(into.items()))
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Nothing: no tool reads snapshots of host memory."""
+        """An empty list.
+
+        No tool reads snapshots of host memory.
+        """
         return []
 
     def _catch_up(self) -> None:

@@ -95,7 +95,10 @@ class GuardingAllocator(DirectAllocator[GuardedBlock]):
         return self.ordinal
 
     def record_stream(self, block: GuardedBlock, stream: int, device: int | None = None) -> None:
-        """Nothing to do: freeing ``block`` waits for all work, that of ``stream`` on ``device`` included."""
+        """Note another use of ``block``.
+
+        Nothing to do: freeing it waits for all work, that of ``stream`` on ``device`` included.
+        """
 
     def empty_cache(self) -> None:
         """Give what is in quarantine back to the driver."""
@@ -103,7 +106,15 @@ class GuardingAllocator(DirectAllocator[GuardedBlock]):
             self._release(0)
 
     def check(self) -> list[Overwrite]:
-        """Overwritten memory since the last check; its bytes are put right."""
+        """Overwritten memory since the last check; its bytes are put right, so that each change is found once.
+
+        The host waits for the device, which compares all patterns in one kernel; where none has changed nothing is copied.
+
+        Raises
+        ------
+        CudaError
+            If earlier work on the device has failed.
+        """
         ranges = {each: block for block in list(self._guarded.values()) for each in self._ranges(block)}
         if not ranges or not self._patterns.changed(tuple(ranges)):
             return []

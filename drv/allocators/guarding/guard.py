@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class OverwriteKind(StrEnum):
-    """Where was written: ``"out of bounds"`` of an allocation, or ``"use after free"``. A str."""
+    """Where memory was overwritten; a member is a str.
+
+    ``"out of bounds"``: before or behind an allocation; ``"use after free"``: inside of one that was freed.
+    """
 
     #: Below or above an allocation.
     OUT_OF_BOUNDS = "out of bounds"
@@ -88,7 +91,10 @@ class Overwrite:
         )
 
     def key(self) -> Hashable:
-        """Equal for changes that the same lines of Python made."""
+        """Equal for changes that the same lines of Python made.
+
+        So that a report counts the repetitions of one mistake in a loop as one: addresses and offsets are no part of it.
+        """
         return (self.kind, self.first < 0, self.seen, self.allocated, self.freed)
 
     def __str__(self) -> str:
@@ -164,12 +170,19 @@ class Guard:
         self._busy = False
 
     def stack(self) -> tuple[Frame, ...]:
-        """The Python stack of the program's own code, innermost first."""
+        """The Python stack of the program's own code, innermost first.
+
+        Code objects with lines; this package's own frames are left out.
+        """
         return self._recorder.take()
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Keep other threads out; whether this thread was outside, which a finalizer may not find."""
+        """Keep other threads out of the block of a ``with``.
+
+        It gives whether this thread was outside: False in a finalizer that runs while the thread is inside, which then must
+        leave the guard's lists alone.
+        """
         with self._lock:
             outside = not self._busy
             self._busy = True
@@ -194,11 +207,17 @@ class Guard:
                     self._keep(each)
 
     def faulted(self, error: str) -> None:
-        """Note that ``error``, as text, has lost a device's context, with the Python stack of now."""
+        """Note that ``error``, as text, has lost a device's context, with the Python stack of now.
+
+        Reports of memory that is still held afterwards refer to it.
+        """
         self.faults.append((error, self.stack()))
 
     def pending_error(self) -> OverwriteError | None:
-        """Check, and return what a synchronising call has to raise: an OverwriteError, or ``None``."""
+        """Check, and return what a synchronising call has to raise: an OverwriteError, or ``None``.
+
+        Each change is raised once; several are in one error, with the first one's text. With ``collect`` none is raised.
+        """
         self.check()
         with self._lock:
             due, self._unraised = self._unraised, []

@@ -106,11 +106,18 @@ class GuardedPinned:
         return block
 
     def live_blocks(self) -> list[GuardedPinnedMemory]:
-        """What was handed out and not freed, by address."""
+        """What was handed out and not freed, by address.
+
+        A new list. Memory in quarantine is freed, and not in it.
+        """
         return [memory for _, memory in sorted(self._guarded.items()) if memory.freed is None]
 
     def retire(self, memory: GuardedPinnedMemory) -> None:
-        """Take ``memory``, which is freed and used by no work, into quarantine."""
+        """Take ``memory``, which is freed and used by no work, into quarantine.
+
+        Its bytes get a pattern, so that a late write is seen; the oldest memory leaves where the quarantine holds more than
+        the guard allows. Where the driver checks accesses itself it is given back at once.
+        """
         self.guard.check()
         if self._driver_checks:
             del self._guarded[memory.address]
@@ -125,7 +132,10 @@ class GuardedPinned:
             del self._guarded[oldest.address]
 
     def check(self) -> list[Overwrite]:
-        """Overwritten memory since the last check; its bytes are put right."""
+        """Overwritten memory since the last check; its bytes are put right, so that each change is found once.
+
+        It raises nothing: :meth:`Guard.pending_error` does with what was found.
+        """
         overwrites = []
         for memory in list(self._guarded.values()):
             for start, red_zone, expected in memory.red_zones():

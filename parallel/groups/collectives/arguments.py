@@ -83,7 +83,10 @@ def group_rank(
 
 
 def supports_complex(op: ReduceOp) -> bool:
-    """Whether complex tensors can be reduced with ``op``, a :class:`parallel.ReduceOp`: True for SUM and AVG."""
+    """Whether complex tensors can be reduced with ``op``, a :class:`parallel.ReduceOp`.
+
+    True for SUM and AVG, which act on real and imaginary parts apart; there is no order of complex numbers, and no bits.
+    """
     return op in (ReduceOp.SUM, ReduceOp.AVG)
 
 

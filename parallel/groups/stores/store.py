@@ -20,7 +20,10 @@ DEFAULT_TIMEOUT = timedelta(seconds=300)
 
 
 class QueueEmptyError(DistStoreError):
-    """The queue of :meth:`Store.queue_pop` is empty, and ``block`` is False. A :class:`parallel.DistStoreError`."""
+    """The queue of :meth:`Store.queue_pop` is empty, and ``block`` is False.
+
+    A :class:`parallel.DistStoreError`; nothing was taken from any queue.
+    """
 
 
 class Store(ABC):
@@ -67,7 +70,10 @@ class Store(ABC):
         self._timeout = checked_timeout(timeout)
 
     def set(self, key: str, value: str | bytes) -> None:
-        """Set ``key`` to ``value``, in place of a value that it has. Raises as :class:`Store` says."""
+        """Set ``key`` to ``value``, in place of a value that it has.
+
+        A str is stored as UTF-8. Ranks that wait for the key go on. Raises as :class:`Store` says.
+        """
         self._ask(Operation.SET, [key], [value])
 
     def get(self, key: str) -> bytes:
@@ -116,7 +122,10 @@ class Store(ABC):
         return self._ask(Operation.COMPARE_SET, [key], [expected, desired])[0]
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all ``keys`` are set, without waiting for them. Raises as :class:`Store` says."""
+        """Whether all ``keys`` are set, without waiting for them.
+
+        True for no keys at all. Raises as :class:`Store` says.
+        """
         return self._ask(Operation.CHECK, _checked_keys(keys)) == (b"1",)
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
@@ -134,7 +143,10 @@ class Store(ABC):
         self._ask(Operation.WAIT, _checked_keys(keys), timeout=timeout)
 
     def delete_key(self, key: str) -> bool:
-        """Delete ``key``; returns whether it was set. Raises as :class:`Store` says."""
+        """Delete ``key``; returns whether it was set.
+
+        Ranks that wait for it go on waiting. Raises as :class:`Store` says.
+        """
         return self._ask(Operation.DELETE, [key]) == (b"1",)
 
     def num_keys(self) -> int:
@@ -142,7 +154,10 @@ class Store(ABC):
         return int(self._ask(Operation.COUNT)[0])
 
     def list_keys(self) -> list[str]:
-        """All keys that are set, in no particular order. Queues are not among them. Raises as :class:`Store` says."""
+        """All keys that are set, in no particular order.
+
+        Queues are not among them. Raises as :class:`Store` says.
+        """
         return [key.decode() for key in self._ask(Operation.LIST)]
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
@@ -199,7 +214,10 @@ class Store(ABC):
             raise QueueEmptyError(f"the queue {key!r} is empty") from None
 
     def queue_len(self, key: str) -> int:
-        """Number of values in the queue ``key``; 0 if there is no such queue. Raises as :class:`Store` says."""
+        """Number of values in the queue ``key``; 0 if there is no such queue.
+
+        Raises as :class:`Store` says.
+        """
         return int(self._ask(Operation.LENGTH, [key])[0])
 
     def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
@@ -230,13 +248,20 @@ class Store(ABC):
 
     @abstractmethod
     def clone(self) -> Store:
-        """Another object for the same keys, with a connection or file of its own and the same timeout."""
+        """Another object for the same keys, with a connection or file of its own and the same timeout.
+
+        Both may be used by different threads at once, and one that waits does not hold up the other. Raises as the
+        constructor does.
+        """
 
     def close(self) -> None:  # noqa: B027 (a store in memory has nothing to give back)
         """Release connections, threads and files. Idempotent."""
 
     def local_address(self) -> str | None:
-        """The address of this machine on the network that reaches the store; None where there is no network."""
+        """The address of this machine on the network that reaches the store; None where there is no network.
+
+        Under it other ranks can reach this one, which is why connections between ranks listen there.
+        """
         return None
 
     def _ask(
@@ -287,7 +312,10 @@ class HashStore(Store):
         return answer
 
     def clone(self) -> Store:
-        """Another object for the same keys, with the same timeout."""
+        """Another object for the same keys, with the same timeout.
+
+        Both may be used by different threads at once.
+        """
         twin = HashStore()
         twin._table, twin._changed, twin._timeout = self._table, self._changed, self._timeout
         return twin
@@ -329,7 +357,10 @@ class PrefixStore(Store):
         return self._store.timeout
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Wait for ``timeout`` at most from now on, in the underlying store too. Raises as :meth:`Store.set_timeout`."""
+        """Wait for ``timeout`` at most from now on, in the underlying store too.
+
+        Raises as :meth:`Store.set_timeout` does.
+        """
         self._store.set_timeout(timeout)
 
     def num_keys(self) -> int:
@@ -337,7 +368,10 @@ class PrefixStore(Store):
         return self._store.num_keys()
 
     def list_keys(self) -> list[str]:
-        """The keys that have the prefix, without it, in no particular order. Raises as :class:`Store` says."""
+        """The keys that have the prefix, without it, in no particular order.
+
+        Queues are not among them. Raises as :class:`Store` says.
+        """
         start = f"{self._prefix}/"
         return [key.removeprefix(start) for key in self._store.list_keys() if key.startswith(start)]
 
@@ -356,11 +390,17 @@ class PrefixStore(Store):
         return self._store._call(request, timeout)
 
     def clone(self) -> Store:
-        """The same prefix before a clone of the underlying store."""
+        """The same prefix before a clone of the underlying store.
+
+        Raises as the underlying store's ``clone`` does.
+        """
         return PrefixStore(self._prefix, self._store.clone())
 
     def local_address(self) -> str | None:
-        """The underlying store's answer: see :meth:`Store.local_address`."""
+        """The underlying store's answer; see :meth:`Store.local_address`.
+
+        None where there is no network.
+        """
         return self._store.local_address()
 
     def __repr__(self) -> str:
