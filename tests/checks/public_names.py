@@ -83,6 +83,8 @@ NAMESPACES = (
     "tensor.version",
     "nn",
     "nn.attention",
+    "nn.attention.bias",
+    "nn.attention.flex_attention",
     "nn.grad",
     "nn.init",
     "nn.module",

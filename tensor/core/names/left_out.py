@@ -368,8 +368,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             "WARN_FOR_UNFUSED_KERNELS activate_* current_* list_* register_* restore_*",
             "left out: attention has one computation here",
         ),
-        "bias": "planned; until then use is_causal, or a mask, of scaled_dot_product_attention",
-        "flex_attention": "planned; until then use attn_mask of scaled_dot_product_attention",
     },
     "nn.functional": {
         **_each(

@@ -229,6 +229,10 @@ def scaled_dot_product_attention(
     tensor([[[1.],
              [2.]]])
     """
+    # A mask that is known by its kind alone, as ``nn.attention.bias`` has them.
+    described = getattr(type(attn_mask), "_for_attention", None)
+    if described is not None:
+        attn_mask, is_causal = described(attn_mask, query, is_causal)
     causal, grouped = bool(is_causal), bool(enable_gqa)
     arrangement = _arranged(query, key, value, attn_mask, causal, grouped)
     if not 0.0 <= dropout_p <= 1.0:

@@ -45,6 +45,8 @@ SAME = {
     "torch.multiprocessing.pool": "parallel.multiprocessing.pool",
     "torch.multiprocessing.reductions": "parallel.multiprocessing.reductions",
     "torch.nn": "nn",
+    "torch.nn.attention.bias": "nn.attention.bias",
+    "torch.nn.attention.flex_attention": "nn.attention.flex_attention",
     "torch.nn.functional": "nn.functional",
     "torch.nn.init": "nn.init",
     "torch.nn.modules": "nn.modules",

@@ -1,4 +1,4 @@
-"""Which computation of attention is allowed: the names of ``torch.nn.attention``.
+"""Which computation of attention is allowed.
 
 There is one computation here, in blocks, with the memory of flash attention and the results of the plain formula. So the
 choice changes nothing but what ``tensor.backends.cuda.flash_sdp_enabled()`` and its neighbours say.
@@ -11,12 +11,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from tensor.core.modes.attention import attention_backends
-from tensor.core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["SDPBackend", "sdpa_kernel"]
 
 
 class SDPBackend(IntEnum):
@@ -66,7 +63,3 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
         yield
     finally:
         attention_backends.update(before)
-
-
-if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
-    __getattr__ = _hints(__name__)
