@@ -4,24 +4,27 @@ An operation is an expression in CUDA C++. Which kernel computes it follows from
 worked out once (:func:`plan`) and then only launched:
 
 ========  ==========================================================================================
-flat      every operand is contiguous, whatever the rank: one dimension, 16-byte accesses
+flat      every operand is contiguous in the same order of dimensions: 16-byte accesses
 narrow    the same, element by element: few elements, or addresses that are no multiples of 16
-strided   anything else, over as few dimensions as :func:`~.layouts.collapse` leaves
+strided   anything else, by words along the dimension that is the innermost one of the output
+tiled     where that is not the innermost one of an input: through shared memory
 ========  ==========================================================================================
+
+The last two are laid out in :mod:`.pointwise_work`.
 """
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drv import bind
 
+from .dtypes import complex128, int8, int16, int32, int64
 from .kernel_cache import KernelCache
-from .layouts import collapse, extent
+from .pointwise_work import FEW, THREADS, WORD, operands_of, work_for
 from .program import Program
 
 if TYPE_CHECKING:
@@ -30,15 +33,14 @@ if TYPE_CHECKING:
     from drv import Device
 
     from .dtypes import dtype
+    from .pointwise_work import Operands, Work
 
 INCLUDE = str(Path(__file__).parent / "cuda")
-_THREADS = 256
 _UNROLL = 4
-#: Elements below which a thread for each hides latency better than fewer threads with wide accesses.
-_FEW = 1 << 15
 _MAX_GRID = (1 << 31) - 1
-_ALIGNMENT = 15
 _NAMES = "abcdefgh"
+#: What elements are copied as, bit for bit, by their bytes.
+_CARRIERS = {1: int8, 2: int16, 4: int32, 8: int64, 16: complex128}
 _CTYPES: dict[str | int, str] = {
     16: "complex128",
     "q": "long long",
@@ -96,6 +98,9 @@ class Expression:
     options: tuple[str, ...] = ()
 
 
+_COPY = Expression("copy", "a")
+
+
 def plan(
     device: Device,
     expression: Expression,
@@ -121,10 +126,30 @@ def plan(
     if count == 0:
         return _nothing
     types = (output[1], *(dtype for _, dtype in inputs))
-    sizes, strides = collapse(shape, output[0], *(steps for steps, _ in inputs))
-    if len(sizes) == 1 and all(step == (1,) or sizes == (1,) for step in strides):
+    strides = [steps for steps, _ in (output, *inputs)]
+    operands = operands_of(shape, strides, [dtype.itemsize for dtype in types])
+    if operands.flat:
         return _flat(device, expression, types, count)
-    return _strided(device, expression, types, count, sizes, strides)
+    return _strided(device, expression, types, operands)
+
+
+def plan_copy(
+    device: Device,
+    shape: Sequence[int],
+    output: tuple[Sequence[int], dtype],
+    source: tuple[Sequence[int], dtype],
+) -> Callable[..., None]:
+    """What copies elements between given strides and types; those of one type bit for bit.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, output_address, input_address)``.
+    """
+    to, origin = output[1], source[1]
+    if to is origin:
+        to = origin = _CARRIERS[to.itemsize]
+    return plan(device, _COPY, shape, (output[0], to), (source[0], origin))
 
 
 def plan_generator(device: Device, expression: Expression, count: int, output: dtype) -> Callable[..., None]:
@@ -138,7 +163,7 @@ def plan_generator(device: Device, expression: Expression, count: int, output: d
     if count == 0:
         return _nothing
     kernel = _kernel(device, expression, (output,), "generate", ("q", "P"))
-    return kernel(min(-(-count // _THREADS), _MAX_GRID), count)
+    return kernel(min(-(-count // THREADS), _MAX_GRID), count)
 
 
 def _nothing(*_: Any) -> None:
@@ -150,18 +175,18 @@ def _flat(
 ) -> Callable[..., None]:
     codes = ("q", *"P" * len(types))
     narrow_kernel = _kernel(device, expression, types, "narrow", codes)
-    narrow = narrow_kernel(min(-(-count // _THREADS), _MAX_GRID), count)
-    if count < _FEW:
+    narrow = narrow_kernel(min(-(-count // THREADS), _MAX_GRID), count)
+    if count < FEW:
         return narrow
     flat_kernel = _kernel(device, expression, types, "flat", codes)
-    flat = flat_kernel(-(-count // (_THREADS * _UNROLL * _width(types))), count)
+    flat = flat_kernel(-(-count // (THREADS * _UNROLL * _width(types))), count)
     operands = len(types)
 
     def run(stream: Any, *arguments: Any) -> None:
         low = 0
         for address in arguments[:operands]:
             low |= address
-        if low & _ALIGNMENT:
+        if low & (WORD - 1):
             narrow(stream, *arguments)
         else:
             flat(stream, *arguments)
@@ -170,28 +195,38 @@ def _flat(
 
 
 def _strided(
-    device: Device,
-    expression: Expression,
-    types: tuple[dtype, ...],
-    count: int,
-    sizes: tuple[int, ...],
-    strides: tuple[tuple[int, ...], ...],
+    device: Device, expression: Expression, types: tuple[dtype, ...], operands: Operands
 ) -> Callable[..., None]:
-    rank, operands = len(sizes), len(types)
-    # Twice the span: a thread's last step may go past the end before it stops.
-    span = max(count, *(extent(sizes, steps)[1] for steps in strides))
-    index, code = ("unsigned int", "I") if span < 1 << 31 else ("long long", "q")
-    numbers = [*sizes, *(step for steps in strides for step in steps)]
-    geometry = struct.pack(f"={len(numbers)}{code}", *numbers)
-    kernel = _kernel(
-        device,
-        expression,
-        types,
-        f"strided_{rank}",
-        (len(geometry), code, *"P" * operands),
-        f"Geometry<{rank}, {operands}, {index}>",
-    )
-    return kernel(min(-(-count // _THREADS), _MAX_GRID), geometry, count)
+    aligned = work_for(operands)
+    run_aligned = _laid_out(device, expression, types, aligned)
+    if aligned.alignment == 1:
+        return run_aligned
+    count, low_bits, itemsizes = len(types), aligned.alignment - 1, operands.itemsizes
+    others: dict[tuple[int, ...], Callable[..., None]] = {}
+
+    def run(stream: Any, *arguments: Any) -> None:
+        low = 0
+        for address in arguments[:count]:
+            low |= address
+        if not low & low_bits:
+            run_aligned(stream, *arguments)
+            return
+        steps = [address // size | WORD for address, size in zip(arguments, itemsizes, strict=False)]
+        alignments = tuple([step & -step for step in steps])
+        launch = others.get(alignments)
+        if launch is None:
+            work = work_for(replace(operands, alignments=alignments))
+            launch = others[alignments] = _laid_out(device, expression, types, work)
+        launch(stream, *arguments)
+
+    return run
+
+
+def _laid_out(
+    device: Device, expression: Expression, types: tuple[dtype, ...], work: Work
+) -> Callable[..., None]:
+    codes = (len(work.layout), *"P" * len(types))
+    return _kernel(device, expression, types, work.name, codes, work)(work.blocks, work.layout)
 
 
 def _width(types: Iterable[dtype]) -> int:
@@ -206,31 +241,33 @@ def _kernel(
     types: tuple[dtype, ...],
     variant: str,
     codes: Sequence[str | int],
-    geometry: str = "",
+    work: Work | None = None,
 ) -> Callable[..., Callable[..., None]]:
     """A variant of the kernel that computes ``expression``: ``kernel(grid, *first)`` is what launches it."""
 
     def make() -> Callable[..., Callable[..., None]]:
         name = f"{expression.name}_{variant}"
         program = Program(
-            _source(expression, types, variant, geometry),
+            _source(expression, types, variant, work),
             name=f"{expression.name}.cu",
             options=("-default-device", *expression.options),
             include_dirs=(INCLUDE,),
         )
         function = KernelCache.of(device.runtime).function(program, name, device)
         all_codes = (*codes, *(code for _, code in expression.scalars))
-        return lambda grid, *first: bind(function, all_codes, (grid, 1, 1), (_THREADS, 1, 1), *first)
+        return lambda grid, *first: bind(function, all_codes, (grid, 1, 1), (THREADS, 1, 1), *first)
 
-    return device.runtime.cache(("pointwise", device.ordinal, expression, types, variant, geometry), make)
+    layout = None if work is None else (work.call, work.layout_type, work.accesses)
+    return device.runtime.cache(("pointwise", device.ordinal, expression, types, variant, layout), make)
 
 
-def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geometry: str) -> str:
+def _source(expression: Expression, types: tuple[dtype, ...], variant: str, work: Work | None) -> str:
     """Text of a kernel that computes ``expression`` for operands of ``types``, the output first."""
     output, *inputs = (ctype.cuda for ctype in types)
     result = expression.result
     half = any(ctype is not None and ctype.cuda in ("__half", "__nv_bfloat16") for ctype in (*types, result))
-    headers = ["half_elements.cuh" if half else "elements.cuh", "pointwise.cuh"]
+    headers = ["half_elements.cuh" if half else "elements.cuh"]
+    headers += ["pointwise.cuh" if work is None else "pointwise_strided.cuh"]
     headers += [expression.include] if expression.include else []
     scalars = [(name, _CTYPES[code]) for name, code in expression.scalars]
     taken = [name for name, _ in scalars if name in tuple(_NAMES)]
@@ -255,9 +292,10 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geom
     parameters = f"{output}* out" + "".join(f", const {ctype}* {name}" for ctype, name in operands)
     parameters += "".join(f", {ctype} {name}" for name, ctype in scalars)
     passed = ", ".join(["out", *names])
-    if geometry:
-        head = f"{geometry} geometry, {geometry}::Number count"
-        call = f"pointwise_strided({operation}, geometry, count, {passed})"
+    if work is not None:
+        head = f"{work.layout_type} layout"
+        accesses = f"Accesses<{', '.join(work.accesses)}>()"
+        call = f"{work.call}({operation}, layout, {accesses}, {passed})"
     else:
         head = "long long count"
         template = f"<{_width(types)}, {_UNROLL}>" if variant == "flat" else ""

@@ -7,8 +7,7 @@
 //            before the first is stored, so that several memory accesses are in flight; a pack of the widest
 //            element type is 16 bytes. The last block handles the remainder element by element.
 //   narrow   the same operands, an element for each thread: for few elements, or unaligned ones.
-//   strided  any strides, up to `Rank` collapsed dimensions, one element per thread and step of a grid-stride
-//            loop. A stretched dimension has stride 0.
+//   strided  anything else: pointwise_strided.cuh.
 //
 // Operands may be the same memory at the same index (in-coordinate operations): a thread reads its elements
 // before it writes them.
@@ -71,41 +70,6 @@ struct Geometry {
     Index size[Rank];
     Index stride[Operands][Rank];
 };
-
-template <int... I>
-struct Places {};
-template <int N, int... I>
-struct PlacesUpTo : PlacesUpTo<N - 1, N, I...> {};
-template <int... I>
-struct PlacesUpTo<0, I...> {
-    typedef Places<I...> type;  // 1, 2, ..., N: the inputs' rows of Geometry::stride
-};
-
-template <int Rank, class Index, class Op, class Out, class... In, int... Place>
-__device__ inline void walk_strided(
-    const Op& op, const Geometry<Rank, 1 + sizeof...(In), Index>& geometry, Index count, Places<Place...>, Out* out,
-    const In*... in) {
-    const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
-    for (Index at = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
-        Index offset[1 + sizeof...(In)] = {};
-        Index rest = at;
-#pragma unroll
-        for (int d = Rank - 1; d >= 0; --d) {
-            const Index outer = d ? rest / geometry.size[d] : 0;
-            const Index coordinate = rest - outer * geometry.size[d];
-#pragma unroll
-            for (int k = 0; k < 1 + static_cast<int>(sizeof...(In)); ++k) offset[k] += coordinate * geometry.stride[k][d];
-            rest = outer;
-        }
-        out[offset[0]] = op(in[offset[Place]]...);
-    }
-}
-
-template <int Rank, class Index, class Op, class Out, class... In>
-__device__ inline void pointwise_strided(
-    const Op& op, const Geometry<Rank, 1 + sizeof...(In), Index>& geometry, Index count, Out* out, const In*... in) {
-    walk_strided<Rank>(op, geometry, count, typename PlacesUpTo<sizeof...(In)>::type(), out, in...);
-}
 
 // Generators: out[i] = op(i), contiguous.
 template <class Op, class Out>

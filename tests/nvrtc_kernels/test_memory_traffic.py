@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import drv
-from nvrtc_kernels import dtypes, pointwise
+from nvrtc_kernels import dtypes, pointwise, pointwise_work
 
 from .device_arrays import DeviceArray
 
@@ -68,3 +68,33 @@ def test_flat_kernels_move_whole_packs(timed_device: drv.Device, name: str) -> N
     expected = [16 * each.itemsize // widest for each in types for _ in range(4)]
     assert widths(operation) == sorted(expected)
     assert operation.metrics["sectors_over_needed"] == 1
+
+
+#: Copies of two layouts, with the widths of accesses in packs of which elements lie together, and of sectors needed.
+COPIES: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]] = {
+    "slice": ((1024, 256), (256, 1), (512, 1), 16),
+    "heads": ((4, 8, 256, 64), (8 * 256 * 64, 256 * 64, 64, 1), (8 * 256 * 64, 64, 8 * 64, 1), 16),
+    "bias": ((1024, 256), (256, 1), (0, 1), 16),
+    "transpose": ((1024, 2048), (2048, 1), (1, 1024), 8),
+    "to channels_last": ((64, 1024, 128), (1024 * 128, 128, 1), (1024 * 128, 1, 1024), 8),
+    "from 8 channels": ((16, 8, 1 << 15), (8 << 15, 1 << 15, 1), (8 << 15, 1, 8), 8),
+}
+
+
+@pytest.mark.parametrize("dtype", [dtypes.int16, dtypes.float32, dtypes.float64], ids=lambda each: each.name)
+@pytest.mark.parametrize("name", COPIES)
+def test_strided_copies_move_words(
+    timed_device: drv.Device, name: str, dtype: dtypes.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Tiles of large tensors, on ones that are simulated soon.
+    monkeypatch.setattr(pointwise_work, "_MANY", 1)
+    shape, out, source, width = COPIES[name]
+    itemsize = dtype.itemsize
+    sizes = [sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + 1 for steps in (out, source)]
+    arrays = [DeviceArray(timed_device, np.zeros(size, dtype.numpy)) for size in sizes]
+    run = pointwise.plan_copy(timed_device, shape, (out, dtype), (source, dtype))
+    (operation,) = operations_of(run, *(each.address for each in arrays))
+    assert {*widths(operation)} == {max(width, itemsize)}
+    sectors = operation.metrics["sectors_over_needed"]
+    # A warp of the last reads rows of 8 elements of 2 bytes each, and writes as many columns.
+    assert sectors == 1 or (name == "from 8 channels" and sectors <= 1.5)

@@ -23,10 +23,6 @@ from nvrtc_kernels.dtypes import (
     Category,
     float16,
     float32,
-    int8,
-    int16,
-    int32,
-    int64,
     uint64,
 )
 from tensor.core.base import empty, maker
@@ -51,8 +47,6 @@ if TYPE_CHECKING:
 
 #: ``run(destination, source, non_blocking)``
 Run = "Callable[[Tensor, Tensor, bool], None]"
-
-_CAST = pointwise.Expression("copy", "a")
 
 
 def _copy_plan(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
@@ -253,9 +247,6 @@ def _to_uint64(target: NDArray[Any], source: NDArray[Any]) -> None:
 
 # On one device
 
-#: What elements are moved as on a device, bit for bit, that kernels would convert on the way.
-_CARRIERS = {each: (int8, int16, int32, int64)[each.itemsize.bit_length() - 1] for each in STORAGE_ONLY}
-
 
 def _device_copy(
     to: Layout, origin: Layout, device_state: CudaState
@@ -278,10 +269,7 @@ def _device_copy(
                 runtime.fail(status, "cuMemcpyDtoDAsync", f"{nbytes} bytes")
 
         return run_bytes
-    types = to.dtype, origin.dtype
-    if to.dtype is origin.dtype:
-        types = (_CARRIERS.get(to.dtype, to.dtype),) * 2
-    launch = pointwise.plan(native, _CAST, to.shape, (to.strides, types[0]), (origin.strides, types[1]))
+    launch = pointwise.plan_copy(native, to.shape, (to.strides, to.dtype), (origin.strides, origin.dtype))
 
     def run(destination: Tensor, source: Tensor, _: bool) -> None:
         launch(local.stream.handle, destination._address, source._address)

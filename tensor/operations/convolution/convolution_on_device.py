@@ -36,8 +36,6 @@ _ALIGNMENT = 512
 #: The setting that says whether float32 is rounded to TF32, read at every product.
 _TF32 = "convolution_tf32"
 
-_COPY = pointwise.Expression("copy", "a")
-
 
 class Work(NamedTuple):
     """A planned computation.
@@ -129,7 +127,7 @@ def _bias_added(
 def _copied(
     device_state: Any, dtype: dtype, shape: Sequence[int], out: Sequence[int], argument: Sequence[int]
 ) -> Callable[..., None]:
-    return pointwise.plan(device_state.native, _COPY, shape, (out, dtype), (argument, dtype))
+    return pointwise.plan_copy(device_state.native, shape, (out, dtype), (argument, dtype))
 
 
 class _Sizes:

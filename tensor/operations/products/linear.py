@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-_SPREAD = pointwise.Expression("copy", "a")
-
 
 def _rows_times_matrix_plan(
     x: Layout, w: Layout, b: Layout | None, *, transposed: bool
@@ -122,7 +120,7 @@ def _rows_on_device(
     spread = None
     if b is not None:
         strides = ((outputs, 1), dtype), ((0, b.strides[0]), dtype)
-        spread = pointwise.plan(device_state.native, _SPREAD, (count, outputs), *strides)
+        spread = pointwise.plan_copy(device_state.native, (count, outputs), *strides)
 
     def run(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
         result = empty(out)
