@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .capture_mode import unseen_by_captures
 from .current import current_device
 from .errors import InvalidHandleError, ModuleLoadError, NotFoundError
 from .failures import failure
@@ -327,10 +328,12 @@ def _load(device: Device, image: bytes) -> Any:
         CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
         CUjit_option.CU_JIT_LOG_VERBOSE,
     ]
-    # PTX is read up to a null byte.
-    status, handle = runtime.driver.cuModuleLoadDataEx(
-        image + b"\0", len(options), options, [log, _LOG_BYTES, 0]
-    )
+    # A graph that has the module's kernels keeps the module, so a capture need not see that it is loaded.
+    with unseen_by_captures(runtime):
+        # PTX is read up to a null byte.
+        status, handle = runtime.driver.cuModuleLoadDataEx(
+            image + b"\0", len(options), options, [log, _LOG_BYTES, 0]
+        )
     if status:
         error = failure(runtime, status, f"cuModuleLoadDataEx(module on device {device.ordinal})")
         said = bytes(log).split(b"\0", 1)[0].decode(errors="replace").strip()

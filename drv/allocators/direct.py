@@ -14,16 +14,18 @@ from .protocol import LARGEST_REQUEST
 from .statistics import LARGE, RECORD, UNCHANGED, Statistics
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from drv.device import Device
 
     from .history import Frames
-    from .protocol import Observer
+    from .protocol import Observer, PoolIdentifier
 
 
 class DirectBlock:
     """One piece of memory. See :class:`~drv.allocators.protocol.Block`."""
 
-    __slots__ = ("address", "frames", "live", "requested", "size", "stream")
+    __slots__ = ("address", "frames", "live", "owner", "requested", "size", "stream")
 
     def __init__(self, address: int, size: int, stream: int) -> None:
         self.address = address
@@ -31,6 +33,7 @@ class DirectBlock:
         self.stream = stream
         self.live = True
         self.frames: Frames | None = None
+        self.owner: KeptBlocks[Any] | None = None
 
     def __repr__(self) -> str:
         return (
@@ -39,6 +42,30 @@ class DirectBlock:
 
 
 B = TypeVar("B", bound=DirectBlock)
+
+
+class KeptBlocks(Generic[B]):
+    """A private pool of an allocator without a cache: freed blocks are kept as long as it is in use, and not used again.
+
+    Parameters
+    ----------
+    identifier : tuple of two ints
+        What it goes by.
+
+    Attributes
+    ----------
+    users : int
+        How many keep it in use.
+    freed : list
+        The blocks.
+    """
+
+    __slots__ = ("freed", "identifier", "users")
+
+    def __init__(self, identifier: PoolIdentifier) -> None:
+        self.identifier = identifier
+        self.users = 0
+        self.freed: list[B] = []
 
 
 class DirectAllocator(ABC, Generic[B]):
@@ -63,6 +90,8 @@ class DirectAllocator(ABC, Generic[B]):
         self._reading = threading.RLock()
         self._live: dict[int, B] = {}
         self._limit: int | None = None
+        self._private: dict[PoolIdentifier, KeptBlocks[B]] = {}
+        self._routes: list[tuple[KeptBlocks[B], Callable[[int], bool]]] = []
 
     @abstractmethod
     def _obtain(self, size: int, stream: int) -> B:
@@ -84,10 +113,12 @@ class DirectAllocator(ABC, Generic[B]):
             return self._nothing(stream)
         if size >= LARGEST_REQUEST or (self._limit is not None and self._held() + size > self._limit):
             raise self._out_of_memory(size, stream)
+        owner = next((pool for pool, claims in self._routes if claims(stream)), None)
         try:
-            block = self._obtain(size, stream)
+            block = self._obtain(size, stream) if owner is None else self._obtain_kept(size, stream)
         except OutOfMemoryError:
             raise self._out_of_memory(size, stream) from None
+        block.owner = owner
         self._live[block.address] = block
         self._note(size)
         if self._observer is not None:
@@ -108,7 +139,63 @@ class DirectAllocator(ABC, Generic[B]):
             frames = self._observer.frames_for_free() or block.frames
             for action in ("free_requested", "free_completed"):
                 self._observer.record(action, block.address, block.size, block.stream, frames)
+        if block.owner is None:
+            self._give_back(block)
+        elif block.owner.users:
+            block.owner.freed.append(block)
+        else:
+            self._give_back_kept(block)
+
+    def _obtain_kept(self, size: int, stream: int) -> B:
+        """A new block for a private pool."""
+        return self._obtain(size, stream)
+
+    def _give_back_kept(self, block: B) -> None:
+        """Take the memory of a block back that was in a private pool; never raises."""
         self._give_back(block)
+
+    def begin_pool(
+        self,
+        identifier: PoolIdentifier,
+        claims: Callable[[int], bool],
+        *,
+        splits: bool = True,
+        lends: bool = False,
+    ) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.begin_pool`, whose ``splits`` and ``lends`` change nothing here."""
+        self.retain_pool(identifier)
+        self._routes = [(self._private[identifier], claims), *self._routes]
+
+    def end_pool(self, identifier: PoolIdentifier, claims: Callable[[int], bool]) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.end_pool`."""
+        routes = [each for each in self._routes if each[0].identifier != identifier or each[1] is not claims]
+        if len(routes) == len(self._routes):
+            raise InvalidValueError(f"memory pool {identifier}: no such block has begun, or it has ended")
+        self._routes = routes
+        self.release_pool(identifier)
+
+    def retain_pool(self, identifier: PoolIdentifier) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.retain_pool`."""
+        with self._reading:
+            self._private.setdefault(identifier, KeptBlocks(identifier)).users += 1
+
+    def release_pool(self, identifier: PoolIdentifier) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.release_pool`: here memory goes back at once."""
+        with self._reading:
+            pool = self._private.get(identifier)
+            if pool is None:
+                raise InvalidValueError(f"memory pool {identifier} is not in use")
+            pool.users -= 1
+            if pool.users:
+                return
+            del self._private[identifier]
+        while pool.freed:
+            self._give_back_kept(pool.freed.pop())
+
+    def pool_users(self, identifier: PoolIdentifier) -> int:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.pool_users`."""
+        pool = self._private.get(identifier)
+        return 0 if pool is None else pool.users
 
     def live_blocks(self) -> list[B]:
         """Blocks that were handed out and not freed, in the order of their addresses.
@@ -210,7 +297,7 @@ class DirectAllocator(ABC, Generic[B]):
             "requested_size": block.requested,
             "stream": block.stream,
             "segment_type": "large",
-            "segment_pool_id": (0, 0),
+            "segment_pool_id": (0, 0) if block.owner is None else block.owner.identifier,
             "is_expandable": False,
             "frames": frames,
             "blocks": [

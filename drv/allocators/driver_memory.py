@@ -6,6 +6,7 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
+from drv.capture_mode import unseen_by_captures
 from drv.device import pushed
 from drv.errors import CudaError
 
@@ -69,7 +70,8 @@ class DriverMemory(DirectAllocator[DriverBlock]):
         runtime.collect()
         while self._deferred:
             self._give_back(self._deferred.popleft())
-        status, address = runtime.driver.cuMemAlloc(size)
+        with unseen_by_captures(runtime):
+            status, address = runtime.driver.cuMemAlloc(size)
         if status:
             runtime.fail(status, "cuMemAlloc", f"{size} bytes on device {device.ordinal}")
         return DriverBlock(int(address), size, stream)

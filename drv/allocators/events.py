@@ -24,11 +24,21 @@ class StreamEvents:
         self._idle: dict[int, list[Any]] = {}
 
     def ready(self) -> bool:
-        """Whether the driver may be called now: not from a host callback, nor by a finalizer inside the driver."""
+        """Whether the driver may be called now: not from a host callback, nor by a finalizer inside the driver.
+
+        Nor while a stream is captured, which to ask about an event would make void.
+        """
         runtime = self.runtime
         if not runtime.alive:
             return True
-        return not (runtime.current.in_callback or (runtime.simulated and runtime.driver.busy()))
+        return not (
+            runtime.captures or runtime.current.in_callback or (runtime.simulated and runtime.driver.busy())
+        )
+
+    @property
+    def capturing(self) -> bool:
+        """Whether a stream is captured."""
+        return bool(self.runtime.captures)
 
     @property
     def alive(self) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from .history import Frames
 
 #: Largest size that is worth asking a driver for; PyTorch draws the line at the same place.
 LARGEST_REQUEST = 1 << 60
+#: What a private pool goes by; (0, 0) is none.
+PoolIdentifier = tuple[int, int]
 
 
 class Block(Protocol):
@@ -141,6 +143,71 @@ class DeviceAllocator(Allocator[B], Protocol[B]):
         CudaError
             If the driver refuses.
         """
+
+    def begin_pool(
+        self,
+        identifier: PoolIdentifier,
+        claims: Callable[[int], bool],
+        *,
+        splits: bool = True,
+        lends: bool = False,
+    ) -> None:
+        """Send allocations into a private pool, whose memory is kept until nobody uses the pool any more.
+
+        Parameters
+        ----------
+        identifier
+            The pool, which is made if it is not there.
+        claims : callable
+            Whether an allocation that the calling thread makes for a stream, which it gets as a number, belongs there. It
+            may raise to refuse the allocation, and must not allocate.
+        splits : bool
+            Whether segments of the pool are cut into blocks.
+        lends : bool
+            Whether an allocation outside may have free memory of the pool before it fails.
+
+        Raises
+        ------
+        NotSupportedError
+            If the allocator has no private pools.
+        """
+
+    def end_pool(self, identifier: PoolIdentifier, claims: Callable[[int], bool]) -> None:
+        """End what :meth:`begin_pool` began.
+
+        Parameters
+        ----------
+        identifier, claims
+            As they were passed there.
+
+        Raises
+        ------
+        InvalidValueError
+            If that has ended.
+        """
+
+    def retain_pool(self, identifier: PoolIdentifier) -> None:
+        """Keep the memory of a pool, ``identifier``, until :meth:`release_pool` is called as often.
+
+        Raises
+        ------
+        NotSupportedError
+            If the allocator has no private pools.
+        """
+
+    def release_pool(self, identifier: PoolIdentifier) -> None:
+        """Undo :meth:`retain_pool`, also from finalizers.
+
+        Memory of a pool, ``identifier``, that nobody keeps and no block occupies goes back like other memory that is cached.
+
+        Raises
+        ------
+        InvalidValueError
+            If nobody keeps it.
+        """
+
+    def pool_users(self, identifier: PoolIdentifier) -> int:
+        """How often the pool ``identifier`` is kept; 0 if there is none."""
 
 
 class MemorySource(Protocol[B]):

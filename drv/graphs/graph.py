@@ -335,6 +335,25 @@ class Graph:
         self.keep(event)
         return self._add("cuGraphAddEventWaitNode", after, event.handle)
 
+    def add_edge(self, first: GraphNode, second: GraphNode) -> None:
+        """Let node ``second`` come after node ``first``, both of this graph.
+
+        Raises
+        ------
+        InvalidValueError
+            If a node is another graph's, or it does so already.
+
+        Examples
+        --------
+        >>> graph = drv.Graph()
+        >>> first, second = graph.add_empty(), graph.add_empty()
+        >>> graph.add_edge(first, second)
+        >>> second.dependencies == (first,)
+        True
+        """
+        earlier, later = self._dependencies([first]), self._dependencies([second])
+        self._ask("cuGraphAddDependencies", earlier, later, None, 1)
+
     def _add(self, call: str, after: Sequence[GraphNode], *arguments: Any) -> GraphNode:
         nodes = self._dependencies(after)
         self.device.use()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from drv.errors import CudaError
@@ -46,6 +47,8 @@ class Recording:
         ``file:line`` of the program where it began.
     failure : str or None
         What made it void, in the words of the call that did.
+    thread : int
+        Identifier of the thread in which it began.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Recording:
         self.identifier = 0
         self.call_site = ""
         self.failure: str | None = None
+        self.thread = 0
         self._target = target
         self._after = list(after)
         self._lasts = False
@@ -74,6 +78,7 @@ class Recording:
         stream.device.make_current()
         runtime.collect()
         self.call_site = _call_site()
+        self.thread = get_ident()
         mode, driver = _mode(self.mode), runtime.driver
         if self._target is None:
             runtime.check(driver.cuStreamBeginCapture(stream.handle, mode), "cuStreamBeginCapture")

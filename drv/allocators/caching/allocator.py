@@ -24,15 +24,18 @@ from .expandable import ExpandablePool, ExpandableSegment
 from .gate import Gated, inside, section
 from .pending import PendingBlocks
 from .pool import BlockPool, Clock, EmptyPool
+from .private_pools import PrivatePool, Route, RoutedPools
 from .rounding import NO_LIMIT, SMALL_LIMIT, segment_size
 from .segments import Segment, SegmentStore, forget_frames
 from .snapshot import snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from drv.allocators.events import StreamEvents
-    from drv.allocators.protocol import MemorySource, Observer
+    from drv.allocators.protocol import MemorySource, Observer, PoolIdentifier
+
+    from .private_pools import PoolsOfStreams
 
     from .virtual_memory import AddressSpaceSource
 
@@ -91,6 +94,12 @@ class CachingAllocator(Gated):
             False: ({}, {}),
             True: ({}, {}),
         }
+        self._private: dict[PoolIdentifier, PrivatePool] = {}
+        self._routes: list[Route] = []
+        #: Pools that finalizers, or other threads, let go of while a thread was inside.
+        self._released: deque[PoolIdentifier] = deque()
+        #: Freed while a stream that had used them was captured, which no event can tell to be done.
+        self._until_captured: list[CachedBlock] = []
         self._observer: Observer | None = None
         self._use(options or AllocatorOptions())
 
@@ -177,12 +186,99 @@ class CachingAllocator(Gated):
             block.uses = {}
         block.uses[owner, stream] = None
 
+    # Private pools
+
+    @inside
+    def begin_pool(
+        self,
+        identifier: PoolIdentifier,
+        claims: Callable[[int], bool],
+        *,
+        splits: bool = True,
+        lends: bool = False,
+    ) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.begin_pool`."""
+        self._catch_up()
+        pool = self._private.get(identifier)
+        if pool is None:
+            pool = self._private[identifier] = PrivatePool(identifier)
+        pool.splits, pool.lends = splits, lends
+        pool.users += 1
+        # The innermost block of the program has its way.
+        self._set_routes([Route(pool, claims), *self._routes])
+
+    @inside
+    def end_pool(self, identifier: PoolIdentifier, claims: Callable[[int], bool]) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.end_pool`."""
+        routes = [r for r in self._routes if r.pool.identifier != identifier or r.claims is not claims]
+        if len(routes) == len(self._routes):
+            raise InvalidValueError(f"memory pool {identifier}: no such block has begun, or it has ended")
+        self._set_routes(routes)
+        self._deferred.extend(self._until_captured)
+        self._until_captured.clear()
+        self._let_go(identifier)
+
+    @inside
+    def retain_pool(self, identifier: PoolIdentifier) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.retain_pool`."""
+        self._private.setdefault(identifier, PrivatePool(identifier)).users += 1
+
+    @section
+    def release_pool(self, identifier: PoolIdentifier) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.release_pool`."""
+        try:
+            self._enter()
+        except IndexError:
+            self._released.append(identifier)
+            return
+        try:
+            self._let_go(identifier)
+        finally:
+            self._leave(None)
+
+    def pool_users(self, identifier: PoolIdentifier) -> int:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.pool_users`."""
+        pool = self._private.get(identifier)
+        return 0 if pool is None else pool.users
+
+    def _let_go(self, identifier: PoolIdentifier) -> None:
+        pool = self._private.get(identifier)
+        if pool is None or not pool.users:
+            raise InvalidValueError(f"memory pool {identifier} is not in use")
+        pool.users -= 1
+
+    def _set_routes(self, routes: list[Route]) -> None:
+        self._routes = routes
+        small, large = self._pools[self._options.expandable_segments]
+        self._small: PoolsOfStreams = RoutedPools(small, routes, small=True) if routes else small
+        self._large: PoolsOfStreams = RoutedPools(large, routes, small=False) if routes else large
+
+    def _forget_private(self) -> None:
+        """Forget private pools that nobody uses and that hold no memory."""
+        unused = [pool for pool in self._private.values() if not pool.users]
+        if unused:
+            holding = {segment.head.pool.owner for segment in self._every_segment()}
+            for pool in unused:
+                if pool not in holding:
+                    del self._private[pool.identifier]
+
+    def _lent(self, small: bool, stream: int, size: int, requested: int) -> CachedBlock | None:
+        """A block of a private pool that lends."""
+        for private in self._private.values():
+            pool = private.of_size(small=small).get(stream) if private.lends else None
+            block = None if pool is None else pool.take(size, requested)
+            if block is not None:
+                return block
+        return None
+
     # What is asked now and then
 
     @inside
     def empty_cache(self) -> None:
-        """Give unused segments back to the driver, after waiting for the streams that still use some."""
-        self._catch_up()
+        """Give unused segments back to the driver, after waiting for the streams that still use some.
+
+        Does nothing while a stream is captured.
+        """
         self._release_cached()
 
     def set_memory_fraction(self, fraction: float) -> None:
@@ -255,7 +351,7 @@ class CachingAllocator(Gated):
             raise InvalidValueError("expandable_segments: this allocator's memory cannot be mapped in pieces")
         self._options = options
         self._rounds_to_unit = options.rounds_to_unit
-        self._small, self._large = self._pools[options.expandable_segments]
+        self._set_routes(self._routes)
         self._max_split_size = NO_LIMIT if options.max_split_size is None else options.max_split_size
         self._attentive = self._observer is not None or options.max_split_size is not None
         self._segments.max_split_size = self._max_split_size
@@ -280,6 +376,8 @@ class CachingAllocator(Gated):
         for small, large in self._pools.values():
             yield from large.values()
             yield from small.values()
+        for private in self._private.values():
+            yield from private
 
     def _expandable_pools(self) -> Iterator[ExpandablePool]:
         return (pool for pool in self._every_pool() if isinstance(pool, ExpandablePool))
@@ -306,7 +404,9 @@ class CachingAllocator(Gated):
 
     def _take_back(self, block: CachedBlock) -> None:
         if block.uses and not self._events.ready():
-            self._deferred.append(block)
+            (self._until_captured if self._routes and self._events.capturing else self._deferred).append(
+                block
+            )
             return
         size, requested = block.size, block.requested
         if size >= self._max_split_size:
@@ -335,6 +435,8 @@ class CachingAllocator(Gated):
 
     def _catch_up(self) -> None:
         """Do what finalizers and other threads could not."""
+        while self._released:
+            self._let_go(self._released.popleft())
         while self._aside:
             segment = self._aside.popleft()
             block = segment.head
@@ -375,12 +477,13 @@ class CachingAllocator(Gated):
         if requested >= LARGEST_REQUEST:
             self._statistics.num_ooms += 1
             raise _error("CUDA out of memory. Tried to allocate more than 1EB memory.", requested)
-        if self._aging:
+        if self._aging and not self._events.capturing:
             threshold = self._options.garbage_collection_threshold
             self._segments.collect_garbage(self._pools[False][1].values(), threshold, self._clock.now)
         segment_bytes = segment_size(size)
         block = self._segments.reserve(pool, size, segment_bytes)
-        if block is None and self._segments.release_oversize(pool, size, self._max_split_size):
+        oversize = block is None and not self._events.capturing and pool.owner is None
+        if oversize and self._segments.release_oversize(pool, size, self._max_split_size):
             block = self._segments.reserve(pool, size, segment_bytes)
         if block is None:
             self._release_cached()
@@ -391,21 +494,29 @@ class CachingAllocator(Gated):
         # A block may have come back while memory was given back.
         self._catch_up()
         returned = pool.take(size, requested)
+        if returned is None and pool.owner is None:
+            returned = self._lent(pool.small, pool.stream, size, requested)
         if returned is None:
             raise self._out_of_memory(pool, size, segment_bytes)
         return returned
 
     def _release_cached(self) -> None:
-        """Give everything back that no block occupies."""
-        self._give_held()
+        """Give everything back that no block occupies and no private pool keeps."""
+        self._catch_up()
+        if self._events.capturing:
+            # Giving memory back waits for the device, which would make the capture void.
+            return
         if self._events.ready():
             self._statistics.num_sync_all_streams += 1
             self._pending.wait()
         for pool in list(self._every_pool()):
+            if pool.owner is not None and pool.owner.users:
+                continue
             if isinstance(pool, ExpandablePool):
                 pool.trim()
             else:
                 self._segments.release_whole(pool)
+        self._forget_private()
 
     def _out_of_memory(self, pool: BlockPool, size: int, segment_bytes: int) -> OutOfMemoryError:
         free, total = self._source.memory_info()
@@ -426,6 +537,11 @@ class CachingAllocator(Gated):
             reserved=counts.all.reserved_bytes.current,
             expandable=pool.expandable,
         )
+        if self._events.capturing:
+            message += (
+                " A stream is being captured into a CUDA graph: memory that is cached is not given back until the capture "
+                "ends; call empty_cache() before it begins."
+            )
         return _error(message, segment_bytes)
 
 

@@ -15,6 +15,8 @@ from .rounding import BLOCK_UNIT, LARGE_SEGMENT, NO_LIMIT, SMALL_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .private_pools import PrivatePool
+
 #: A key is the size, whether the block is a whole segment, and the address, most significant first.
 SIZE_SHIFT = 64
 WHOLE = 1 << 63
@@ -60,6 +62,8 @@ class BlockPool:
     held : CachedBlock or None
         That block. It is neither handed out nor in the order; the owner asks :meth:`reuse` whether it serves
         the next allocation, or gives it.
+    owner : PrivatePool or None
+        The private pool that this is a part of.
     """
 
     __slots__ = (
@@ -73,6 +77,7 @@ class BlockPool:
         "holds",
         "least_remainder",
         "max_split_size",
+        "owner",
         "small",
         "stream",
     )
@@ -85,6 +90,7 @@ class BlockPool:
         self.clock = clock
         self.holds = small and type(self) is BlockPool
         self.held: CachedBlock | None = None
+        self.owner: PrivatePool | None = None
         self.max_split_size = NO_LIMIT
         self.least_remainder = BLOCK_UNIT if small else SMALL_LIMIT + BLOCK_UNIT
         self._journal = journal

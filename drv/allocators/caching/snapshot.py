@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from drv.allocators.history import describe
 
+from .private_pools import ORDINARY
 from .segments import chain
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def _state(block: CachedBlock, pending: Container[CachedBlock]) -> str | None:
 
 
 def _segment(device: int, block: CachedBlock, frames: Frames | None) -> dict[str, Any]:
+    owner = block.pool.owner
     return {
         "device": device,
         "address": block.address,
@@ -80,7 +82,7 @@ def _segment(device: int, block: CachedBlock, frames: Frames | None) -> dict[str
         "requested_size": 0,
         "stream": block.stream,
         "segment_type": "small" if block.pool.small else "large",
-        "segment_pool_id": (0, 0),
+        "segment_pool_id": ORDINARY if owner is None else owner.identifier,
         "is_expandable": block.pool.expandable,
         "frames": describe(frames),
         "blocks": [],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from drv.allocators.direct import DirectAllocator, DirectBlock
-from drv.errors import CudaError, OutOfMemoryError
+from drv.errors import CudaError, NotSupportedError, OutOfMemoryError
 
 from .patterns import POISON, RED, Patterns, Range
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from drv.allocators.driver_memory import DriverBlock, DriverMemory
     from drv.allocators.events import StreamEvents
+    from drv.allocators.protocol import PoolIdentifier
     from drv.python_stack import Frame
 
     from .guard import Guard, Overwrite
@@ -104,6 +105,17 @@ class GuardingAllocator(DirectAllocator[GuardedBlock]):
         """Give what is in quarantine back to the driver."""
         with self.guard.alone():
             self._release(0)
+
+    def retain_pool(self, identifier: PoolIdentifier) -> None:
+        """Raise NotSupportedError: to check memory it has to be waited for, which a capture does not allow.
+
+        ``identifier`` would be the pool. On the simulated driver, whose own checks take the place of this, pools are there.
+        """
+        raise NotSupportedError(
+            f"private pools of memory, such as that of a CUDA graph (here {identifier}), while memory is guarded: guarding "
+            "waits for the device at every allocation and free. Check the program without graphs, or with graphs on the "
+            "simulated driver (GRAPHROOT_DRIVER=simulator)"
+        )
 
     def check(self) -> list[Overwrite]:
         """Overwritten memory since the last check; its bytes are put right, so that each change is found once.

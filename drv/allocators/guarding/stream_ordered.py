@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from drv.allocators.direct import DirectAllocator, DirectBlock
+from drv.capture_mode import unseen_by_captures
 from drv.device import pushed
 from drv.errors import CudaError
 
@@ -71,6 +72,20 @@ class StreamOrderedMemory(DirectAllocator[OrderedBlock]):
             runtime.fail(status, "cuMemAllocAsync", f"{size} bytes on device {device.ordinal}")
         runtime.driver.poison(int(address), POISON)
         return OrderedBlock(int(address), size, stream)
+
+    def _obtain_kept(self, size: int, stream: int) -> OrderedBlock:
+        # In the order of a stream that is captured it would be a node, and happen at each launch of the graph.
+        device, runtime = self.device, self.device.runtime
+        device.use()
+        with unseen_by_captures(runtime):
+            status, address = runtime.driver.cuMemAlloc(size)
+        if status:
+            runtime.fail(status, "cuMemAlloc", f"{size} bytes on device {device.ordinal}")
+        runtime.driver.poison(int(address), POISON)
+        return OrderedBlock(int(address), size, stream)
+
+    def _give_back_kept(self, block: OrderedBlock) -> None:
+        self.device.runtime.release(self.device, "cuMemFree", block.address)
 
     def _nothing(self, stream: int) -> OrderedBlock:
         return OrderedBlock(0, 0, stream)

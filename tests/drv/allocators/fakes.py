@@ -60,6 +60,7 @@ class FakeEvents:
     def __init__(self) -> None:
         self.alive = True
         self.usable = True
+        self.capturing = False
         self.queued: Counter[tuple[int, int]] = Counter()
         self.done: Counter[tuple[int, int]] = Counter()
         self.waits = 0
