@@ -94,10 +94,15 @@ def _origin(runtime: Runtime, first: str, *, asynchronous: bool) -> list[str]:
     return [*lines, _LOST]
 
 
+def called_by() -> str:
+    """Where in the program a call stands: a few lines of text, or none where that is unknown."""
+    stack = _call_sites.take()
+    return f"Called by\n{format_stack(stack[:4])}" if stack else ""
+
+
 def _capture(runtime: Runtime, failed: str) -> list[str]:
     """Where a call stands that a capture does not allow, and what has become of the capture by it."""
-    stack = _call_sites.take()
-    lines = [f"Called by\n{format_stack(stack[:4])}"] if stack else []
+    lines = [text] if (text := called_by()) else []
     for capture in runtime.captures:
         answer = runtime.driver.cuStreamIsCapturing(capture.stream.handle)
         if capture.failure is None and not answer[0] and int(answer[1]) == _INVALIDATED:

@@ -20,7 +20,7 @@ from .program import Program
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from drv import Device
+    from drv import Device, Function
 
     from . import dtypes
 
@@ -136,6 +136,23 @@ def fill_bernoulli(
         _grid(-(-count // 4), limit), 1, 1, _THREADS, 1, 1, 0, stream,
         address, probability, count, seed, call, geometry,
     )  # fmt: skip
+
+
+#: Bytes of device memory that say where a generator stands at a replay: seed, first call and epoch, 64 bits each.
+REPLAY_BYTES = 24
+#: Of a call that is captured: its number counts from the replay's first call, and its seed is the address of those bytes.
+CAPTURED = 1 << 63
+
+
+def begin_replay(device: Device) -> Function:
+    """The kernel of one thread that sets where a generator stands at a replay; see ``philox_replay.cuh``.
+
+    Its parameters, all of 64 bits: address of :data:`REPLAY_BYTES` bytes, epoch, seed, first call, calls of a replay.
+    """
+    program = Program(
+        '#include "philox_replay.cuh"\n', name="philox_replay.cu", options=_OPTIONS, include_dirs=(_INCLUDE,)
+    )
+    return KernelCache.of(device.runtime).function(program, "begin_replay", device)
 
 
 def _grid(blocks_of_words: int, limit: int) -> int:

@@ -92,7 +92,10 @@ struct AttentionDropout {
     double scale;
     Count row;
 
-    __device__ void at(long long number) { row = number * blocks; }
+    __device__ void at(long long number) {
+        find_call(seed, call);
+        row = number * blocks;
+    }
     template <class W>
     __device__ void factors(long long key, W* factor) const {
         const Words4 words = philox(seed, call, row + key / 4);

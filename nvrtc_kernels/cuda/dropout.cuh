@@ -22,6 +22,7 @@ struct Dropout {
 
 template <class W, class In>
 __device__ void dropout_elements(Dropout<W> dropout, Count count, bool wide_access, const In* in, In* out) {
+    find_call(dropout.seed, dropout.call);
     const Count step = static_cast<Count>(gridDim.x) * blockDim.x;
     for (Count block = static_cast<Count>(blockIdx.x) * blockDim.x + threadIdx.x; block * 4 < count; block += step) {
         const Words4 words = philox(dropout.seed, dropout.call, block);
@@ -41,6 +42,7 @@ __device__ void dropout_elements(Dropout<W> dropout, Count count, bool wide_acce
 
 template <class W, class In>
 __device__ void dropout_features(Dropout<W> dropout, Count count, Count inner, const In* in, In* out) {
+    find_call(dropout.seed, dropout.call);
     const Count step = static_cast<Count>(gridDim.x) * blockDim.x;
     for (Count at = static_cast<Count>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
         const Count feature = at / inner;

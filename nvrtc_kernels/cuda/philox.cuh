@@ -5,6 +5,22 @@
 
 #pragma once
 
+// A call that is captured into a CUDA graph has the top bit set in its number, which counts the graph's own calls, and the
+// address of a PhiloxReplay in place of the seed: where the generator stands at this replay.
+
+struct PhiloxReplay {
+    unsigned long long seed, first_call, epoch;
+};
+
+// Every kernel that takes a seed and a call begins with this.
+__device__ inline void find_call(unsigned long long& seed, unsigned long long& call) {
+    if (call >> 63) {
+        const PhiloxReplay* replay = reinterpret_cast<const PhiloxReplay*>(seed);
+        seed = replay->seed;
+        call = replay->first_call + (call & ~(1ull << 63));
+    }
+}
+
 struct Words4 {
     unsigned word[4];
 };

@@ -13,6 +13,7 @@
 
 template <class T, class Distribution>
 __global__ void fill_flat(T* out, Word64 count, Word64 seed, Word64 call, Word64 first, Word64 second) {
+    find_call(seed, call);
     constexpr int per = 4 / Distribution::words;
     const Distribution distribution(first, second);
     const bool aligned = reinterpret_cast<Word64>(out) % (sizeof(T) * per) == 0;
@@ -48,6 +49,7 @@ __device__ inline long long element_offset(const Geometry<Rank, Operands, long l
 template <class T, class Distribution, int Rank>
 __global__ void fill_strided(
     T* out, Word64 count, Word64 seed, Word64 call, Word64 first, Word64 second, Geometry<Rank, 1, long long> geometry) {
+    find_call(seed, call);
     constexpr int per = 4 / Distribution::words;
     const Distribution distribution(first, second);
     const Word64 step = static_cast<Word64>(gridDim.x) * blockDim.x;
@@ -64,6 +66,7 @@ __global__ void fill_strided(
 template <class T, class P, int Rank>
 __global__ void fill_bernoulli(
     T* out, const P* probability, Word64 count, Word64 seed, Word64 call, Geometry<Rank, 2, long long> geometry) {
+    find_call(seed, call);
     const Word64 step = static_cast<Word64>(gridDim.x) * blockDim.x;
     for (Word64 block = static_cast<Word64>(blockIdx.x) * blockDim.x + threadIdx.x; block * 4 < count; block += step) {
         const Words4 words = philox(seed, call, block);

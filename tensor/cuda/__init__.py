@@ -19,7 +19,8 @@ from tensor.core.devices.stream import (
 )
 from tensor.core.names.absent import lazily as _lazily
 
-from . import amp, memory, nvtx, streams
+from . import amp, graphs, memory, nvtx, streams
+from .cuda_graph import CUDAGraph, graph, is_current_stream_capturing
 from .devices import (
     can_device_access_peer,
     current_device,
@@ -61,6 +62,7 @@ from .memory import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
+from .memory_pools import MemPool, graph_pool_handle, use_mem_pool
 from .monitoring import (
     clock_rate,
     device_memory_used,
@@ -68,7 +70,6 @@ from .monitoring import (
     get_arch_list,
     get_sync_debug_mode,
     ipc_collect,
-    is_current_stream_capturing,
     memory_usage,
     power_draw,
     set_sync_debug_mode,
@@ -107,6 +108,7 @@ __all__ = [
     "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
+    "CUDAGraph",
     "CharTensor",
     "CudaError",
     "DoubleTensor",
@@ -116,6 +118,7 @@ __all__ = [
     "HalfTensor",
     "IntTensor",
     "LongTensor",
+    "MemPool",
     "OutOfMemoryError",
     "RawKernel",
     "ShortTensor",
@@ -146,6 +149,9 @@ __all__ = [
     "get_rng_state_all",
     "get_stream_from_external",
     "get_sync_debug_mode",
+    "graph",
+    "graph_pool_handle",
+    "graphs",
     "has_half",
     "has_magma",
     "host_memory_stats",
@@ -188,11 +194,15 @@ __all__ = [
     "streams",
     "synchronize",
     "temperature",
+    "use_mem_pool",
     "utilization",
 ]
 
 # What stands in a higher layer, found when it is used, as layers import downward only.
-_LAZY = {"comm": "parallel.comm"}
+_LAZY = {
+    "comm": "parallel.comm",
+    "make_graphed_callables": "nn.utils.graphed_callables:make_graphed_callables",
+}
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
 

@@ -19,6 +19,7 @@ from tensor.core.warning import warn_caller
 
 from .devices import existing_device, mem_get_info
 from .memory_history import _dump_snapshot, _record_memory_history, _snapshot, memory_snapshot
+from .memory_pools import MemPool, use_mem_pool
 from .monitoring import get_allocator_backend
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tensor.core.devices.state import CudaState
 
 __all__ = [
+    "MemPool",
     "OutOfMemoryError",
     "_dump_snapshot",
     "_record_memory_history",
@@ -52,6 +54,7 @@ __all__ = [
     "reset_max_memory_allocated",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
+    "use_mem_pool",
 ]
 
 OutOfMemoryError = drv.OutOfMemoryError

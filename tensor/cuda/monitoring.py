@@ -152,11 +152,6 @@ def ipc_collect() -> None:
     """Release memory that other processes have shared and let go of, of which there is none: tensors travel as copies."""
 
 
-def is_current_stream_capturing() -> bool:
-    """False: there are no CUDA graphs yet, so that no stream is being captured."""
-    return False
-
-
 def get_sync_debug_mode() -> int:
     """What happens where the host waits for a device: 0 nothing, 1 a warning, 2 an error."""
     return sync_debug.level

@@ -11,11 +11,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
 
 import drv
 from drv.bindings.cufft import CUFFT_FORWARD, CUFFT_INVERSE, cufftType
 from tensor.core.devices import device as devices
 from tensor.core.devices.event import Event
+from tensor.core.devices.graph_capture import capture_of
 from tensor.core.devices.state import cuda_state
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ class FftPlan:
     ----------
     users : int
         Threads that prepare an execution now; under the cache's lock.
+    graphs : WeakSet
+        What CUDA graphs that execute it hold on to.
     """
 
     def __init__(self, device_state: CudaState, key: Key) -> None:
@@ -95,6 +99,8 @@ class FftPlan:
         self.handle = handle
         self.users = 0
         self.evicted = False
+        self.graphs: WeakSet[_Hold] = WeakSet()
+        self._retires = False
         self._lock = threading.Lock()
         #: What it was last told; it keeps both.
         self._stream: Stream | None = None
@@ -107,6 +113,7 @@ class FftPlan:
         """Queue the transform of the memory at ``argument`` to that at ``result`` on this thread's current stream."""
         device_state = self.device_state
         stream = device_state.local.stream
+        capture = capture_of(device_state)
         block, work_area = None, 0
         if self.work_bytes:
             block = device_state.allocate(self.work_bytes, stream.cuda_stream)
@@ -118,7 +125,13 @@ class FftPlan:
                     device_state.native.use()
                 if stream is not self._stream:
                     self.library.cufftSetStream(self.handle, int(stream.handle))
-                    self._stream = self._streams[stream] = stream
+                    self._stream = stream
+                if capture is None:
+                    self._streams[stream] = stream
+                else:
+                    hold = _Hold(self)
+                    self.graphs.add(hold)
+                    capture.referenced.append(hold)
                 if work_area != self._work_area:
                     self.library.cufftSetWorkArea(self.handle, work_area)
                     self._work_area = work_area
@@ -132,21 +145,36 @@ class FftPlan:
                 device_state.free(block)
 
     def retire(self) -> None:
-        """Note what the device still has to do with the plan."""
+        """Note what the device still has to do with the plan, as soon as no stream is captured."""
+        if self.device_state.runtime.captures:
+            self._retires = True
+            return
+        self._retires = False
         for stream in self._streams:
             event = Event()
             event.record(stream)
             self._events.append(event)
 
     def idle(self) -> bool:
-        """Whether the device is done with the plan, which was retired."""
+        """Whether the device is done with the plan, which was retired, and no graph has it."""
+        if self._retires:
+            self.retire()
         self._events = [event for event in self._events if not event.query()]
-        return not self._events
+        return not (self._events or self.graphs)
 
     def destroy(self) -> None:
         """Destroy it. Nobody uses it any more."""
         self.device_state.native.use()
         self.library.cufftDestroy(self.handle)
+
+
+class _Hold:
+    """A graph's hold on a plan, which has tables that the graph's kernels read."""
+
+    __slots__ = ("__weakref__", "plan")
+
+    def __init__(self, plan: FftPlan) -> None:
+        self.plan = plan
 
 
 class PlanCache:
@@ -225,7 +253,9 @@ class PlanCache:
         self._retired.append(plan)
 
     def _sweep(self) -> None:
-        """Destroy evicted plans that the device is done with."""
+        """Destroy evicted plans that the device is done with; not while a stream is captured, when it cannot be asked."""
+        if self.device_state.runtime.captures:
+            return
         waiting = []
         for plan in self._retired:
             if plan.idle():

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from drv.allocators.protocol import MemorySource, Observer, PoolIdentifier
 
     from .private_pools import PoolsOfStreams
-
     from .virtual_memory import AddressSpaceSource
 
 
@@ -226,6 +225,8 @@ class CachingAllocator(Gated):
     @section
     def release_pool(self, identifier: PoolIdentifier) -> None:
         """See :meth:`~drv.allocators.protocol.DeviceAllocator.release_pool`."""
+        if not self.pool_users(identifier):
+            raise InvalidValueError(f"memory pool {identifier} is not in use")
         try:
             self._enter()
         except IndexError:
@@ -243,9 +244,8 @@ class CachingAllocator(Gated):
 
     def _let_go(self, identifier: PoolIdentifier) -> None:
         pool = self._private.get(identifier)
-        if pool is None or not pool.users:
-            raise InvalidValueError(f"memory pool {identifier} is not in use")
-        pool.users -= 1
+        if pool is not None and pool.users:
+            pool.users -= 1
 
     def _set_routes(self, routes: list[Route]) -> None:
         self._routes = routes

@@ -47,10 +47,6 @@ _WORDS = {
         ),
     },
     "tensor.cuda": {
-        "CUDAGraph": "planned; until then operations are launched one by one",
-        "graph": "planned; until then operations are launched one by one",
-        "make_graphed_callables": "planned; until then call the module itself",
-        "MemPool": "left out; GRAPHROOT_CUDA_ALLOC_CONF sets the allocator",
         "memory_cached": "left out, as PyTorch deprecates it; use cuda.memory_reserved",
         "max_memory_cached": "left out, as PyTorch deprecates it; use cuda.max_memory_reserved",
         "nccl": "left out; use the collectives of parallel with backend='nccl'",

@@ -183,7 +183,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             _STORAGES,
         ),
         **_each(
-            "CUDAPluggableAllocator change_current_allocator use_mem_pool caching_allocator_disabled "
+            "CUDAPluggableAllocator change_current_allocator caching_allocator_disabled "
             "caching_allocator_enable",
             "left out; GRAPHROOT_CUDA_ALLOC_CONF and GRAPHROOT_NO_CUDA_MEMORY_CACHING set the allocator",
         ),
@@ -195,7 +195,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             "current_blas_handle current_solver_handle",
             "left out: handles belong to the runtime; use cuda.RawKernel on x.data_ptr()",
         ),
-        **_each("graph_pool_handle graphs", _NO_GRAPHS),
         **_each(
             "reset_accumulated_host_memory_stats reset_peak_host_memory_stats",
             "left out; compare cuda.host_memory_stats before and after",
@@ -216,7 +215,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         ),
         "list_gpu_processes": "left out; use the command nvidia-smi",
         **_each(
-            "CUDAPluggableAllocator MemPool change_current_allocator use_mem_pool caching_allocator_disabled "
+            "CUDAPluggableAllocator change_current_allocator caching_allocator_disabled "
             "caching_allocator_enable",
             "left out; GRAPHROOT_CUDA_ALLOC_CONF and GRAPHROOT_NO_CUDA_MEMORY_CACHING set the allocator",
         ),

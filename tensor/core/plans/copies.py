@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import drv
+from drv.failures import called_by
 from nvrtc_kernels import pointwise
 from nvrtc_kernels.dtypes import (
     FLOAT8,
@@ -26,6 +27,7 @@ from nvrtc_kernels.dtypes import (
     uint64,
 )
 from tensor.core.base import empty, maker
+from tensor.core.devices.graph_capture import capture_of
 from tensor.core.dtypes import float8
 from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.sync_debug import sync_debug
@@ -292,6 +294,8 @@ def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:
             sync_debug.report()
         if current.device is not native:
             native.make_current()
+        if runtime.captures:
+            keep_for_replays(device_state, storage)
         status = copy(destination._address, source._address, nbytes, stream.handle)[0]
         if status:
             runtime.fail(status, "cuMemcpyHtoDAsync", f"{nbytes} bytes")
@@ -322,6 +326,8 @@ def _to_host(origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
             sync_debug.report()
         if current.device is not native:
             native.make_current()
+        if runtime.captures and non_blocking:
+            keep_for_replays(device_state, storage)
         status = copy(destination._address, source._address, nbytes, stream.handle)[0]
         if status:
             runtime.fail(status, "cuMemcpyDtoHAsync", f"{nbytes} bytes")
@@ -331,6 +337,28 @@ def _to_host(origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
             _finish(stream, storage)
 
     return run
+
+
+def keep_for_replays(device_state: CudaState, storage: Storage) -> None:
+    """Where the current stream is captured: keep ``storage``, which a copy reads or writes, as long as the graph.
+
+    Raises
+    ------
+    CaptureError
+        If it is pageable: a replay would use the addresses of that memory, whatever they hold by then.
+    """
+    if not device_state.runtime.is_captured(device_state.local.stream.handle):
+        return
+    if not storage.is_pinned():
+        raise drv.CaptureError(
+            "a copy between a device and pageable memory of the host while a stream is captured into a CUDA graph: a replay "
+            "would copy from and to the same addresses, which may hold something else by then. Make the values on the device "
+            "(such as tensor.full), copy before the capture, or copy with non_blocking=True from or to pinned memory, "
+            f"which the graph keeps.\n{called_by()}"
+        )
+    capture = capture_of(device_state)
+    if capture is not None:
+        capture.referenced.append(storage)
 
 
 def _finish(stream: Stream, storage: Storage) -> None:

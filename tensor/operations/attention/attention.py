@@ -246,7 +246,8 @@ def scaled_dot_product_attention(
     scale = arrangement.scale if scale is None else float(scale)
     dropout = None
     if dropout_p:
-        seed, call = source(None, query._layout.device_state, "scaled_dot_product_attention").next_call()
+        device_state = query._layout.device_state
+        seed, call = source(None, device_state, "scaled_dot_product_attention").next_call(device_state)
         saved = 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
         below = round((1 - dropout_p) * _WORDS)
         dropout = kernels.Dropout(seed, call, below, -(-problem.keys // 4), saved)

@@ -14,12 +14,14 @@ from drv.bindings.cublas import cublasComputeType_t as Compute
 from drv.bindings.cublas import cublasMath_t as Math
 from drv.bindings.library_types import cudaDataType as Type
 from drv.environment import cublas_workspace_bytes
+from tensor.core.devices.graph_capture import capture_of
 from tensor.core.modes.precision import settings
 from tensor.core.storage import DeviceStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from drv import Runtime
     from nvrtc_kernels.dtypes import dtype
     from tensor.core.devices.state import CudaState
     from tensor.core.devices.stream import Stream
@@ -75,7 +77,7 @@ class Handle:
             data_type: (one.address, zero.address) for data_type, (one, zero) in self.constants.items()
         }
         # Workspaces and handles go with the runtime.
-        device_state.runtime.cache("cublas handles", list[Handle]).append(self)
+        _handles(device_state.runtime).append(self)
 
     def use(self, stream: Stream) -> None:
         """Queue what follows on ``stream``."""
@@ -85,10 +87,16 @@ class Handle:
         # If one of the calls fails, the handle is no longer set to the stream that it was set to before.
         self.stream = None
         self.library.cublasSetStream(self.handle, int(stream.handle))
-        storage = self.workspaces.get(stream)
+        workspaces: dict[Any, DeviceStorage] = self.workspaces
+        key: Any = stream
+        capture = capture_of(self.device_state)
+        if capture is not None:
+            # A graph has workspaces of its own: it may be replayed while the stream works on something else.
+            workspaces, key = capture.workspaces, (self, stream)
+        storage = workspaces.get(key)
         if storage is None and self.workspace_bytes:
             block = self.device_state.allocate(self.workspace_bytes, stream.cuda_stream)
-            storage = self.workspaces[stream] = DeviceStorage(self.device_state, self.workspace_bytes, block)
+            storage = workspaces[key] = DeviceStorage(self.device_state, self.workspace_bytes, block)
         if storage is None:
             self.library.cublasSetWorkspace(self.handle, 0, 0)
         else:
@@ -103,6 +111,26 @@ class Handle:
                 mode |= Math.CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
             self.library.cublasSetMathMode(self.handle, mode)
             self.reduced_reduction = allowed
+
+
+class _Handles(list[Handle]):
+    """All handles of a runtime."""
+
+    def capture_begins(self, _: Any) -> None:
+        """Have each handle look for its workspace: a stream that is captured has another one than before."""
+        for handle in self:
+            handle.stream = None
+
+    capture_ends = capture_begins
+
+
+def _handles(runtime: Runtime) -> _Handles:
+    def make() -> _Handles:
+        result = _Handles()
+        runtime.capture_listeners.append(result)
+        return result
+
+    return runtime.cache("cublas handles", make)
 
 
 class _Lease:

@@ -22,6 +22,7 @@ from tensor.operations.creation.like import layout_like
 from tensor.operations.definition import operation
 
 from . import distributions, parameters
+from .captured import refuse_numbers_of_the_host
 from .fills import apply, source
 
 if TYPE_CHECKING:
@@ -356,6 +357,7 @@ def randperm(
     count = as_int64(n, "randperm", "n")
     result = layout_of((count,), out, dtype, device, dtypes.int64)
     _check_holds(result.dtype, count)
+    refuse_numbers_of_the_host(result.device_state, "randperm")
     seed, call = source(generator, result.device_state, "randperm").next_call()
     output = target(result, out, pin_memory)
     from_host(distributions.permutation(count, seed, call), output)

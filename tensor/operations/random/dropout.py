@@ -164,7 +164,7 @@ def drop(
         scale = 1 / ((_ALPHA * _ALPHA * p + 1) * (1 - p)) ** 0.5 if p < 1 else 0.0
         shift = -scale * _ALPHA * p
         otherwise = scale * _ALPHA + shift
-    seed, call = source(None, layout.device_state, "dropout").next_call()
+    seed, call = source(None, layout.device_state, "dropout").next_call(layout.device_state)
     chosen = Drop(seed, call, round((1 - p) * _WORDS), scale, shift, otherwise)
     return (_applied_in_place if inplace else _applied)(input, chosen, inner)
 

@@ -128,7 +128,7 @@ def apply(target: Tensor, draw: Draw, generator: Generator | None, function: str
     layout = shown._layout
     device_state = layout.device_state
     run = device_state.plans[RANDOM, layout]
-    seed, call = source(generator, device_state, function).next_call()
+    seed, call = source(generator, device_state, function).next_call(device_state)
     run(shown, draw, seed, call)
     target._storage.version += 1
     if target._autograd is not None:
@@ -340,7 +340,7 @@ def apply_probabilities(target: Tensor, p: Tensor, generator: Generator | None) 
     if not layout.device_state.is_cuda:
         _check_probabilities(p)
     run = layout.device_state.plans[PROBABILITIES, layout, argument]
-    seed, call = source(generator, layout.device_state, "bernoulli_").next_call()
+    seed, call = source(generator, layout.device_state, "bernoulli_").next_call(layout.device_state)
     run(target, p, seed, call)
     target._storage.version += 1
 

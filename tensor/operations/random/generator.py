@@ -12,12 +12,16 @@ import numpy as np
 
 import drv
 from nvrtc_kernels.dtypes import uint8
+from nvrtc_kernels.random import CAPTURED
 from tensor.core.base import wrap
 from tensor.core.devices import device as devices
+
+from .captured import captured_draws, draws_of_thread, refuse_seeding
 
 if TYPE_CHECKING:
     import builtins
 
+    from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
 
 #: PyTorch's seed of a generator that was given none.
@@ -66,9 +70,13 @@ class Generator:
         ------
         ValueError
             If it lies outside.
+        RuntimeError
+            In a thread that captures a CUDA graph.
         """
+        number = unsigned_seed(seed)
+        refuse_seeding(self)
         with self._lock:
-            self._seed, self._calls = unsigned_seed(seed), 0
+            self._seed, self._calls = number, 0
         return self
 
     def initial_seed(self) -> int:
@@ -81,21 +89,56 @@ class Generator:
         self.manual_seed(fresh)
         return fresh
 
-    def next_call(self) -> tuple[int, int]:
+    def next_call(self, device_state: DeviceState | None = None) -> tuple[int, int]:
         """Seed and counter value of a call that draws numbers; no other call gets the same. The counter goes up by 1.
 
-        Kernels compute their numbers from both (Philox), so that calls from several threads never get the same.
+        Kernels compute their numbers from both (Philox), so that calls from several threads never get the same. On a
+        stream that is captured into a CUDA graph, they are what kernels find both by at each replay, and the counter stays.
+
+        Parameters
+        ----------
+        device_state
+            Where a kernel draws; ``None`` where the host does.
+
+        Raises
+        ------
+        RuntimeError
+            Where a kernel draws after 2**63 calls, of which no such number is left.
+        """
+        if device_state is not None:
+            draws = captured_draws(self, device_state)
+            if draws is not None:
+                return draws.draw(device_state)  # type: ignore[arg-type]
+        with self._lock:
+            call = self._calls
+            if call >= CAPTURED and device_state is not None and device_state.is_cuda:
+                raise RuntimeError(
+                    f"{self!r} has served 2**63 calls or more, as a state that was set says: seed it anew"
+                )
+            self._calls = (call + 1) & 0xFFFFFFFFFFFFFFFF
+            return self._seed, call
+
+    def skip(self, calls: int) -> tuple[int, int]:
+        """Let somebody else, such as a CUDA graph, serve the next ``calls`` calls.
+
+        Returns
+        -------
+        tuple of two ints
+            Seed and counter value of the first of them.
         """
         with self._lock:
             call = self._calls
-            self._calls = (call + 1) & 0xFFFFFFFFFFFFFFFF
+            self._calls = (call + calls) & 0xFFFFFFFFFFFFFFFF
             return self._seed, call
 
     def state_bytes(self) -> builtins.bytes:
         """The state: 16 bytes, seed and number of calls served, little-endian.
 
-        :meth:`set_state_bytes` takes them.
+        :meth:`set_state_bytes` takes them. In a thread that captures a CUDA graph they tell a moment of the capture.
         """
+        draws = draws_of_thread(self)
+        if draws is not None:
+            return _state.pack(*draws.position())
         with self._lock:
             return _state.pack(self._seed, self._calls)
 
@@ -105,13 +148,18 @@ class Generator:
         Raises
         ------
         RuntimeError
-            If ``state`` is not 16 bytes long; nothing changes then.
+            If ``state`` is not 16 bytes long, or, in a thread that captures a CUDA graph, is none of the same capture;
+            nothing changes then.
         """
         if len(state) != STATE_BYTES:
             raise RuntimeError(
                 f"Expected a generator state of size {STATE_BYTES} but found the input RNG state size to be "
                 f"{len(state)}"
             )
+        draws = draws_of_thread(self)
+        if draws is not None:
+            draws.go_to(*_state.unpack(state))
+            return
         with self._lock:
             self._seed, self._calls = _state.unpack(state)
 
@@ -218,7 +266,8 @@ def default_generator(ordinal: int | None = None) -> Generator:
     def make() -> Generator:
         index = runtime.device(ordinal).ordinal
         generator = Generator(f"cuda:{index}")
-        generator.manual_seed(random_seed() if _defaults.cuda_seed is None else _defaults.cuda_seed)
+        # A capture, in which it may be asked for first, forbids to seed one that is in use.
+        generator._seed = random_seed() if _defaults.cuda_seed is None else _defaults.cuda_seed
         return generator
 
     return runtime.cache(("default generator", ordinal), make)

@@ -20,6 +20,7 @@ from tensor.operations.definition import operation
 from tensor.operations.shapes import views
 
 from . import distributions, parameters
+from .captured import refuse_numbers_of_the_host
 from .creation import drawn, from_host, layout_of, target
 from .fills import apply_probabilities, bernoulli_, on_same_device, source
 from .history import record
@@ -307,6 +308,7 @@ def multinomial(
             f"multinomial(): expected out on {layout.device}, the device of input, got {out._layout.device}"
         )
     chosen = source(generator, layout.device_state, "multinomial")
+    refuse_numbers_of_the_host(layout.device_state, "multinomial")
     rows = shape[0] if len(shape) == 2 else 1
     weights = cpu_(input)._host.astype(np.float64).reshape(rows, categories)
     _check_weights(weights, 1 if replacement else count)

@@ -38,9 +38,9 @@ def test_blocks_of_a_pool_stay_in_it(option: str) -> None:
     # What was freed inside is handed out inside, and nowhere else.
     assert allocator.allocate(1000, 1).address == before.address
     allocator.begin_pool(POOL, only_one)
-    again = allocator.allocate(1000, 1)
+    reused = allocator.allocate(1000, 1)
     allocator.end_pool(POOL, only_one)
-    assert again.address == inside.address
+    assert reused.address == inside.address
 
 
 @pytest.mark.parametrize("option", ["", "expandable_segments:True"])
@@ -48,7 +48,7 @@ def test_memory_goes_back_once_nobody_uses_the_pool(option: str) -> None:
     bottom = Bottom(option)
     allocator = bottom.allocator
     allocator.begin_pool(POOL, always)
-    block, kept = allocator.allocate(3 * MIB, 1), allocator.allocate(30 * MIB, 1)
+    block, held = allocator.allocate(3 * MIB, 1), allocator.allocate(30 * MIB, 1)
     allocator.retain_pool(POOL)
     allocator.end_pool(POOL, always)
     allocator.free(block)
@@ -60,7 +60,7 @@ def test_memory_goes_back_once_nobody_uses_the_pool(option: str) -> None:
     allocator.empty_cache()
     # What a tensor occupies stays.
     assert 30 * MIB <= bottom.stat("reserved_bytes.all.current") < 60 * MIB
-    allocator.free(kept)
+    allocator.free(held)
     allocator.empty_cache()
     assert bottom.stat("reserved_bytes.all.current") == 0
     with pytest.raises(InvalidValueError, match="not in use"):

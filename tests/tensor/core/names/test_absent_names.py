@@ -90,7 +90,7 @@ def test_functions_of_the_top_level_are_pytorchs() -> None:
         (tensor.func, "functionalize", "left out"),
         (tensor, "export", "left out"),
         (tensor.cuda, "device_cout", "did you mean 'device_count'?"),
-        (tensor.cuda, "CUDAGraph", "planned"),
+        (tensor.accelerator, "Graph", "planned"),
         (tensor.utils, "cpp_extension", "cuda.RawKernel"),
         (tensor.autograd.profiler, "emit_nvtx", "cuda.nvtx.range"),
         (tensor.backends, "quantized", "left out"),

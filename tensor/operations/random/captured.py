@@ -1,0 +1,173 @@
+"""Random numbers in CUDA graphs: a replay draws what the generator would give next, and moves it on.
+
+Kernels of a graph find seed and count of calls in device memory. The graph's first node writes them there: it adds what
+a replay draws to what the last one left, so that a replay takes no call of the driver besides its launch. Where the
+generator has been somewhere else meanwhile (other numbers were drawn, it was seeded, another graph was replayed), the
+node's parameters are exchanged before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import drv
+from drv.capture_mode import unseen_by_captures
+from drv.failures import called_by
+from nvrtc_kernels.random import CAPTURED, REPLAY_BYTES, begin_replay
+from tensor.core.devices.graph_capture import capture_of, capture_of_thread
+from tensor.core.storage import DeviceStorage
+
+if TYPE_CHECKING:
+    from tensor.core.devices.graph_capture import GraphCapture
+    from tensor.core.devices.state import CudaState, DeviceState
+
+    from .generator import Generator
+
+
+class CapturedDraws:
+    """What one generator draws in one graph.
+
+    Parameters
+    ----------
+    generator : Generator
+        The generator.
+    capture : GraphCapture
+        The graph's capture.
+
+    Attributes
+    ----------
+    calls : int
+        Calls that drew numbers so far, in the end those of a replay.
+    """
+
+    def __init__(self, generator: Generator, capture: GraphCapture) -> None:
+        self.generator = generator
+        self.calls = 0
+        self._identifier = capture.recording.identifier
+        self._memory: dict[CudaState, DeviceStorage] = {}
+        #: Nodes that write where the generator stands, with what they have to be made of anew.
+        self._nodes: list[tuple[drv.GraphNode, CudaState, int]] = []
+        self._epoch = 0
+        #: Where the generator stands if only replays of this graph have moved it since the last one.
+        self._expected: tuple[int, int] | None = None
+
+    def draw(self, state: CudaState) -> tuple[int, int]:
+        """What a kernel on a device gets as seed and call."""
+        memory = self._memory.get(state)
+        if memory is None:
+            block = state.allocate(REPLAY_BYTES, state.local.stream.cuda_stream)
+            memory = self._memory[state] = DeviceStorage(state, REPLAY_BYTES, block)
+        call = self.calls
+        self.calls = call + 1
+        return memory.address, CAPTURED | call
+
+    def position(self) -> tuple[int, int]:
+        """Where the generator stands in the capture, to come back to."""
+        return self._identifier, CAPTURED | self.calls
+
+    def go_to(self, seed: int, calls: int) -> None:
+        """Come back to where the generator stood at an earlier moment of the capture.
+
+        Raises
+        ------
+        RuntimeError
+            If it was no moment of this capture.
+        """
+        if seed != self._identifier or not calls & CAPTURED:
+            raise _set_in_capture(self.generator)
+        self.calls = calls & ~CAPTURED
+
+    def prepare(self, graph: drv.Graph) -> None:
+        """Put the nodes into a graph whose capture has ended."""
+        roots = [node for node in graph.nodes if not node.dependencies]
+        for state, memory in self._memory.items():
+            # No epoch is 0, so the first replay begins one.
+            with unseen_by_captures(state.runtime):
+                drv.memset(memory.address, 0, REPLAY_BYTES, stream=self._stream(state))
+                self._stream(state).synchronize()
+            node = graph.add_kernel(begin_replay(state.native), 1, 1, self._arguments(memory.address, 0, 0))
+            for root in roots:
+                graph.add_edge(node, root)
+            self._nodes.append((node, state, memory.address))
+
+    def replay(self, executable: drv.ExecutableGraph) -> None:
+        """Let the next launch draw what the generator gives next, and move the generator on."""
+        seed, first = self.generator.skip(self.calls)
+        if (seed, first) != self._expected:
+            self._epoch += 1
+            for node, state, address in self._nodes:
+                anew = drv.Graph(state.native)
+                other = anew.add_kernel(
+                    begin_replay(state.native), 1, 1, self._arguments(address, seed, first)
+                )
+                executable.replace(node, other)
+        self._expected = seed, (first + self.calls) & 0xFFFFFFFFFFFFFFFF
+
+    def _arguments(self, address: int, seed: int, first: int) -> list[Any]:
+        return [np.uint64(each) for each in (address, self._epoch, seed, first, self.calls)]
+
+    @staticmethod
+    def _stream(state: CudaState) -> drv.Stream:
+        return state.runtime.cache(("replay stream", state.ordinal), lambda: drv.Stream(state.native))
+
+
+def captured_draws(generator: Generator, state: DeviceState) -> CapturedDraws | None:
+    """What a call that draws on a device's current stream is part of; ``None`` where it is not captured."""
+    capture = capture_of(state) if state.is_cuda else None
+    if capture is None:
+        return None
+    result: CapturedDraws | None = capture.draws.get(generator)
+    if result is None:
+        result = capture.draws[generator] = CapturedDraws(generator, capture)
+    return result
+
+
+def draws_of_thread(generator: Generator) -> CapturedDraws | None:
+    """What the calling thread captures of a CUDA generator's calls; ``None`` where it captures nothing."""
+    if generator.device.type != "cuda" or not drv.is_initialized():
+        return None
+    capture = capture_of_thread(drv.runtime())
+    if capture is None:
+        return None
+    result: CapturedDraws | None = capture.draws.get(generator)
+    if result is None:
+        result = capture.draws[generator] = CapturedDraws(generator, capture)
+    return result
+
+
+def refuse_numbers_of_the_host(state: DeviceState, function: str) -> None:
+    """Refuse a function whose random numbers the host computes, where the current stream is captured.
+
+    Raises
+    ------
+    CaptureError
+        In a capture.
+    """
+    if state.is_cuda and state.runtime.captures and state.runtime.is_captured(state.local.stream.handle):
+        raise drv.CaptureError(
+            f"{function}() while a stream is captured into a CUDA graph: the host makes its numbers, so every replay "
+            "would have the same. Call it before the capture, and copy the result into a tensor that the graph reads\n"
+            f"{called_by()}"
+        )
+
+
+def _set_in_capture(generator: Generator) -> RuntimeError:
+    return RuntimeError(
+        f"{generator!r} was to be seeded, or set to a state, by a thread that captures a CUDA graph: a replay goes on "
+        "where the generator stands then. Seed it before a replay; within a capture only states that get_state() "
+        "returned in the same capture can be set"
+    )
+
+
+def refuse_seeding(generator: Generator) -> None:
+    """Refuse to seed a generator in a thread that captures.
+
+    Raises
+    ------
+    RuntimeError
+        If the thread captures a CUDA graph.
+    """
+    if draws_of_thread(generator) is not None:
+        raise _set_in_capture(generator)
