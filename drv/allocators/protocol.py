@@ -207,7 +207,13 @@ class DeviceAllocator(Allocator[B], Protocol[B]):
         """
 
     def pool_users(self, identifier: PoolIdentifier) -> int:
-        """How often the pool ``identifier`` is kept; 0 if there is none."""
+        """How often :meth:`begin_pool` and :meth:`retain_pool` keep the pool ``identifier``.
+
+        Returns
+        -------
+        int
+            0 if there is no such pool, or nobody keeps it.
+        """
 
 
 class MemorySource(Protocol[B]):
