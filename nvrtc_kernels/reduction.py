@@ -90,7 +90,7 @@ def plan(
     if rows.count == 0:
         return Plan(_nothing)
     types = tuple(dtype for _, dtype in outputs), tuple(dtype for _, dtype in inputs)
-    work, narrow = work_for(rows, max(dtype.itemsize for dtype in types[1]))
+    work, narrow = work_for(rows, [dtype.itemsize for dtype in types[1]])
     if narrow is None:
         return _planned(device, reducer, rows, types, work)
     return _aligned(device, reducer, rows, types, work, narrow)
@@ -136,13 +136,14 @@ def _aligned(device: Device, reducer: Reducer, rows: Rows, types: Types, work: W
     """A plan for loads of several elements, and another for addresses that do not allow them."""
     wide = _planned(device, reducer, rows, types, work)
     run_wide = wide.run
-    first, end = len(types[0]), len(types[0]) + len(types[1])
-    mask = work.width * max(dtype.itemsize for dtype in types[1]) - 1
+    packed = [k for k in range(len(types[1])) if k not in work.stretched]
+    positions = [len(types[0]) + k for k in packed]
+    mask = work.width * max(types[1][k].itemsize for k in packed) - 1
 
     def run(stream: Any, *arguments: Any, scratch: int = 0) -> None:
         low = 0
-        for address in arguments[first:end]:
-            low |= address
+        for position in positions:
+            low |= arguments[position]
         if low & mask:
             _planned(device, reducer, rows, types, narrow).run(stream, *arguments, scratch=scratch)
         else:
@@ -184,7 +185,7 @@ def _launchers(
     variant = "columns" if work.columns else "rows"
 
     def make() -> tuple[_Bind, _Bind | None]:
-        source = kernel_source(reducer, *types, layout_type, variant, work.call, fold)
+        source = kernel_source(reducer, *types, layout_type, variant, work, fold)
         program = Program(
             source, name=f"{reducer.name}.cu", options=("-default-device",), include_dirs=(INCLUDE,)
         )
@@ -197,5 +198,5 @@ def _launchers(
 
         return binder(variant), binder("fold") if fold else None
 
-    key = ("reduction", device.ordinal, reducer, types, layout_type, work.call, fold)
+    key = ("reduction", device.ordinal, reducer, types, layout_type, work.call, work.stretched, fold)
     return device.runtime.cache(key, make)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from .dtypes import dtype
     from .reducers import Reducer
+    from .reduction_work import Work
 
 #: Inputs of a reduction, at most.
 MOST_INPUTS = 4
@@ -23,7 +24,7 @@ def kernel_source(
     inputs: Sequence[dtype],
     layout: str,
     variant: str,
-    call: str,
+    work: Work,
     fold: int,
 ) -> str:
     """Text of the kernel ``<name>_<variant>``, and of ``<name>_fold`` where rows are cut into chunks.
@@ -32,9 +33,8 @@ def kernel_source(
     ----------
     layout
         Type of the structure that says where operands lie.
-    call
-        The function of ``reduction.cuh`` that does the work, with the arguments of its template that follow the
-        reducer: ``"reduce_rows<Reducer, 32, Strided<4>>"``.
+    work
+        How the threads are laid out, and what each loads at once.
     fold
         Threads that combine the chunks of a row; 0 where a row is not cut.
     """
@@ -59,17 +59,23 @@ def kernel_source(
 
     sink = f"Partial<Reducer::State>{{{partial}}}" if fold else final
     text = "".join(f'#include "{header}"\n' for header in headers)
-    text += _elements(reducer, inputs, names, scalars) + _results(reducer, outputs, results, scalars)
+    text += _elements(reducer, inputs, names, scalars, work.stretched) + _results(
+        reducer, outputs, results, scalars
+    )
     text += f"\ntypedef {layout} Layout;\n"
     text += f"typedef {reducer.state}<ValueOf<Elements>, Layout::Number> Reducer;\n"
-    text += kernel(variant, f"{call}(layout, Elements{{{', '.join([*names, *scalar_names])}}}, {sink})")
+    text += kernel(variant, f"{work.call}(layout, Elements{{{', '.join([*names, *scalar_names])}}}, {sink})")
     if fold:
         text += kernel("fold", f"fold_chunks<Reducer, {fold}>(layout, {partial}, {final})")
     return text
 
 
 def _elements(
-    reducer: Reducer, inputs: Sequence[dtype], names: str, scalars: Sequence[tuple[str, str]]
+    reducer: Reducer,
+    inputs: Sequence[dtype],
+    names: str,
+    scalars: Sequence[tuple[str, str]],
+    stretched: Sequence[int],
 ) -> str:
     """What loads operands and maps them to the value that is reduced."""
     operands = list(zip(inputs, names, strict=True))
@@ -78,7 +84,10 @@ def _elements(
         compute = "float" if reducer.compute.cuda in _HALF else reducer.compute.cuda
         convert = f"to_element<{compute}>(to_compute({{}}))"
     items = "".join(f" Pack<{dtype.cuda}, Width> {name};" for dtype, name in operands)
-    loads = ", ".join(f"pack_at<Width>({name}_ + at[{k}])" for k, name in enumerate(names))
+    loads = ", ".join(
+        f"{'same_at' if k in stretched else 'pack_at'}<Width>({name}_ + at[{k}])"
+        for k, name in enumerate(names)
+    )
     same = " && ".join(f"head == to_boundary<Width>({name}_ + at[{k}])" for k, name in enumerate(names) if k)
     values = "".join(
         f"        const auto {name} = {convert.format(f'items.{name}.item[i]')};\n" for name in names

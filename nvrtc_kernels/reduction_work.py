@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Threads of a block.
 THREADS = 256
+#: Bytes of the widest load.
+_WORD = 16
 _WARP = 32
 _UNROLL = 4
 #: Blocks that fill any GPU several times over. Not asked of the device, so that sums are the same on all of them.
@@ -42,6 +44,8 @@ class Work:
         Threads that share a row, or a pack of ``width`` rows; and how many of these a block takes.
     chunks, piece : int
         Blocks that share a row, and elements for each of them.
+    stretched : tuple of int
+        Inputs of which all elements of a load are the same one.
     """
 
     walk: str
@@ -50,6 +54,7 @@ class Work:
     across: int
     chunks: int
     piece: int
+    stretched: Ints = ()
 
     @property
     def columns(self) -> bool:
@@ -139,40 +144,66 @@ def _taken(
     return tuple(shape[d] for d in dims), tuple(tuple(strides[d] for d in dims) for strides in operands)
 
 
-def work_for(rows: Rows, itemsize: int) -> tuple[Work, Work | None]:
+def work_for(rows: Rows, itemsizes: Sequence[int]) -> tuple[Work, Work | None]:
     """The layout of work, and the one for addresses that are no multiples of a load, where it is another.
 
-    ``itemsize`` is that of the widest input, in bytes.
+    ``itemsizes`` are those of the inputs, in bytes.
     """
-    widest = max(16 // itemsize, 1)
-    if _step(rows.outer, rows.input_strides) < _step(rows.reduced, rows.reduced_strides):
-        runs = rows.outer, rows.input_strides, rows.reduced, rows.reduced_strides
-        width = _load_width(min(widest, _WIDEST_COLUMN), *runs)
-        return _by_columns(rows, width), _by_columns(rows, 1) if width > 1 else None
+    outer = _Walked(rows.outer, rows.input_strides)
+    reduced = _Walked(rows.reduced, rows.reduced_strides)
+    if _along_kept(outer, reduced, itemsizes):
+        width = _load_width(outer, reduced, itemsizes, _WIDEST_COLUMN)
+        work = replace(_by_columns(rows, width), stretched=outer.stretched if width > 1 else ())
+        return work, _by_columns(rows, 1) if width > 1 else None
     unit = all(strides == (1,) for strides in rows.reduced_strides)
+    widest = max(_WORD // max(itemsizes), 1)
     if unit and widest > 1 and rows.length >= 8 * widest:
         return _by_rows(rows, "Ragged", widest), None
-    width = _load_width(widest, rows.reduced, rows.reduced_strides, rows.outer, rows.input_strides)
-    return _by_rows(rows, "Strided", width), _by_rows(rows, "Strided", 1) if width > 1 else None
+    width = _load_width(reduced, outer, itemsizes, _WORD)
+    work = replace(_by_rows(rows, "Strided", width), stretched=reduced.stretched if width > 1 else ())
+    return work, _by_rows(rows, "Strided", 1) if width > 1 else None
 
 
-def _step(sizes: Ints, operands: Sequence[Ints]) -> float:
-    """Smallest step in memory from one element of these dimensions to another."""
-    steps = (
-        step for strides in operands for size, step in zip(sizes, strides, strict=True) if size > 1 and step
-    )
-    return min(steps, default=inf)
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    """Some dimensions, and the strides of the inputs over them."""
+
+    sizes: Ints
+    strides: tuple[Ints, ...]
+
+    @property
+    def stretched(self) -> Ints:
+        """Inputs that stand still along the last dimension."""
+        return tuple(k for k, each in enumerate(self.strides) if each[-1] == 0)
+
+    def elements(self, k: int) -> int:
+        """How many an input has, each counted once."""
+        return prod(size for size, step in zip(self.sizes, self.strides[k], strict=True) if step)
+
+    def step(self, k: int) -> float:
+        """Smallest step in memory from one element of an input to another."""
+        steps = (step for size, step in zip(self.sizes, self.strides[k], strict=True) if size > 1 and step)
+        return min(steps, default=inf)
 
 
-def _load_width(
-    widest: int, sizes: Ints, operands: Sequence[Ints], others: Ints, other_operands: Sequence[Ints]
-) -> int:
-    """The most elements up to ``widest`` that lie together along the last of ``sizes``, in packs without rest."""
-    if sizes[-1] == 0 or any(strides[-1] != 1 for strides in operands):
+def _along_kept(outer: _Walked, reduced: _Walked, itemsizes: Sequence[int]) -> bool:
+    """Whether neighbours in memory belong to different rows, in inputs that are more than half of the bytes."""
+    balance = 0
+    for k, itemsize in enumerate(itemsizes):
+        moved = outer.elements(k) * reduced.elements(k) * itemsize
+        balance += moved if outer.step(k) < reduced.step(k) else -moved
+    return balance > 0
+
+
+def _load_width(walked: _Walked, others: _Walked, itemsizes: Sequence[int], most: int) -> int:
+    """The most elements, up to ``most``, that lie together along the last dimension walked, in packs without rest."""
+    packed = [k for k, strides in enumerate(walked.strides) if strides[-1]]
+    if walked.sizes[-1] == 0 or not packed or any(walked.strides[k][-1] != 1 for k in packed):
         return 1
-    numbers = [sizes[-1], *(step for strides in operands for step in strides[:-1])]
-    for strides in other_operands:
-        numbers += [step for size, step in zip(others, strides, strict=True) if size > 1]
+    numbers = [walked.sizes[-1], *(step for k in packed for step in walked.strides[k][:-1])]
+    for k in packed:
+        numbers += [step for size, step in zip(others.sizes, others.strides[k], strict=True) if size > 1]
+    widest = max(min(_WORD // max(itemsizes[k] for k in packed), most), 1)
     while any(number % widest for number in numbers):
         widest //= 2
     return widest

@@ -13,6 +13,8 @@
 //   columns   to a kept one. Neighbouring threads take neighbouring packs of rows, `Across` of them, so that loads
 //             are packs too and lie side by side; `Along` threads share a pack and meet in shared memory.
 //
+// The larger inputs decide. One that is stretched along the packs of the others is loaded once for each pack.
+//
 // A thread has `unroll` loads in flight. It takes values into a few states in turn and folds those into one now
 // and then, so that no float sum grows by more than a few dozen additions before it is combined.
 //
@@ -39,6 +41,16 @@ struct Rows {
 
 template <int Width, class T>
 __device__ inline Pack<T, Width> pack_at(const T* from) { return *reinterpret_cast<const Pack<T, Width>*>(from); }
+
+// A pack of an input that is stretched along it.
+template <int Width, class T>
+__device__ inline Pack<T, Width> same_at(const T* from) {
+    Pack<T, Width> result;
+    const T item = *from;
+#pragma unroll
+    for (int i = 0; i < Width; ++i) result.item[i] = item;
+    return result;
+}
 
 // Elements from an address to the next one that a pack may have.
 template <int Width, class T>

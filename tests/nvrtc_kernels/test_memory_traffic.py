@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import drv
-from nvrtc_kernels import dtypes, pointwise, pointwise_work
+from nvrtc_kernels import dtypes, normalization, pointwise, pointwise_work, reduction
 
 from .device_arrays import DeviceArray
 
@@ -98,3 +98,34 @@ def test_strided_copies_move_words(
     sectors = operation.metrics["sectors_over_needed"]
     # A warp of the last reads rows of 8 elements of 2 bytes each, and writes as many columns.
     assert sectors == 1 or (name == "from 8 channels" and sectors <= 1.5)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda each: each.name)
+def test_weight_gradients_of_rows_load_columns_by_words(
+    timed_device: drv.Device, dtype: dtypes.dtype
+) -> None:
+    shape = (1024, 512)
+    inputs = [((512, 1), dtype), ((512, 1), dtype), ((1, 0), dtypes.float32), ((1, 0), dtypes.float32)]
+    plan = reduction.plan(
+        timed_device, normalization.WEIGHT_GRADIENTS, shape, [0], [((0, 1), dtype)] * 2, inputs
+    )
+    arrays = [DeviceArray(timed_device, np.zeros(512, dtype.numpy)) for _ in range(2)]
+    arrays += [DeviceArray(timed_device, np.zeros(shape, dtype.numpy)) for _ in range(2)]
+    arrays += [DeviceArray(timed_device, np.zeros(1024, np.float32)) for _ in range(2)]
+    with drv.DeviceMemory(plan.scratch_bytes, timed_device) as scratch, drv.simulator.timed() as timing:
+        plan.run(
+            timed_device.default_stream.handle, *(each.address for each in arrays), scratch=scratch.address
+        )
+        timed_device.synchronize()
+    columns, fold = (each for each in timing.operations if each.category == "kernel")
+    assert (columns.name, fold.name) == (
+        "normalization_weight_gradients_columns",
+        "normalization_weight_gradients_fold",
+    )
+    read: dict[int, int] = {}
+    for each in columns.kernel.counts.sites:
+        if each.space == "global" and each.kind.value == "read":
+            read[each.width] = read.get(each.width, 0) + each.lanes * each.width
+    large = 2 * 1024 * 512 * dtype.itemsize
+    # Mean and scale of a row are loaded once for each pack of it.
+    assert read == {16: large, 4: large // 16 * 4}

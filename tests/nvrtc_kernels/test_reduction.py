@@ -113,6 +113,55 @@ def test_stretched_dimensions(device: drv.Device, stretch: list[int]) -> None:
         assert_sum(device, array, dims, stretch=stretch)
 
 
+#: Types of grad, input, mean and scale.
+ROW_TYPES = {
+    "float32": (np.float32, np.float32, np.float32),
+    "bfloat16": (dtypes.bfloat16.numpy, dtypes.bfloat16.numpy, np.float32),
+    "mixed": (np.float16, np.float32, np.float32),
+    "float64": (np.float64, np.float64, np.float64),
+}
+
+
+@pytest.mark.parametrize("types", ROW_TYPES)
+@pytest.mark.parametrize("shape", [(40, 64), (700, 24), (33, 7), (9, 1), (1, 16)])
+@pytest.mark.parametrize("lead", [0, 1])
+def test_larger_inputs_decide_and_stretched_ones_are_loaded_once(
+    device: drv.Device, types: str, shape: tuple[int, int], lead: int
+) -> None:
+    grad, x, statistic = (normal(*shape).astype(each) for each in ROW_TYPES[types])
+    mean, scale = np.broadcast_to(statistic[:, :1], shape), np.broadcast_to(1 + statistic[:, :1] ** 2, shape)
+    weight_gradients = replace(
+        reducers.SUM, state="Sums", code="several(a * ((b - c) * d), a)", results=("x.item[0]", "x.item[1]")
+    )
+    for dim in (0, 1):
+        arrays = [DeviceArray(device, each, lead=lead) for each in (grad, x)]
+        arrays += [DeviceArray(device, each, stretch=(1,), lead=lead) for each in (mean, scale)]
+        kind = dtypes.float64 if types == "float64" else dtypes.float32
+        found = reduced(device, weight_gradients, arrays, [dim], [kind, kind])
+        wide = [each.astype(np.float64) for each in (grad, x, mean, scale)]
+        terms = wide[0] * ((wide[1] - wide[2]) * wide[3])
+        for result, each in zip(found, (terms, wide[0]), strict=True):
+            # Differences and products are rounded too, each once.
+            bound = 6e-7 * (np.abs(each) + np.abs(wide[0] * wide[2] * wide[3])).sum(dim, keepdims=True)
+            assert (np.abs(result - each.sum(dim, keepdims=True)) <= bound).all()
+
+
+def test_the_layout_of_work_follows_the_bytes() -> None:
+    def work(*inputs: tuple[tuple[int, int], int]) -> reduction_work.Work:
+        rows = reduction_work.collapsed(
+            (512, 64), [0], [(0, 1)], [strides for strides, _ in inputs], keep_order=False
+        )
+        return reduction_work.work_for(rows, [itemsize for _, itemsize in inputs])[0]
+
+    large, column, turned = (64, 1), (1, 0), (1, 512)
+    assert work((large, 4)).columns
+    assert not work((turned, 4)).columns
+    both = work((large, 2), (large, 2), (column, 4), (column, 4))
+    assert (both.columns, both.width, both.stretched) == (True, 8, (2, 3))
+    assert not work((large, 2), (turned, 4)).columns
+    assert work((large, 4), (turned, 2)).columns
+
+
 def test_single_elements(device: drv.Device) -> None:
     assert_sum(device, np.array(3.5, np.float32), [])
     assert_sum(device, normal(1, 1), [0, 1])
