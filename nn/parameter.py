@@ -40,6 +40,7 @@ class Parameter(Tensor):
     """
 
     __slots__ = ()
+    _text_name = "tensor"
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
         """Parameter over the memory of ``data``."""
@@ -63,8 +64,6 @@ class Parameter(Tensor):
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
-    __str__ = __repr__
-
 
 @keep_class
 class Buffer(Tensor):
@@ -84,6 +83,7 @@ class Buffer(Tensor):
     """
 
     __slots__ = ()
+    _text_name = "tensor"
 
     persistent: bool
 

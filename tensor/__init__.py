@@ -333,6 +333,9 @@ __all__ = [
 
 # What stands in higher layers, found when it is used, as layers import downward only.
 _LAZY = {
+    "_dynamo": "tensor.compiler.dynamo",
+    "_inductor": "tensor.compiler.inductor",
+    "ao": "nn.ao",
     "distributed": "parallel",
     "distributions": "tensor.distributions",
     "func": "tensor.func",

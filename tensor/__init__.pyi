@@ -622,10 +622,13 @@ from tensor.operations.special.logistic import logit
 from tensor.operations.special.logistic import sigmoid
 from tensor.operations.special.logistic import xlogy
 import nn as nn
+import nn.ao as ao
 import nn.fx as fx
 import nn.optim as optim
 import parallel as distributed
 import parallel.multiprocessing as multiprocessing
+import tensor.compiler.dynamo as _dynamo
+import tensor.compiler.inductor as _inductor
 import tensor.distributions as distributions
 import tensor.func as func
 import tensor.library as library

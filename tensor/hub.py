@@ -245,4 +245,12 @@ def _entry(module: ModuleType, name: str) -> Callable[..., Any]:
 
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
-    __getattr__ = _hints(__name__)
+    _missing = _hints(__name__)
+
+    def __getattr__(name: str) -> Any:
+        if name == "tqdm":
+            # Progress bars, which packages import from here; the package is optional.
+            from tqdm.auto import tqdm
+
+            return tqdm
+        return _missing(name)

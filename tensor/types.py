@@ -4,6 +4,7 @@
 import os
 from typing import IO, TYPE_CHECKING, TypeAlias
 
+from nvrtc_kernels.dtypes import dtype
 from tensor.core.devices.device import device as _device
 from tensor.core.size import Size
 from tensor.core.storage import Storage
@@ -23,12 +24,21 @@ FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]
 IntLikeType: TypeAlias = int | SymInt
 FloatLikeType: TypeAlias = float | SymFloat
 BoolLikeType: TypeAlias = bool | SymBool
+PySymType: TypeAlias = SymInt | SymFloat | SymBool
+py_sym_types = (SymInt, SymFloat, SymBool)
 
 _bool: TypeAlias = bool
+_bytes: TypeAlias = bytes
+_complex: TypeAlias = complex
+_dispatchkey: TypeAlias = str
+_dtype: TypeAlias = dtype
 _int: TypeAlias = int
 _float: TypeAlias = float
+_str: TypeAlias = str
+_symsize: TypeAlias = Size | list[int | SymInt] | tuple[int | SymInt, ...]
 _size: TypeAlias = Size | list[int] | tuple[int, ...]
 _TensorOrTensors: TypeAlias = Tensor | tuple[Tensor, ...] | list[Tensor]
+_TensorOrOptionalTensors: TypeAlias = Tensor | tuple[Tensor | None, ...] | list[Tensor | None]
 _TensorOrTensorsOrGradEdge = _TensorOrTensors
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker

@@ -51,6 +51,8 @@ class CausalBias(Tensor):
             [ True,  True,  True]])
     """
 
+    _text_name = "tensor"
+
     variant: CausalVariant
     seq_len_q: int
     seq_len_kv: int

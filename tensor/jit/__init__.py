@@ -145,6 +145,15 @@ def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
+#: By the name that packages use.
+_script_if_tracing = script_if_tracing
+
+
+def _overload_method(func: Callable[..., Any]) -> Callable[..., Any]:
+    """``func`` itself, which declares types for a compiler; the method that follows takes its name."""
+    return func
+
+
 def freeze(mod: Any, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True) -> Any:
     """``mod`` itself; ``preserved_attrs`` and ``optimize_numerics`` change nothing.
 

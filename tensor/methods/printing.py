@@ -239,8 +239,8 @@ def _with_suffixes(
     return text + ")"
 
 
-def text_of(tensor: Tensor) -> str:
-    """What ``print(tensor)`` shows. Waits for a CUDA tensor."""
+def text_of(tensor: Tensor, name: str = "tensor") -> str:
+    """What ``print(tensor)`` shows, beginning with ``name``. Waits for a CUDA tensor."""
     layout = tensor._layout
     dtype = layout.dtype
     suffixes = [f"device='{layout.device}'"] if layout.device_state.is_cuda else []
@@ -255,7 +255,7 @@ def text_of(tensor: Tensor) -> str:
         if dtype.name not in ("int64", "bool") and dtype not in (get_default_dtype(), default_dtype_of(1j)):
             suffixes.append(f"dtype={dtype!r}")
     suffixes.extend(_history(tensor))
-    return tensor_text("tensor(", host_copy_for_display(tensor.detach()), suffixes)
+    return tensor_text(f"{name}(", host_copy_for_display(tensor.detach()), suffixes)
 
 
 def sparse_text(tensor: Tensor) -> str:

@@ -720,10 +720,12 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
     __complex__ = conversions.as_complex
     __format__ = conversions.formatted
 
-    def __repr__(self) -> str:
-        return printing.text_of(self)
+    #: What the text of a tensor begins with; that of a class that a program derives begins with its name.
+    _text_name: str
 
-    __str__ = __repr__
+    def __repr__(self) -> str:
+        cls = builtins.type(self)
+        return printing.text_of(self, "tensor" if cls is Tensor else getattr(cls, "_text_name", cls.__name__))
 
 
 complete_methods(Tensor)

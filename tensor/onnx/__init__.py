@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tensor.core.names.absent import hints as _hints
+from tensor.core.names.absent import lazily as _lazily
 
 from . import operators as operators
 from . import symbolic_helper as symbolic_helper
 from . import utils as utils
-from .utils import export
+from .utils import export, register_custom_op_symbolic, unregister_custom_op_symbolic
 
-__all__ = ["export", "is_in_onnx_export"]
+__all__ = ["export", "is_in_onnx_export", "register_custom_op_symbolic", "unregister_custom_op_symbolic"]
+
+# Modules of functions that write ONNX, one for each version of it: their names refuse.
+_LAZY = {f"symbolic_opset{version}": "tensor.onnx.symbolic_opset" for version in range(7, 24)}
 
 
 def is_in_onnx_export() -> bool:
@@ -20,4 +23,6 @@ def is_in_onnx_export() -> bool:
 
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
-    __getattr__ = _hints(__name__)
+
+    def __getattr__(name: str) -> Any:
+        return _lazily(__name__, name, _LAZY)

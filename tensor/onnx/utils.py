@@ -29,24 +29,17 @@ def export(model: Any, args: Any = (), f: Any = None, **options: Any) -> NoRetur
 
 def register_custom_op_symbolic(
     symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int
-) -> NoReturn:
-    """Refuse to note ``symbolic_fn`` as the ONNX form of the operation ``symbolic_name`` in version ``opset_version``.
+) -> None:
+    """Do nothing: ``symbolic_fn`` would write the operation ``symbolic_name`` in version ``opset_version`` of ONNX.
 
-    Raises
-    ------
-    RuntimeError
-        Always: nothing is exported that it could be used for.
+    Packages register such functions when they are imported. They are never called, as :func:`export` refuses.
     """
-    raise RuntimeError(
-        f"tensor.onnx.utils.register_custom_op_symbolic({symbolic_name!r}, ...): models cannot be exported to ONNX here, so "
-        "there is nothing to register ONNX forms of operations for. Export with PyTorch, from a saved state dict"
-    )
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
-    """Do nothing: no ONNX form of ``symbolic_name`` in version ``opset_version`` can have been registered.
+    """Do nothing: no ONNX form of ``symbolic_name`` in version ``opset_version`` is known.
 
-    :func:`register_custom_op_symbolic` refuses all.
+    :func:`register_custom_op_symbolic` notes none.
     """
 
 

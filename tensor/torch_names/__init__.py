@@ -8,7 +8,7 @@
 ``finder``        what the import system asks
 ``installation``  turning the hook on
 ``children``      turning it on in processes that the program starts
-``usage_log``     what packages tell PyTorch of their use
+``dispatch``      what packages read of ``torch._C``
 ``search_path``   the folder in which those processes find ``torch``
 ``versions``      the version that is followed, and versions that compare
 ================  ==================================================================================

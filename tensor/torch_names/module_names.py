@@ -5,6 +5,9 @@ from __future__ import annotations
 #: Where a module of PyTorch's is: the longest row that the name begins with holds, and what follows is called the same.
 _PREFIXES = {
     "torch": "tensor",
+    "torch._dynamo": "tensor.compiler.dynamo",
+    "torch._inductor": "tensor.compiler.inductor",
+    "torch.ao": "nn.ao",
     "torch.autograd.profiler": "tensor.profiler.autograd_profiler",
     "torch.autograd.profiler_util": "tensor.profiler.events",
     "torch.cuda.comm": "parallel.comm",
@@ -41,7 +44,8 @@ _DISTRIBUTIONS = (
 
 #: PyTorch's modules whose names stand in a larger module of ours: which. Programs import from them what the parent has.
 PARTS = {
-    "torch._C": "tensor.torch_names.usage_log",
+    "torch._C": "tensor.torch_names.dispatch",
+    "torch._custom_ops": "tensor.library",
     "torch._tensor": "tensor",
     "torch.cpu.amp.autocast_mode": "tensor.cpu.amp",
     "torch.cpu.amp.grad_scaler": "tensor.amp",

@@ -5,7 +5,7 @@ from typing import Any
 from tensor.core.names.absent import lazily as _lazily
 
 # Found when it is used, as tensor.hub stands above this package.
-_LAZY = {"load_url": "tensor.hub:load_state_dict_from_url"}
+_LAZY = {"load_url": "tensor.hub:load_state_dict_from_url", "tqdm": "tensor.hub:tqdm"}
 
 
 def __getattr__(name: str) -> Any:

@@ -131,13 +131,17 @@ def test_onnx_helpers_are_there_and_refuse() -> None:
     with pytest.raises(RuntimeError, match="cannot be exported to ONNX"):
         symbolic(None, None, 1)
     assert symbolic_helper.quantized_args(True)(symbolic).__name__ == "symbolic"
-    with pytest.raises(RuntimeError, match="cannot be exported to ONNX"):
-        utils.register_custom_op_symbolic("mine::op", symbolic, 17)
+    # As packages do when they are imported.
+    utils.register_custom_op_symbolic("mine::op", symbolic, 17)
     utils.unregister_custom_op_symbolic("mine::op", 17)
     assert [*utils.model_signature(nn.Linear(1, 1)).parameters] == ["input"]
     assert [*utils.model_signature(symbolic).parameters] == ["g", "x", "dim"]
     with pytest.raises(AttributeError, match="cannot be exported to ONNX"):
         _ = utils.unconvertible_ops
+    from tensor.onnx import symbolic_opset11
+
+    with pytest.raises(AttributeError, match="cannot be exported to ONNX"):
+        _ = symbolic_opset11.unsqueeze
 
 
 def test_onnx_shapes_are_tensors(device_name: str) -> None:
@@ -157,3 +161,68 @@ def test_onnx_shapes_are_pytorchs() -> None:
         shape = operators.shape_as_tensor(m.zeros(2, 0, 3))
         assert (shape.tolist(), str(shape.dtype).split(".")[1]) == ([2, 0, 3], "int64")
         assert operators.reshape_from_tensor_shape(m.zeros(2, 3), m.tensor([-1])).tolist() == [0.0] * 6
+
+
+def test_settings_of_compilers_are_taken() -> None:
+    dynamo, inductor = tensor._dynamo, tensor._inductor
+    assert dynamo.config.suppress_errors is False
+    dynamo.config.suppress_errors = True
+    with dynamo.config.patch(suppress_errors=False, cache_size_limit=64):
+        assert (dynamo.config.suppress_errors, dynamo.config.cache_size_limit) == (False, 64)
+    assert (dynamo.config.suppress_errors, dynamo.config.cache_size_limit) == (True, 8)
+    dynamo.config.suppress_errors = False
+    with inductor.config.patch("max_autotune", True), inductor.config.patch({"new": 1}):
+        assert (inductor.config.max_autotune, inductor.config.new) == (True, 1)
+    assert not inductor.config.max_autotune
+    assert not hasattr(inductor.config, "new")
+    inductor.config.triton.unique_kernel_names = True
+
+
+def test_calls_of_a_compiler_that_is_not_there() -> None:
+    dynamo = tensor._dynamo
+    x = tensor.ones(2)
+    dynamo.mark_dynamic(x, 0, min=2)
+    dynamo.maybe_mark_dynamic(x, 0)
+    dynamo.mark_static(x)
+    dynamo.mark_static_address(x)
+    dynamo.graph_break()
+    dynamo.reset()
+    assert dynamo.disable(_double) is dynamo.disallow_in_graph(_double) is _double
+    assert not dynamo.is_compiling()
+    assert not dynamo.utils.is_compile_supported("cuda")
+    assert tensor.jit._overload_method(_double) is _double
+
+
+@pytest.mark.parity
+def test_settings_are_pytorchs() -> None:
+    import torch._dynamo.config
+    import torch._inductor.config
+
+    for ours, theirs in (
+        (tensor._dynamo.config, torch._dynamo.config),
+        (tensor._inductor.config, torch._inductor.config),
+    ):
+        for name, value in vars(ours).items():
+            if type(value) in (bool, int):
+                assert getattr(theirs, name) == value, name
+
+
+def test_marks_of_quantization_change_nothing() -> None:
+    marks = tensor.ao.quantization
+    x = tensor.ones(2)
+    model = nn.Sequential(marks.QuantStub(), nn.Identity(), marks.DeQuantStub("how"))
+    assert model(x) is x
+    assert model[2].qconfig == "how"
+    assert not [*model.parameters()]
+    with pytest.raises(AttributeError, match="no quantized dtypes"):
+        _ = marks.prepare
+    with pytest.raises(AttributeError, match="no quantized dtypes"):
+        _ = tensor.ao.nn
+
+
+def test_progress_bars_of_the_hub() -> None:
+    tqdm = pytest.importorskip("tqdm.auto").tqdm
+    assert tensor.hub.tqdm is tqdm
+    assert tensor.utils.model_zoo.tqdm is tqdm
+    with pytest.raises(AttributeError, match="load_state_dict_from_url"):
+        _ = tensor.hub.load_state_dict_fromurl

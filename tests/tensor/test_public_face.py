@@ -30,7 +30,7 @@ NAMESPACES = {
 }
 NAMESPACES_BY_NAME_ONLY = {"hub", "onnx", "random", "return_types", "serialization", "testing", "types"}
 #: What higher layers have, found when it is used.
-FOUND_WHEN_USED = set(tensor._LAZY)
+FOUND_WHEN_USED = {name for name in tensor._LAZY if not name.startswith("_")}
 #: What the public interface is made of, documented as internal.
 INTERNAL = {"compilation", "core", "methods", "operations"}
 

@@ -34,7 +34,6 @@ _WORDS = {
         "overrides": "left out: tensors do not dispatch to __torch_function__",
         "package": "left out; save a state dict with tensor.save",
         "quantization": "left out: there are no quantized dtypes",
-        "ao": "left out: there are no quantized dtypes",
         "solve": "left out, as PyTorch removed it; use tensor.linalg.solve",
         "symeig": "left out, as PyTorch removed it; use tensor.linalg.eigh",
         "eig": "left out, as PyTorch removed it; use tensor.linalg.eig",

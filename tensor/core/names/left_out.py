@@ -244,6 +244,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "MemRecordsAcc": "left out; use profile_memory=True",
     },
     "tensor.onnx.utils": _each("*", "left out: models cannot be exported to ONNX here"),
+    "tensor.onnx.symbolic_opset": _each("*", "left out: models cannot be exported to ONNX here"),
     "tensor.onnx.symbolic_helper": _each("*", "left out: models cannot be exported to ONNX here"),
     "tensor.onnx": _each(
         "ExportableModule InputObserver ONNXProgram OnnxExporterError errors ops",
@@ -362,6 +363,12 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             "left out; use nn.Linear and nn.CrossEntropyLoss",
         ),
     },
+    "nn.ao": {
+        "nn": "left out: there are no quantized dtypes",
+        "ns": "left out: there are no quantized dtypes",
+        "pruning": "left out; use nn.utils.prune",
+    },
+    "nn.ao.quantization": _each("*", "left out: there are no quantized dtypes"),
     "nn.attention": {
         **_each(
             "WARN_FOR_UNFUSED_KERNELS activate_* current_* list_* register_* restore_*",

@@ -17,6 +17,7 @@ import drv
 import tensor
 from nvrtc_kernels import dtypes
 from tensor.methods import printing
+from tests.pytorch import torch
 
 
 @pytest.fixture(autouse=True)
@@ -316,3 +317,29 @@ def test_tensors_of_anything(array: Any, sci_mode: bool | None, linewidth: int, 
     tensor.set_printoptions(**options)
     torch.set_printoptions(**options)
     assert_same_text(tensor.from_numpy(array.copy()), torch.from_numpy(array.copy()))
+
+
+class _Image(tensor.Tensor):
+    pass
+
+
+class _Quiet(tensor.Tensor):
+    def __repr__(self) -> str:
+        return f"quiet {super().__repr__()[:-1]}, more)"
+
+
+def test_derived_classes_print_their_names() -> None:
+    x = tensor.ones(2)
+    assert str(x.as_subclass(_Image)) == "_Image([1., 1.])"
+    assert str(x.as_subclass(_Quiet)) == "quiet _Quiet([1., 1.], more)"
+
+
+@pytest.mark.parity
+def test_derived_classes_print_as_pytorchs() -> None:
+    class Image(torch.Tensor):
+        pass
+
+    assert repr(torch.ones(1, 2).as_subclass(Image)) == "Image([[1., 1.]])"
+    for library in (tensor, torch):
+        assert str(library.nn.Parameter(library.ones(1))).endswith("\ntensor([1.], requires_grad=True)")
+        assert str(library.nn.Buffer(library.ones(1))) == "tensor([1.])"

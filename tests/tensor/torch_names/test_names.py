@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 
 #: Modules of PyTorch and ours, which are the same objects.
 SAME = {
+    "torch._dynamo": "tensor.compiler.dynamo",
+    "torch._dynamo.config": "tensor.compiler.dynamo.config",
+    "torch._dynamo.utils": "tensor.compiler.dynamo.utils",
+    "torch._inductor.config": "tensor.compiler.inductor.config",
     "torch.accelerator": "tensor.accelerator",
     "torch.accelerator.memory": "tensor.accelerator.memory",
     "torch.amp": "tensor.amp",
+    "torch.ao.quantization": "nn.ao.quantization",
     "torch.autograd": "tensor.autograd",
     "torch.autograd.functional": "tensor.autograd.functional",
     "torch.autograd.profiler": "tensor.profiler.autograd_profiler",
@@ -93,7 +98,7 @@ def test_modules_are_the_same_objects(tmp_path: Path) -> None:
         assert torch.Tensor is tensor.Tensor and torch.nn.Module is nn.Module
         assert isinstance(torch.ones(1), torch.Tensor) and isinstance(torch.nn.ReLU(), nn.Module)
         assert issubclass(torch.FloatTensor, object) and isinstance(torch.ones(1), torch.FloatTensor)
-        loaded = [name for name in sys.modules if name == "torch._C" or name.startswith("torch._inductor")]
+        loaded = [name for name in sys.modules if name == "torch._C" or name.startswith("torch._functorch")]
         assert not loaded
         """,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .core.names.absent import hints as _hints
+from tensor.core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
