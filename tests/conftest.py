@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -37,6 +39,10 @@ _VARIABLES = (
 )
 
 
+#: Where the session keeps compiled bytecode, if nothing may be written beside the sources.
+_BYTECODE = pytest.StashKey[str]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="run on NVIDIA's driver and the first GPU")
     parser.addoption("--nightly", action="store_true", help="also run the long random tests")
@@ -59,8 +65,17 @@ def pytest_configure(config: pytest.Config) -> None:
         from drv.simulator import options
 
         options.DEFAULTS["native"] = config.getoption("--native")
+    if not hasattr(config, "workerinput") and os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        # Hundreds of processes are started that import the packages: compiling them again in each takes most of a second.
+        config.stash[_BYTECODE] = os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="bytecode-")
     # Compiled kernels are kept between runs, and apart from the user's own.
     os.environ["GRAPHROOT_CACHE_DIR"] = str(config.rootpath / ".pytest_cache" / "graphroot")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    folder = config.stash.get(_BYTECODE, None)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
