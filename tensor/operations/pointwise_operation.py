@@ -8,6 +8,7 @@ look-up, one allocation and one launch.
 
 from __future__ import annotations
 
+import inspect
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 IN_PLACE: Any = object()
 _LETTERS = "abcdefgh"
 #: Elements that a NumPy form with several steps is computed for at a time, so that its arrays stay in the cache.
-_BLOCK = 1 << 14
+_BLOCK = 1 << 15
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -57,7 +58,8 @@ class Pointwise:
         CUDA C++ expression of the operands ``a``, ``b``, ...; the type they are computed in is ``Compute``.
         A callable gives the expression for a type to compute in, see :func:`by_category`.
     numpy : callable
-        The same on NumPy arrays (or numbers) of the type that is computed in.
+        The same on NumPy arrays (or numbers) of the type that is computed in. One that takes an ``out`` writes its result
+        there, and may use it for what comes before: it does not lie where an operand does. See also :func:`one_pass`.
     rule : callable
         Promotion: see :mod:`tensor.core.dtypes.promotion`.
     derivatives : sequence
@@ -499,6 +501,10 @@ class Pointwise:
     ) -> Callable[..., None]:
         compute_dtype = rules.computes_in(compute)
         function, element = self.numpy, compute_dtype.numpy
+        is_ufunc = isinstance(function, np.ufunc)
+        one_pass = function.nout == 1 if isinstance(function, np.ufunc) else hasattr(function, "one_pass")
+        writes = one_pass or (not is_ufunc and _takes_out(function))
+        loop = {"casting": "unsafe"} if is_ufunc else {}
         masks = len(signature) - self.masks
         changed = [
             not isinstance(each, type) and each.dtype is not compute_dtype and position < masks
@@ -508,7 +514,7 @@ class Pointwise:
         rounded = result if result is not target.dtype else None
         rounding = host_conversion(compute_dtype, result)
         finish = host_conversion(rounded or compute_dtype, target.dtype)
-        direct = isinstance(function, np.ufunc) and function.nout == 1 and rounded is None
+        direct = one_pass and rounded is None
         if function is np.negative and not target.dense:
             # NumPy's loops for float32 and int32 write wrong elements where an array with gaps is negated in place.
             direct = False
@@ -536,14 +542,32 @@ class Pointwise:
                 x._host.reshape(-1) if isinstance(x, TensorBase) else element.type(wrapped(x, compute_dtype))
                 for x in operands
             ]
+            # Where what is computed is not what is written, or lies where operands do: one block for all results.
+            scratch = None
+            exact = rounded is None and into.dtype == element
+            if not is_ufunc and (
+                not exact
+                or any(
+                    x.size and np.may_share_memory(into, x)
+                    for x, is_long in zip(values, long, strict=True)
+                    if is_long
+                )
+            ):
+                scratch = np.empty(_BLOCK, element)
             with np.errstate(all="ignore"):
                 for start in range(0, into.size, _BLOCK):
                     block = slice(start, start + _BLOCK)
                     parts = [
-                        x if not spread else x[block].astype(element) if convert else x[block]
-                        for x, spread, convert in zip(values, long, changed, strict=True)
+                        x if not is_long else x[block].astype(element) if convert else x[block]
+                        for x, is_long, convert in zip(values, long, changed, strict=True)
                     ]
-                    write(into[block], np.asarray(function(*parts)))
+                    piece = into[block]
+                    if not writes or (is_ufunc and not exact):
+                        write(piece, np.asarray(function(*parts)))
+                    elif scratch is None:
+                        function(*parts, out=piece, **loop)
+                    else:
+                        write(piece, function(*parts, out=scratch[: piece.size]))
 
         if not direct and target.numel > 2 * _BLOCK and _alike(target, signature):
             return run_blocks
@@ -553,11 +577,28 @@ class Pointwise:
             with np.errstate(all="ignore"):
                 values = [read(position, x) for position, x in enumerate(operands)]
                 if direct and (into.dtype == element or into.dtype == np.bool_):
-                    function(*values, out=into, casting="unsafe")
+                    function(*values, out=into, **loop)
                 else:
                     write(into, np.asarray(function(*values)))
 
         return run
+
+
+def one_pass(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a NumPy form that goes over its arrays once, as a ufunc does: it is not called for block after block.
+
+    It takes an ``out``, which may be an operand.
+    """
+    function.one_pass = True  # type: ignore[attr-defined]
+    return function
+
+
+def _takes_out(function: Callable[..., Any]) -> bool:
+    try:
+        return "out" in inspect.signature(function).parameters
+    except ValueError:
+        # A function of NumPy in C, which does not say.
+        return False
 
 
 class _Mixed(Exception):  # noqa: N818 - never leaves this module

@@ -19,14 +19,14 @@ from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, LOWER, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, one_pass
 from tensor.operations.reduction import into_out
-from tensor.operations.special.error_functions import ndtr_on_host, normal_tails
+from tensor.operations.special.error_functions import ndtr_on_host, single_normal_tail
 from tensor.operations.special.logistic import SIGMOID, logistic_on_host
 
 from .arithmetic import ABS, ADD, DIV, MUL, SGN, SUB
 from .powers import EXP
-from .selection import where
+from .selection import where, zero_where
 from .trigonometry import TANH
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _activation(
     first = Pointwise(
         f"{name}_backward",
         f"a * {cuda(slope[0], 1)}",
-        lambda a, x, *scalars: a * slope[1](x, *scalars),
+        lambda a, x, *scalars, out=None: np.multiply(a, slope[1](x, *scalars), out=out),
         typed=2,
         include="activations.cuh",
         derivatives=(needing("b", 2, lambda grad, x, *scalars: first(grad, x, *scalars)), of_element),
@@ -122,19 +122,13 @@ def _apply(operation: Pointwise, input: Tensor, inplace: bool, *scalars: float) 
     return operation.out(IN_PLACE if inplace else None, input, *scalars)
 
 
-def _zero_where(condition: Any, values: Any) -> Any:
-    """``values``, and 0 where ``condition`` holds: by their bits, as ``np.where`` takes many times that."""
-    mask = condition.view(np.int8) - np.int8(1)
-    dtype = values.dtype
-    return (values.view(f"i{dtype.itemsize}") & mask).view(dtype)
-
-
 # Rectifiers
 
 
-def _rectified(a: Any) -> Any:
+@one_pass
+def _rectified(a: Any, out: Any = None) -> Any:
     # By a limit above, too, as that loop is several times as quick as the maximum with a number.
-    return np.clip(a, 0, np.inf) if a.dtype.kind == "f" else np.maximum(a, a.dtype.type(0))
+    return np.clip(a, 0, np.inf, out=out) if a.dtype.kind == "f" else np.maximum(a, a.dtype.type(0), out=out)
 
 
 RELU = Pointwise(
@@ -148,7 +142,7 @@ RELU = Pointwise(
 RELU_BACKWARD: Pointwise = Pointwise(
     "threshold_backward",
     "b <= 0 ? Compute(0) : a",
-    lambda a, b: _zero_where(b <= 0, a),
+    lambda a, b, out=None: zero_where(b <= 0, a, out),
     derivatives=(
         lambda grad, b: RELU_BACKWARD.binary(grad, b),
         _no_curvature,
@@ -243,7 +237,7 @@ PRELU_BACKWARD: Pointwise = Pointwise(
 PRELU_WEIGHT_BACKWARD: Pointwise = Pointwise(
     "prelu_weight_backward",
     "b > 0 ? Compute(0) : a * b",
-    lambda a, b, _: _zero_where(b > 0, a * b),
+    lambda a, b, _: zero_where(b > 0, a * b),
     derivatives=(
         lambda grad, b, c: PRELU_WEIGHT_BACKWARD(grad, b, c),
         lambda grad, a, b: RELU_BACKWARD.binary(grad * a, -b),
@@ -537,9 +531,22 @@ def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into_out(result, out, "logsigmoid")
 
 
+def _silu(x: Any, out: Any = None) -> Any:
+    result = np.negative(x, out=out)
+    if out is None:
+        return x / (1 + np.exp(result))
+    np.exp(result, out=result)
+    result += 1
+    return np.divide(x, result, out=result)
+
+
 def _silu_slope(x: Any) -> Any:
     s = logistic_on_host(x)
-    return s * (1 + x * (1 - s))
+    result = 1 - s
+    result *= x
+    result += 1
+    result *= s
+    return result
 
 
 def _silu_curvature(x: Any) -> Any:
@@ -554,7 +561,7 @@ def _silu_curvature_of(x: Any) -> Any:
 
 SILU = _activation(
     "silu",
-    value=("{x} / (1 + exp(-{x}))", lambda x: x / (1 + np.exp(-x))),
+    value=("{x} / (1 + exp(-{x}))", _silu),
     slope=("silu_slope({x})", _silu_slope),
     curvature=("silu_curvature({x})", _silu_curvature, _silu_curvature_of),
 )
@@ -646,15 +653,37 @@ def _normal_density(x: Any) -> Any:
     return x.dtype.type(_INVERSE_ROOT) * np.exp(x.dtype.type(-0.5) * x * x)
 
 
+def _gelu(x: Any, out: Any = None) -> Any:
+    if x.dtype != np.float32 or np.ndim(x) == 0:
+        return np.multiply(x, ndtr_on_host(x), out=out)
+    # x - x * F(-x) and x * F(x), F the normal distribution function, are the larger of x and 0, less abs(x) * F(-abs(x)).
+    tail, size, _ = single_normal_tail(x, np.empty_like(x) if out is None else out)
+    tail *= size
+    result = np.subtract(np.clip(x, 0.0, np.inf, out=size), tail, out=tail)
+    _sign_of(x, result, size)
+    if not x.min(initial=0.0) > -np.inf:
+        # The limit is 0, and the product, which a device computes, NaN.
+        result[np.isneginf(x)] = np.nan
+    return result
+
+
+def _sign_of(x: Any, result: Any, scratch: Any) -> None:
+    """Give ``result``, float32 and not negative where ``x`` is not, the sign of ``x``: by bits, as copysign takes longer."""
+    bits = np.bitwise_and(x.view(np.int32), np.int32(-(2**31)), out=scratch.view(np.int32))
+    np.bitwise_or(result.view(np.int32), bits, out=result.view(np.int32))
+
+
 def _gelu_slope(x: Any) -> Any:
-    if x.dtype != np.float32:
+    if x.dtype != np.float32 or np.ndim(x) == 0:
         return ndtr_on_host(x) + x * _normal_density(x)
-    argument = x.astype(np.float64).reshape(-1)
-    slope, bell = normal_tails(argument)
-    argument *= bell
-    argument *= _INVERSE_ROOT
-    slope += argument
-    return slope.astype(np.float32).reshape(x.shape)
+    slope, size, bell = single_normal_tail(x, np.empty_like(x))
+    # 1 - tail at positive numbers, without a branch.
+    _sign_of(x, slope, size)
+    np.subtract(x > 0, slope, out=slope)
+    bell *= x
+    bell *= _INVERSE_ROOT
+    slope += bell
+    return slope
 
 
 def _gelu_curvature_of(x: Any) -> Any:
@@ -664,7 +693,7 @@ def _gelu_curvature_of(x: Any) -> Any:
 
 GELU = _activation(
     "gelu",
-    value=("{x} * normal_distribution({x})", lambda x: x * ndtr_on_host(x)),
+    value=("{x} * normal_distribution({x})", _gelu),
     slope=("gelu_slope({x})", _gelu_slope),
     curvature=(
         "gelu_curvature({x})",

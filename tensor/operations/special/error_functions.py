@@ -1,7 +1,8 @@
 """Error functions and the normal distribution's, to a few units in the last place.
 
-The NumPy forms compute in double precision; results in single precision are rounded once, and have approximations of
-their own, which are as exact as that needs. All were fitted with 60 digits at Chebyshev nodes.
+The NumPy forms compute in double precision. In single precision most are rounded once, and have approximations of their
+own, which are as exact as that needs; erf and the tail for gelu compute in single precision, and are off by 4 units at
+most (the tail by more where the function is tiny). All were fitted with 60 digits at Chebyshev nodes.
 """
 
 from __future__ import annotations
@@ -136,26 +137,23 @@ def _large_erfc(x: Any) -> Any:
     return np.where(x > 30, 0.0, _bell(x, 1) * _scaled_erfc(x))
 
 
-# In single precision one rational function each is exact enough, computed in double precision, for all numbers.
+# In single precision NumPy's loops for float32 are several times as quick as those for float64.
 
-# erf(x) / x by x * x in [0, 16]: relative errors below 2.1e-9. From 4 on, the error function rounds to 1.
-_ERF_NUMERATOR = (
-    1.128379169376458,
-    0.1852031312446301,
-    0.05431690229170146,
-    0.0038496082985055493,
-    0.0003796088871101881,
-    4.684780135797257e-06,
-    -1.3202238680851073e-08,
+# artanh(erf(x)) / x, in powers of x * x, for abs(x) up to 4, where the error function rounds to 1: relative errors of erf
+# below 7.1e-8, and of 4 units with those of NumPy's float32 arithmetic.
+_ARTANH_OF_ERF = (
+    1.128379247091458,
+    0.10276986501036796,
+    -0.0001952902784748689,
+    -0.0006148362367349236,
+    8.459568921080545e-05,
+    -4.794408692738989e-06,
+    2.7555814073208574e-08,
+    5.422377588625926e-09,
 )
-_ERF_DENOMINATOR = (
-    1.0,
-    0.4974654154268484,
-    0.11395838135583855,
-    0.015462083240202274,
-    0.0013075692495230352,
-    6.31106034682022e-05,
-)
+
+# In single precision one rational function is exact enough, computed in double precision, for all numbers.
+
 # The normal distribution function at -x, times exp(x * x / 2), by x in [0, 15]: relative errors below 1.8e-10. Beyond,
 # the function itself rounds to 0.
 _TAIL_NUMERATOR = (
@@ -177,12 +175,61 @@ _TAIL_DENOMINATOR = (
 )
 
 
-def _single_erf(x: Any) -> Any:
-    argument = np.clip(x.astype(np.float64), -4.0, 4.0)
-    square = argument * argument
-    argument *= polynomial(_ERF_NUMERATOR, square)
-    argument /= polynomial(_ERF_DENOMINATOR, square)
-    return argument.astype(np.float32)
+def horner(coefficients: Sequence[float], x: Any, out: Any) -> Any:
+    """Sum of ``coefficients[k] * x**k``, at least two of them, written to ``out``, which is not ``x``."""
+    np.multiply(x, coefficients[-1], out=out)
+    for coefficient in coefficients[-2:0:-1]:
+        out += coefficient
+        out *= x
+    out += coefficients[0]
+    return out
+
+
+def _single_erf(x: Any, out: Any) -> None:
+    argument = np.clip(x, -4.0, 4.0)
+    horner(_ARTANH_OF_ERF, argument * argument, out)
+    out *= argument
+    np.tanh(out, out=out)
+
+
+# The normal distribution function at -x, times exp(x * x / 2) and divided by t, in powers of t = 1 / (1 + 0.3 * x), for x
+# in [0, 14.5]: relative errors below 4.2e-8 up to x = 2.5, and 0.3 of the exponential's own in float32 beyond.
+_TAIL_STEP = 0.3
+_TAIL = (
+    0.1196227748710475,
+    0.12087947566688421,
+    0.09899572033249383,
+    0.13195832706553598,
+    -0.060678806456267165,
+    0.2144717596596417,
+    -0.1621665450299754,
+    0.036917314522364665,
+)
+#: From here on the distribution function times its argument rounds to 0 in single precision.
+_END_OF_TAIL = 14.5
+
+
+def single_normal_tail(x: Any, out: Any) -> tuple[Any, Any, Any]:
+    """The normal distribution function at ``-abs(x)``, of float32: relative errors below 5e-7, and 5e-6 beyond -5.
+
+    Returns
+    -------
+    tuple
+        ``out``, which has it; ``abs(x)``, but at most 14.5, from where on it rounds to 0; and ``exp(-x * x / 2)``.
+    """
+    size = np.abs(x)
+    # Several times as quick as the minimum with a number.
+    np.clip(size, 0.0, _END_OF_TAIL, out=size)
+    bell = size * _TAIL_STEP
+    bell += 1
+    np.reciprocal(bell, out=bell)
+    horner(_TAIL, bell, out)
+    out *= bell
+    np.multiply(size, size, out=bell)
+    bell *= -0.5
+    np.exp(bell, out=bell)
+    out *= bell
+    return out, size, bell
 
 
 def normal_tails(x: Any) -> tuple[Any, Any]:
@@ -223,15 +270,21 @@ def _erfc(x: Any) -> Any:
     return np.where(np.isnan(x), x, result)
 
 
-def in_two_precisions(single: Callable[[Any], Any], double: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function that computes arrays of float32 by ``single`` and others by ``double``."""
+def in_two_precisions(single: Callable[[Any, Any], None], double: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A function that computes arrays of float32 by ``single(array, out)``, of one dimension at least, others by ``double``."""
     double = in_double(double)
 
-    def computed(a: Any) -> Any:
+    def computed(a: Any, out: Any = None) -> Any:
         array = np.asarray(a)
-        if array.dtype != np.float32:
+        if array.dtype == np.float32:
+            if out is None:
+                out = np.empty_like(array)
+            single(np.atleast_1d(array), np.atleast_1d(out))
+            return out
+        if out is None:
             return double(array)
-        return single(array.reshape(-1)).reshape(array.shape)
+        out[...] = double(array)
+        return out
 
     return computed
 
@@ -285,10 +338,9 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return ERF.out(out, input)
 
 
-def _single_erfc(x: Any) -> Any:
+def _single_erfc(x: Any, out: Any) -> None:
     tail, _ = normal_tails(x.astype(np.float64) * -math.sqrt(2))
-    tail *= 2.0
-    return tail.astype(np.float32)
+    np.multiply(tail, 2.0, out=out, casting="same_kind")
 
 
 #: ``1 - erf(x)`` of NumPy arrays, exact also where that is tiny.
@@ -458,8 +510,12 @@ def _ndtr(x: Any) -> Any:
     return np.where(np.isnan(x), x, np.where(np.abs(x) < 1, middle, np.where(x < 0, tail, 1 - tail)))
 
 
+def _single_ndtr(x: Any, out: Any) -> None:
+    np.copyto(out, normal_tails(x.astype(np.float64))[0], casting="same_kind")
+
+
 #: Distribution function of the standard normal distribution, of NumPy arrays.
-ndtr_on_host = in_two_precisions(lambda x: normal_tails(x.astype(np.float64))[0].astype(np.float32), _ndtr)
+ndtr_on_host = in_two_precisions(_single_ndtr, _ndtr)
 
 
 NDTR = Pointwise(

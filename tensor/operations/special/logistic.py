@@ -36,6 +36,15 @@ def logistic_on_host(a: Any, out: Any = None) -> Any:
     return np.reciprocal(result, out=result)
 
 
+def _gradient(a: Any, b: Any, out: Any = None) -> Any:
+    result = np.subtract(1, b, out=out)
+    result *= b
+    if np.iscomplexobj(result):
+        np.conjugate(result, out=result)
+    result *= a
+    return result
+
+
 SIGMOID = Pointwise(
     "sigmoid",
     by_category("1 / (1 + exp(-a))", complex="reciprocal(Compute{1, 0} + exp(-a))"),
@@ -48,7 +57,7 @@ SIGMOID = Pointwise(
 SIGMOID_BACKWARD: Pointwise = Pointwise(
     "sigmoid_backward",
     by_category("a * ((1 - b) * b)", complex="a * conj((Compute{1, 0} - b) * b)"),
-    lambda a, b: a * np.conjugate((1 - b) * b),
+    _gradient,
     derivatives=(
         lambda grad, b: SIGMOID_BACKWARD.binary(grad, conjugate(b)),
         lambda grad, a, b: MUL.binary(MUL.binary(conjugate(grad), a), conjugate(SUB(1, MUL.binary(b, 2)))),

@@ -47,7 +47,7 @@ ACCURACY: dict[str, tuple[float, float, float, float]] = {
     "deg2rad": (-_ANY, _ANY, 1, 1),
     "rad2deg": (-_ANY, _ANY, 1, 1),
     "frac": (-1e6, 1e6, 0, 0),
-    "erf": (-5, 5, 1, 2),
+    "erf": (-5, 5, 4, 2),
     "erfc": (-5, 9, 1, 4),
     "erfinv": (-0.999999, 0.999999, 1, 2),
     "lgamma": (1e-30, _ANY, 1, 6),

@@ -9,6 +9,23 @@ import tensor
 from tensor.operations import pointwise_operation as pointwise
 
 SIZE = 2 * pointwise._BLOCK + 1001
+
+
+def _into_second(function, first, second, third):
+    """The result, written to the second operand."""
+    return function(first, second, third, out=second)
+
+
+def _gradient(x, grad):
+    """Sum of the gradients of activations whose backward forms write to an output."""
+    total = 0
+    for function in ("relu", "relu6", "sigmoid", "silu", "gelu", "leaky_relu"):
+        leaf = x.clone().requires_grad_()
+        getattr(nn.functional, function)(leaf).backward(grad)
+        total = total + leaf.grad
+    return total
+
+
 #: Functions of ``(x, y, mask)``.
 CALLS = {
     "gelu": lambda x, y, mask: nn.functional.gelu(x),
@@ -22,6 +39,14 @@ CALLS = {
         x, y.abs(), out=tensor.empty(0, dtype=tensor.float64)
     ),
     "two types": lambda x, y, mask: tensor.xlogy(x, y.double().abs()),
+    "erf_": lambda x, y, mask: x.clone().erf_(),
+    "silu in place": lambda x, y, mask: nn.functional.silu(x.clone(), inplace=True),
+    "sigmoid_": lambda x, y, mask: x.clone().sigmoid_(),
+    "relu_": lambda x, y, mask: x.clone().relu_(),
+    "clamp_": lambda x, y, mask: x.clone().clamp_(-0.5, 0.5),
+    "clamp by itself": lambda x, y, mask: _into_second(tensor.clamp, y, x.clone(), y + 1),
+    "gelu out of another type": lambda x, y, mask: tensor.erf(x, out=tensor.empty(0, dtype=tensor.float64)),
+    "gradients": lambda x, y, mask: _gradient(x, y),
     "number": lambda x, y, mask: tensor.xlogy(2, y.abs()),
 }
 
@@ -38,6 +63,25 @@ def test_large_tensors_are_computed_as_small_ones(name, dtype):
     ]
     assert whole.dtype is pieces[0].dtype
     assert tensor.equal(whole, tensor.cat(pieces))
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_a_target_that_overlaps_the_operand_partly_is_refused(shift):
+    memory = tensor.randn(SIZE + 1)
+    first, second = memory[:-1], memory[1:]
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        tensor.erf(*((first, second)[::shift][:1]), out=(first, second)[::shift][1])
+
+
+def test_special_values_of_large_tensors():
+    x = tensor.randn(SIZE)
+    x[:6] = tensor.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), -40.0])
+    gelu = nn.functional.gelu(x)
+    assert gelu[:3].tolist() == [0.0, 0.0, float("inf")]
+    assert tensor.signbit(gelu[:6]).tolist()[1::4] == [True, True]
+    assert gelu[3:5].isnan().all() and gelu[5] == 0
+    assert tensor.erf(x)[1:4].tolist() == [0.0, 1.0, -1.0] and tensor.signbit(tensor.erf(x)[1])
+    assert tensor.erf(x)[4].isnan() and nn.functional.relu(x)[4].isnan()
 
 
 def test_other_orders_of_elements_are_computed_too():
