@@ -87,10 +87,18 @@ def accumulate_type(a: Array, axes: tuple[int, ...]) -> Any:
 
 #: Elements that are added up in single precision, one after the other, at most.
 _FEW = 8
+#: Elements of a vector addition that are worth a call of its loop.
+_VECTOR = 2048
 
 
 def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
     dtype = accumulate_type(a, axes)
+    if dtype is None and len(axes) == a.ndim and a.size >= 16 * _FEW * _VECTOR and a.dtype.kind == "f":
+        # Few vectors at a time, and the eighth that is left pairwise, whose loop is none of vectors of the processor.
+        flat = a.reshape(-1)
+        count = a.size // (_FEW * _VECTOR) * (_FEW * _VECTOR)
+        most = flat[:count].reshape(-1, _FEW, _VECTOR).sum(1)
+        return np.reshape(most.sum() + flat[count:].sum(), (1,) * a.ndim)
     if dtype is np.float64 and a.dtype == np.float32 and axes == (0,) and a.flags.c_contiguous:
         count = len(a) // _FEW
         if count > 1:

@@ -33,6 +33,21 @@ def test_running_sums(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(tensor.tensor(x).cumsum(-1).numpy(), expected, rtol=1e-7, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", [(262_143,), (262_144,), (300_001,), (1000, 700)], ids=str)
+def test_sums_of_all_elements(shape: tuple[int, ...], dtype: str) -> None:
+    """A float32 sum is exact to the last digit or two where all elements are positive, as in pairwise summation."""
+    x = np.random.default_rng(0).uniform(0.1, 1, shape).astype(dtype)
+    y = tensor.tensor(x)
+    expected = np.sum(x, dtype=np.longdouble)
+    bound = 2 * np.finfo(x.dtype).eps
+    assert abs(y.sum().item() - expected) <= bound * expected
+    assert abs(y.mean().item() - expected / x.size) <= bound * expected / x.size
+    assert y.sum(dim=tuple(range(x.ndim)), keepdim=True).shape == (1,) * x.ndim
+    x.reshape(-1)[-1] = np.inf
+    assert tensor.tensor(x).sum().item() == np.inf
+
+
 def test_running_sums_pass_infinities_on() -> None:
     x = np.ones(100, np.float32)
     x[40], x[70] = np.inf, -np.inf
