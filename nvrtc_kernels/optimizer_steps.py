@@ -92,6 +92,94 @@ def plan(device: Device, step: Step, dtype: dtype) -> Callable[..., None]:
     return run
 
 
+#: Types of what a kernel reads a number from.
+_SCALAR_TYPES = {"float32": "float", "float64": "double"}
+
+
+@dataclass(frozen=True, slots=True)
+class Formulas:
+    """How a kernel computes the numbers of a step: a key of plans.
+
+    Attributes
+    ----------
+    numbers : tuple of str
+        CUDA C++ of each, in double precision, of what the other attributes count: constants ``c0``, ``c1``, ...; numbers of
+        each tensor ``s0``, ...; numbers of all ``g0``, ....
+    constants : int
+        How many are passed.
+    scalars, shared : tuple of str
+        Dtypes of the numbers of each tensor, and of all.
+    """
+
+    numbers: tuple[str, ...]
+    constants: int
+    scalars: tuple[str, ...]
+    shared: tuple[str, ...]
+
+
+def plan_on_device(device: Device, step: Step, dtype: dtype, formulas: Formulas) -> Callable[..., None]:
+    """What does ``step`` to tensors of one type, by numbers that are on the device.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, addresses, counts, skip, constants, shared, extra)``: ``addresses`` are those of each tensor's
+        operands and then of its numbers; ``skip`` that of a float that is not 0 where nothing is to be done, or 0;
+        ``shared`` those of the numbers of all, and ``extra`` the step's own.
+    """
+    width = 16 // dtype.itemsize
+    chunk = _THREADS * _PACKS * width
+    operands = step.operands
+    tables = Tables(operands + len(formulas.scalars), chunk)
+    compute_type = _COMPUTE_TYPES.get(dtype.cuda, dtype.cuda)
+    constants = [f"c{i}" for i in range(formulas.constants)]
+    shared = [f"p{i}" for i in range(len(formulas.shared))]
+    extra = [f"a{i}" for i in range(step.addresses)]
+    parameters = [
+        tables.parameters,
+        "const float* skip",
+        *(f"double {name}" for name in constants),
+        *(f"const {_SCALAR_TYPES[each]}* {name}" for each, name in zip(formulas.shared, shared, strict=True)),
+        *(f"float* {name}" for name in extra),
+    ]
+    reads = [
+        f"const double s{i} = *static_cast<const {_SCALAR_TYPES[each]}*>(table.address[mine][{operands + i}]);"
+        for i, each in enumerate(formulas.scalars)
+    ]
+    reads += [f"const double g{i} = *p{i};" for i in range(len(shared))]
+    numbers = [f"number[{i}] = {code};" for i, code in enumerate(formulas.numbers)]
+    members = [f"static_cast<{compute_type}>(number[{i}])" for i in range(len(numbers))] + extra
+    lines = "\n".join(f"        {each}" for each in (*reads, *numbers))
+    functor = step.functor.format(W=compute_type)
+    source = (
+        f"{includes('optimizer_steps.cuh', dtype)}{step.definition}"
+        f'extern "C" __global__ void {step.name}_on_device({", ".join(parameters)}) {{\n'
+        "    if (skip && *skip != 0) return;\n"
+        "    const unsigned int mine = tensor_of_block(table, tensors);\n"
+        f"    __shared__ double number[{max(len(numbers), 1)}];\n"
+        f"    if (threadIdx.x == 0) {{\n{lines}\n    }}\n    __syncthreads();\n"
+        f"    step_tensor<{dtype.cuda}, {chunk}, {width}, {operands}>({functor}{{{', '.join(members)}}}, table, mine);\n}}\n"
+    )
+    codes = (*tables.codes, "P", *"d" * len(constants), *"P" * (len(shared) + len(extra)))
+    launch = launcher(device, "optimizer_steps.cu", source, f"{step.name}_on_device", codes)
+
+    def run(
+        stream: Any,
+        addresses: Sequence[int],
+        counts: Sequence[int],
+        skip: int,
+        constants: Sequence[float],
+        shared: Sequence[int],
+        extra: Sequence[int] = (),
+    ) -> None:
+        for grid, table, tensors in tables.launches(addresses, counts):
+            launch(
+                grid, 1, 1, _THREADS, 1, 1, 0, stream, table, tensors, skip, *constants, *shared, *extra
+            )  # fmt: skip
+
+    return run
+
+
 def _kernel(device: Device, step: Step, dtype: dtype, tables: Tables, shape: str) -> Callable[..., None]:
     compute_type = _COMPUTE_TYPES.get(dtype.cuda, dtype.cuda)
     functor = step.functor.format(W=compute_type)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step, step_with_states
+from .stepping import SteppingOptimizer, at_least_zero, decayed, number_of, sign, step, step_with_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,6 +79,7 @@ class Adadelta(SteppingOptimizer):
     Zeiler, "adadelta_step: An Adaptive Learning Rate Method", 2012.
     """
 
+    _step_supports_amp_scaling = True
     absent = SteppingOptimizer.absent | {"capturable": False}
 
     def __init__(
@@ -116,14 +117,15 @@ class Adadelta(SteppingOptimizer):
     def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """See :meth:`SteppingOptimizer.update`."""
         rho = float(group["rho"])
-        adadelta_step.update(
+        self.apply(
+            adadelta_step,
             [params, grads, *self.counted_together(group, params, ("square_avg", "acc_delta"))],
             sign=sign(group),
             weight_decay=float(group["weight_decay"]),
             rho=rho,
             one_minus_rho=1 - rho,
             eps=float(group["eps"]),
-            lr=float(group["lr"]),
+            lr=number_of(group["lr"], params),
         )
 
 

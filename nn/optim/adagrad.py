@@ -137,7 +137,8 @@ class Adagrad(SteppingOptimizer):
     def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """See :meth:`SteppingOptimizer.update`."""
         for t, operands in self.counted(group, params, grads, ("sum",)):
-            adagrad_step.update(
+            self.apply(
+                adagrad_step,
                 operands,
                 sign=sign(group),
                 weight_decay=float(group["weight_decay"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,9 @@ from .stepping import (
     check_betas,
     decay,
     decayed,
+    number_of,
     sign,
+    square_root,
     step,
     step_with_states,
 )
@@ -133,7 +134,9 @@ class Adam(SteppingOptimizer):
         Whether to divide by the maximum of all ``v`` so far (Reddi, Kale and Kumar, 2018).
     maximize : bool
         Whether to maximize the objective.
-    foreach, capturable, differentiable, fused
+    capturable : bool
+        Whether counts of steps are on the devices of parameters, so that CUDA graphs of the step can be replayed.
+    foreach, differentiable, fused
         Accepted for compatibility; ``differentiable=True`` raises NotImplementedError.
     decoupled_weight_decay : bool
         Whether weight decay is no part of the gradient, as in :class:`AdamW`.
@@ -148,6 +151,7 @@ class Adam(SteppingOptimizer):
     """
 
     instead_of_sparse = ", please consider SparseAdam instead"
+    _step_supports_amp_scaling = True
     absent = SteppingOptimizer.absent | {
         "amsgrad": False,
         "capturable": False,
@@ -198,17 +202,18 @@ class Adam(SteppingOptimizer):
         """See :meth:`SteppingOptimizer.update`."""
         amsgrad = group["amsgrad"]
         names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if amsgrad else ("exp_avg", "exp_avg_sq")
-        beta1, beta2 = map(float, group["betas"])
+        lr, beta1, beta2 = (number_of(each, params) for each in (group["lr"], *group["betas"]))
         for t, operands in self.counted(group, params, grads, names):
-            (amsgrad_step if amsgrad else adam_step).update(
+            self.apply(
+                amsgrad_step if amsgrad else adam_step,
                 operands,
                 sign=sign(group),
-                **decay(group),
+                **decay(group, lr),
                 one_minus_beta1=1 - beta1,
                 beta2=beta2,
                 one_minus_beta2=1 - beta2,
-                step_size=float(group["lr"]) / (1 - beta1**t),
-                root_correction2=sqrt(1 - beta2**t),
+                step_size=lr / (1 - beta1**t),
+                root_correction2=square_root(1 - beta2**t),
                 eps=float(group["eps"]),
             )
 

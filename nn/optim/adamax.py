@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .stepping import SteppingOptimizer, at_least_zero, check_betas, decayed, sign, step, step_with_states
+from .stepping import (
+    SteppingOptimizer,
+    at_least_zero,
+    check_betas,
+    decayed,
+    number_of,
+    sign,
+    step,
+    step_with_states,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,6 +83,7 @@ class Adamax(SteppingOptimizer):
     Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014.
     """
 
+    _step_supports_amp_scaling = True
     absent = SteppingOptimizer.absent | {"capturable": False}
 
     def __init__(
@@ -110,15 +120,17 @@ class Adamax(SteppingOptimizer):
     def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """See :meth:`SteppingOptimizer.update`."""
         beta1, beta2 = group["betas"]
+        lr = number_of(group["lr"], params)
         for t, operands in self.counted(group, params, grads, ("exp_avg", "exp_inf")):
-            adamax_step.update(
+            self.apply(
+                adamax_step,
                 operands,
                 sign=sign(group),
                 weight_decay=float(group["weight_decay"]),
                 one_minus_beta1=1 - beta1,
                 beta2=beta2,
                 eps=float(group["eps"]),
-                step_size=float(group["lr"]) / (1 - beta1**t),
+                step_size=lr / (1 - beta1**t),
             )
 
 

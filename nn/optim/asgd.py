@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import tensor
 from tensor import Tensor
 
 from .optimizer import count
-from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step, step_with_states
+from .stepping import Number, SteppingOptimizer, at_least_zero, decayed, sign, step, step_with_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,6 +39,16 @@ def asgd_step(
         ax[...] = p
     else:
         ax += mu * (p - ax)
+
+
+@step("""
+    eta = W(lr / pow(1 + double(lambd) * lr * step, double(alpha)));
+    mu = W(1 / fmax(1.0, double(step) - t0));
+""")
+def factors_step(eta: Any, step: Any, mu: Any, *, lr: float, lambd: float, alpha: float, t0: float) -> None:
+    """The factors of the next step."""
+    eta[...] = lr / (1 + lambd * lr * step) ** alpha
+    mu[...] = 1 / np.maximum(1, step - t0)
 
 
 class ASGD(SteppingOptimizer):
@@ -74,6 +86,7 @@ class ASGD(SteppingOptimizer):
     Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992.
     """
 
+    _step_supports_amp_scaling = True
     absent = SteppingOptimizer.absent | {"capturable": False}
     on_host = ("step", "eta", "mu")
 
@@ -118,7 +131,8 @@ class ASGD(SteppingOptimizer):
         """See :meth:`SteppingOptimizer.prepare`; also the factors of the next step, which are numbers on the host."""
         state: dict[str, Any] = self.state[parameter]
         if "eta" not in state:
-            state["step"], state["eta"], state["mu"] = count(), count(float(group["lr"])), count(1.0)
+            for name, value in (("step", 0.0), ("eta", float(group["lr"])), ("mu", 1.0)):
+                state[name] = self.number(group, parameter, value)
             state["ax"] = tensor.zeros_like(parameter, memory_format=tensor.preserve_format)
         return state
 
@@ -127,11 +141,20 @@ class ASGD(SteppingOptimizer):
         lr, lambd, alpha = float(group["lr"]), float(group["lambd"]), float(group["alpha"])
         for t, operands in self.counted(group, params, grads, ("ax",)):
             states = [self.state[each] for each in operands[0]]
-            # Those with the same count differ where some were left out of steps with another learning rate.
-            factors = [(float(state["eta"]), float(state["mu"])) for state in states]
-            for eta, mu in dict.fromkeys(factors):
-                members = [i for i, each in enumerate(factors) if each == (eta, mu)]
-                asgd_step.update(
+            together: list[tuple[Any, Any, list[int]]]
+            if isinstance(t, Number):
+                etas, mus = ([state[name] for state in states] for name in ("eta", "mu"))
+                together = [(Number.of_each(etas), Number.of_each(mus), list(range(len(states))))]
+            else:
+                # Those with the same count differ where some were left out of steps with another learning rate.
+                factors = [(float(state["eta"]), float(state["mu"])) for state in states]
+                together = [
+                    (*pair, [i for i, each in enumerate(factors) if each == pair])
+                    for pair in dict.fromkeys(factors)
+                ]
+            for eta, mu, members in together:
+                self.apply(
+                    asgd_step,
                     [[column[i] for i in members] for column in operands],
                     sign=sign(group),
                     weight_decay=float(group["weight_decay"]),
@@ -139,6 +162,12 @@ class ASGD(SteppingOptimizer):
                     eta=eta,
                     mu=mu,
                 )
+            if isinstance(t, Number):
+                counts = [state["step"] for state in states]
+                self.apply(
+                    factors_step, [etas, counts, mus], lr=lr, lambd=lambd, alpha=alpha, t0=float(group["t0"])
+                )
+                continue
             for state in states:
                 state["eta"].fill_(lr / (1 + lambd * lr * t) ** alpha)
                 state["mu"].fill_(1 / max(1, t - group["t0"]))

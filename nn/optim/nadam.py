@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .adam import MOMENTS, update_moments
-from .optimizer import count
 from .stepping import (
+    Number,
     SteppingOptimizer,
     at_least_zero,
     check_betas,
     decay,
     decayed,
+    number_of,
     sign,
     step,
     step_with_states,
@@ -57,6 +58,12 @@ def nadam_step(
     p -= moment_step * (exp_avg / root)
 
 
+@step("mu_product *= W(beta1 * (1 - 0.5 * pow(0.96, double(step) * growth)));")
+def momentum_product_step(mu_product: Any, step: Any, *, beta1: float, growth: float) -> None:
+    """The product of all momenta so far, after a step."""
+    mu_product *= beta1 * (1 - 0.5 * 0.96 ** (step * growth))
+
+
 class NAdam(SteppingOptimizer):
     """Adam with Nesterov momentum, whose factor grows with the steps: ``beta1 * (1 - 0.5 * 0.96 ** (t * momentum_decay))``.
 
@@ -92,6 +99,7 @@ class NAdam(SteppingOptimizer):
     Dozat, "Incorporating Nesterov Momentum into Adam", 2016.
     """
 
+    _step_supports_amp_scaling = True
     absent = SteppingOptimizer.absent | {"capturable": False, "decoupled_weight_decay": False}
     on_host = ("step", "mu_product")
 
@@ -135,22 +143,36 @@ class NAdam(SteppingOptimizer):
         """See :meth:`SteppingOptimizer.prepare`; also the product of all momenta."""
         state = self.state[parameter]
         if "mu_product" not in state:
-            state["step"], state["mu_product"] = count(), count(1.0)
+            state["step"] = self.number(group, parameter, 0.0)
+            state["mu_product"] = self.number(group, parameter, 1.0)
         return super().prepare(group, parameter, names)
 
     def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """See :meth:`SteppingOptimizer.update`."""
         beta1, beta2 = group["betas"]
-        lr, growth = float(group["lr"]), group["momentum_decay"]
+        growth = group["momentum_decay"]
+        lr = number_of(group["lr"], params)
         for t, operands in self.counted(group, params, grads, ("exp_avg", "exp_avg_sq")):
             mu, next_mu = (beta1 * (1 - 0.5 * 0.96 ** (n * growth)) for n in (t, t + 1))
-            products = [float(self.state[each]["mu_product"].mul_(mu)) for each in operands[0]]
-            for product in sorted(set(products)):
-                members = [i for i, each in enumerate(products) if each == product]
-                nadam_step.update(
+            states = [self.state[each] for each in operands[0]]
+            products = [state["mu_product"] for state in states]
+            together: list[tuple[Any, list[int]]]
+            if isinstance(t, Number):
+                counts = [state["step"] for state in states]
+                self.apply(momentum_product_step, [products, counts], beta1=beta1, growth=growth)
+                together = [(Number.of_each(products), list(range(len(products))))]
+            else:
+                values = [float(each.mul_(mu)) for each in products]
+                together = [
+                    (value, [i for i, each in enumerate(values) if each == value])
+                    for value in sorted(set(values))
+                ]
+            for product, members in together:
+                self.apply(
+                    nadam_step,
                     [[column[i] for i in members] for column in operands],
                     sign=sign(group),
-                    **decay(group),
+                    **decay(group, lr),
                     one_minus_beta1=1 - beta1,
                     beta2=beta2,
                     one_minus_beta2=1 - beta2,

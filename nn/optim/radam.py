@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +13,12 @@ from .stepping import (
     check_betas,
     decay,
     decayed,
+    number_of,
     sign,
+    square_root,
     step,
     step_with_states,
+    where_above,
 )
 
 if TYPE_CHECKING:
@@ -89,6 +91,7 @@ class RAdam(SteppingOptimizer):
     Liu et al., "On the Variance of the Adaptive Learning Rate and Beyond", 2019.
     """
 
+    _step_supports_amp_scaling = True
     absent = SteppingOptimizer.absent | {"capturable": False, "decoupled_weight_decay": False}
 
     def __init__(
@@ -128,26 +131,34 @@ class RAdam(SteppingOptimizer):
         """See :meth:`SteppingOptimizer.update`."""
         beta1, beta2 = group["betas"]
         longest = 2 / (1 - beta2) - 1
+        lr = number_of(group["lr"], params)
         for t, operands in self.counted(group, params, grads, ("exp_avg", "exp_avg_sq")):
             correction2 = 1 - beta2**t
             length = longest - 2 * t * beta2**t / correction2
-            step_size = float(group["lr"]) / (1 - beta1**t)
-            rectified = length > _LONG_ENOUGH
-            if rectified:
-                step_size *= sqrt(
-                    (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
-                ) * sqrt(correction2)
-            radam_step.update(
+            plain = lr / (1 - beta1**t)
+            self.apply(
+                radam_step,
                 operands,
                 sign=sign(group),
-                **decay(group),
+                **decay(group, lr),
                 one_minus_beta1=1 - beta1,
                 beta2=beta2,
                 one_minus_beta2=1 - beta2,
                 eps=float(group["eps"]),
-                step_size=step_size,
-                rectified=float(rectified),
+                step_size=where_above(
+                    length,
+                    _LONG_ENOUGH,
+                    # Called before the next turn.
+                    lambda: plain * _rectification(length, longest) * square_root(correction2),  # noqa: B023
+                    lambda: plain,  # noqa: B023
+                ),
+                rectified=where_above(length, _LONG_ENOUGH, lambda: 1.0, lambda: 0.0),
             )
+
+
+def _rectification(length: Any, longest: float) -> Any:
+    """What a step is multiplied by where the variance is known well enough."""
+    return square_root((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
 
 
 def radam(

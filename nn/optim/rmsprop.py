@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step, step_with_states
+from .stepping import SteppingOptimizer, at_least_zero, decayed, number_of, sign, step, step_with_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -214,6 +214,7 @@ class RMSprop(SteppingOptimizer):
     Recurrent Neural Networks", 2013.
     """
 
+    _step_supports_amp_scaling = True
     absent = SteppingOptimizer.absent | {"momentum": 0, "centered": False, "capturable": False}
 
     def __init__(
@@ -267,14 +268,15 @@ class RMSprop(SteppingOptimizer):
             names.append("momentum_buffer")
         # Nothing here depends on how many steps there were, so all parameters go together.
         operands = [params, grads, *self.counted_together(group, params, names)]
-        _STEPS[centered, momentum > 0].update(
+        self.apply(
+            _STEPS[centered, momentum > 0],
             operands,
             sign=sign(group),
             weight_decay=float(group["weight_decay"]),
             alpha=float(group["alpha"]),
             one_minus_alpha=1 - float(group["alpha"]),
             eps=float(group["eps"]),
-            lr=float(group["lr"]),
+            lr=number_of(group["lr"], params),
             momentum=momentum,
         )
 

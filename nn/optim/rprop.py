@@ -8,7 +8,6 @@ import numpy as np
 
 import tensor
 
-from .optimizer import count
 from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step, step_with_states
 
 if TYPE_CHECKING:
@@ -85,6 +84,7 @@ class Rprop(SteppingOptimizer):
     Riedmiller and Braun, "A Direct Adaptive Method for Faster Backpropagation Learning: The RPROP Algorithm", 1993.
     """
 
+    _step_supports_amp_scaling = True
     absent = SteppingOptimizer.absent | {"capturable": False}
 
     def __init__(
@@ -119,7 +119,7 @@ class Rprop(SteppingOptimizer):
         """See :meth:`SteppingOptimizer.prepare`; step sizes start with the learning rate."""
         state: dict[str, Any] = self.state[parameter]
         if "step_size" not in state:
-            state["step"] = count()
+            state["step"] = self.number(group, parameter, 0.0)
             state["prev"] = tensor.zeros_like(parameter, memory_format=tensor.preserve_format)
             lr = float(group["lr"])
             state["step_size"] = tensor.full_like(
@@ -133,7 +133,8 @@ class Rprop(SteppingOptimizer):
         """See :meth:`SteppingOptimizer.update`."""
         eta_minus, eta_plus = group["etas"]
         smallest, largest = group["step_sizes"]
-        rprop_step.update(
+        self.apply(
+            rprop_step,
             [params, grads, *self.counted_together(group, params, ("prev", "step_size"))],
             sign=sign(group),
             eta_minus=float(eta_minus),

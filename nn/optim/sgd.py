@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import tensor
 
-from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step, step_with_states
+from .stepping import (
+    SteppingOptimizer,
+    at_least_zero,
+    decayed,
+    first_step_outside_of_captures,
+    number_of,
+    sign,
+    step,
+    step_with_states,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,6 +92,8 @@ class SGD(SteppingOptimizer):
     >>> optimizer = nn.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     """
 
+    counts_nothing = True
+    _step_supports_amp_scaling = True
     absent = SteppingOptimizer.absent | {"nesterov": False, "fused": False}
 
     def __init__(
@@ -145,12 +156,12 @@ class SGD(SteppingOptimizer):
         """See :meth:`SteppingOptimizer.update`."""
         numbers = {
             "sign": sign(group),
-            "lr": float(group["lr"]),
+            "lr": number_of(group["lr"], params),
             "weight_decay": float(group["weight_decay"]),
         }
         momentum = float(group["momentum"])
         if not momentum:
-            sgd_step.update([params, grads], **numbers)
+            self.apply(sgd_step, [params, grads], **numbers)
             return
         numbers["nesterov"] = float(group["nesterov"])
         new: tuple[list[Tensor], ...] = ([], [], [])
@@ -165,12 +176,13 @@ class SGD(SteppingOptimizer):
                 column.append(x)
         # The first gradient is the buffer, without dampening.
         if new[0]:
-            momentum_sgd_step.update(new, momentum=momentum, undamped=1.0, **numbers)
+            first_step_outside_of_captures(self)
+            self.apply(momentum_sgd_step, new, momentum=momentum, undamped=1.0, **numbers)
             for each, buffer in zip(new[0], new[2], strict=True):
                 self.state[each]["momentum_buffer"] = buffer
         if existing[0]:
             undamped = 1 - float(group["dampening"])
-            momentum_sgd_step.update(existing, momentum=momentum, undamped=undamped, **numbers)
+            self.apply(momentum_sgd_step, existing, momentum=momentum, undamped=undamped, **numbers)
 
 
 def sgd(

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import tensor
 from tensor import Tensor
 from tensor.core.sparse import SparseLayout
-from tensor.operations.optimizers.steps import advance, decayed, step
+from tensor.operations.optimizers.numbers import Number, number_of, square_root, where_above
+from tensor.operations.optimizers.steps import advance, advance_on_device, decayed, step
 
 from .optimizer import Optimizer, count
 
@@ -21,24 +22,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = [
+    "Number",
     "SteppingOptimizer",
     "advance",
     "at_least_zero",
     "check_betas",
     "decay",
     "decayed",
+    "first_step_outside_of_captures",
+    "number_of",
     "sign",
+    "square_root",
     "step",
     "step_with_states",
+    "where_above",
 ]
 
 
 class SteppingOptimizer(Optimizer):
     """Base class of these optimizers, which define :meth:`update`.
 
-    Options that choose between implementations in PyTorch (``foreach``, ``fused``, ``capturable``) are accepted and
-    kept in state dicts; the one implementation here is fused. ``differentiable=True`` raises NotImplementedError.
+    Options that choose between implementations in PyTorch (``foreach``, ``fused``) are accepted and kept in state dicts;
+    the one implementation here is fused. ``differentiable=True`` raises NotImplementedError.
+
+    With ``capturable=True`` the counts of steps of parameters on CUDA devices are on the device, and what follows from them
+    is computed there, so that a CUDA graph of the step counts at each replay.
     """
+
+    #: A float32 tensor of one element on a device, set for the time of a step: where it is not 0, nothing is done.
+    found_inf: Tensor | None = None
+    #: Whether :meth:`update` does all steps with :meth:`apply`, which leaves them out where ``found_inf`` is not 0.
+    _step_supports_amp_scaling = False
+    #: Whether what a step without ``capturable`` computes on the host stays right at every replay of a graph.
+    counts_nothing = False
 
     #: What PyTorch's error about a sparse gradient goes on with.
     instead_of_sparse = ""
@@ -71,6 +87,8 @@ class SteppingOptimizer(Optimizer):
         if closure is not None:
             with tensor.enable_grad():
                 loss = closure()
+        if capturing():
+            self.check_capture()
         with tensor.no_grad():
             for group in self.param_groups:
                 params, grads = [], []
@@ -93,6 +111,54 @@ class SteppingOptimizer(Optimizer):
                 for each, grad in sparse:
                     self.update_sparse(group, each, grad)
         return loss
+
+    def check_capture(self) -> None:
+        """Check, in a capture, that a CUDA graph of the step would do the same as the step.
+
+        Raises
+        ------
+        RuntimeError
+            If it counts steps on the host.
+        """
+        if not self.counts_nothing and not all(group.get("capturable") for group in self.param_groups):
+            name = type(self).__name__
+            advice = (
+                "pass capturable=True to the optimizer"
+                if "capturable" in self.defaults
+                else "capture the backward pass only, and step outside of the graph"
+            )
+            raise RuntimeError(
+                f"{name}.step() while a stream is captured into a CUDA graph, and capturable is False: the host would count "
+                f"one step, and every replay be that same step; {advice}"
+            )
+
+    def steps_on_device(self) -> bool:
+        """Whether a step can be left out by a flag on the device, which the host does not read.
+
+        All parameters are on CUDA devices then, and counts of steps with them.
+        """
+        return (
+            self._step_supports_amp_scaling
+            and all(
+                group.get("capturable") or (self.counts_nothing and group.get("fused"))
+                for group in self.param_groups
+            )
+            and all(each.is_cuda for group in self.param_groups for each in group["params"])
+        )
+
+    def apply(self, step: Any, operands: Sequence[Sequence[Tensor]], **numbers: Any) -> None:
+        """Do ``step`` to ``operands``; see :meth:`tensor.operations.optimizers.steps.Step.update`.
+
+        Parameters
+        ----------
+        step
+            Made by the decorator :func:`step`.
+        operands
+            Parameters, gradients and states.
+        numbers
+            The step's.
+        """
+        step.update(operands, skip=self.found_inf, **numbers)
 
     def check_sparse(self, group: dict[str, Any]) -> None:
         """Check, before anything is updated, that the optimizer takes sparse gradients with the options of ``group``.
@@ -136,12 +202,29 @@ class SteppingOptimizer(Optimizer):
         The tensors are zeros at first. ``group`` has the options of the parameter.
         """
         state: dict[str, Any] = self.state[parameter]
+        on_device = bool(group.get("capturable")) and parameter.is_cuda
         if "step" not in state:
-            state["step"] = count()
+            state["step"] = self.number(group, parameter, 0.0)
+        elif state["step"].is_cuda is not on_device:
+            for name in self.on_host:
+                if name in state:
+                    state[name] = state[name].to(parameter.device if on_device else "cpu")
         for name in names:
             if name not in state:
+                first_step_outside_of_captures(self)
                 state[name] = tensor.zeros_like(parameter, memory_format=tensor.preserve_format)
         return state
+
+    def number(self, group: dict[str, Any], parameter: Tensor, value: float) -> Tensor:
+        """A state of ``parameter`` that is one number, such as a count: on the host, or where ``group`` says on its device.
+
+        Its first value is ``value``.
+        """
+        result = count(value)
+        if group.get("capturable") and parameter.is_cuda:
+            first_step_outside_of_captures(self)
+            return result.to(parameter.device)
+        return result
 
     def counted(
         self,
@@ -149,7 +232,7 @@ class SteppingOptimizer(Optimizer):
         params: list[Tensor],
         grads: list[Tensor],
         names: Sequence[str],
-    ) -> Iterator[tuple[float, list[list[Tensor]]]]:
+    ) -> Iterator[tuple[Any, list[list[Tensor]]]]:
         """Count a step of each parameter, and group those that have the same count.
 
         Parameters
@@ -164,9 +247,24 @@ class SteppingOptimizer(Optimizer):
         Yields
         ------
         tuple
-            The count, and the columns of the update: parameters, gradients and their states ``names``.
+            The count, and the columns of the update: parameters, gradients and their states ``names``. Counts on devices
+            are one :class:`~tensor.operations.optimizers.numbers.Number`, whatever they are.
         """
         states = [self.prepare(group, each, names) for each in params]
+        on_device = [i for i, state in enumerate(states) if state["step"].is_cuda]
+        if on_device:
+            steps = [states[i]["step"] for i in on_device]
+            advance_on_device(steps, self.found_inf)
+            columns = [[state[name] for state in states] for name in names]
+            yield (
+                Number.of_each(steps),
+                [[column[i] for i in on_device] for column in (params, grads, *columns)],
+            )
+            rest = [i for i, state in enumerate(states) if not state["step"].is_cuda]
+            if not rest:
+                return
+            params, grads = ([column[i] for i in rest] for column in (params, grads))
+            states = [states[i] for i in rest]
         counts = advance([state["step"] for state in states])
         columns = [[state[name] for state in states] for name in names]
         if min(counts) == max(counts):
@@ -187,7 +285,10 @@ class SteppingOptimizer(Optimizer):
             One list for each of ``names``, with the state of each of ``params``.
         """
         states = [self.prepare(group, each, names) for each in params]
-        advance([state["step"] for state in states])
+        steps = [state["step"] for state in states]
+        if on_device := [each for each in steps if each.is_cuda]:
+            advance_on_device(on_device, self.found_inf)
+        advance([each for each in steps if not each.is_cuda])
         return [[state[name] for state in states] for name in names]
 
 
@@ -236,6 +337,7 @@ def step_with_states(
         raise RuntimeError("API has changed, `state_steps` argument must contain a list of singleton tensors")
     if found_inf is not None and bool(found_inf):
         return
+    options = {"capturable": any(each.is_cuda for each in states.get("step", ())), **options}
     one = optimizer.__new__(optimizer)
     with tensor.no_grad():
         if grad_scale is not None:
@@ -278,14 +380,39 @@ def _keep(
                 column[number] = state[params[number]].get(name)
 
 
+def capturing() -> bool:
+    """Whether the current stream of a device is captured into a CUDA graph."""
+    return tensor.cuda.is_current_stream_capturing()
+
+
+def first_step_outside_of_captures(optimizer: Optimizer) -> None:
+    """Refuse to make states in a capture, where every replay would make them anew.
+
+    Raises
+    ------
+    RuntimeError
+        In a capture.
+    """
+    if capturing():
+        raise RuntimeError(
+            f"{type(optimizer).__name__}.step() while a stream is captured into a CUDA graph would make states that are not "
+            "there yet, and every replay would set them to their first values again: take a step before the capture (a "
+            "warm-up on a side stream), or load a state dict"
+        )
+
+
 def sign(group: dict[str, Any]) -> float:
     """-1 to maximize, 1 to minimize."""
     return -1.0 if group["maximize"] else 1.0
 
 
-def decay(group: dict[str, Any]) -> dict[str, float]:
-    """Factors of weight decay: as an L2 penalty in the gradient, or decoupled from it."""
-    lr, weight_decay = float(group["lr"]), float(group["weight_decay"])
+def decay(group: dict[str, Any], lr: Any = None) -> dict[str, Any]:
+    """Factors of weight decay: as an L2 penalty in the gradient, or decoupled from it.
+
+    ``lr`` is the learning rate, as :func:`number_of` gives it; that of ``group`` as a float if it is not given.
+    """
+    lr = float(group["lr"]) if lr is None else lr
+    weight_decay = float(group["weight_decay"])
     if group.get("decoupled_weight_decay"):
         return {"weight_decay": 0.0, "param_factor": 1 - lr * weight_decay}
     return {"weight_decay": weight_decay, "param_factor": 1.0}

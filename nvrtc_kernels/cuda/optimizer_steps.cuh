@@ -12,7 +12,8 @@
 // with in float.
 //
 // A step is a functor over an element's operands `x[0]` (parameter), `x[1]` (gradient), `x[2]`, ... (states).
-// Factors that are the same for all elements, such as bias corrections, come computed from the host.
+// Factors that are the same for all elements, such as bias corrections, come computed from the host; or, where they follow
+// from counts and rates on the device, one thread of each block computes them in double precision before the step.
 
 #pragma once
 
@@ -93,9 +94,9 @@ __device__ inline unsigned int tensor_of_block(const Table<Operands, Tensors>& t
     return mine;
 }
 
-template <class T, int Chunk, int Width, class Step, int Operands, int Tensors>
-__device__ inline void step_tensors(const Step& step, const Table<Operands, Tensors>& table, unsigned int tensors) {
-    const unsigned int mine = tensor_of_block(table, tensors);
+// The step of tensor `mine`, whose first `Operands` addresses are those of its operands.
+template <class T, int Chunk, int Width, int Operands, class Step, int Addresses, int Tensors>
+__device__ inline void step_tensor(const Step& step, const Table<Addresses, Tensors>& table, unsigned int mine) {
     const long long start = static_cast<long long>(blockIdx.x - table.first[mine]) * Chunk;
     const long long left = table.count[mine] - start;
     T* operand[Operands];
@@ -114,12 +115,24 @@ __device__ inline void step_tensors(const Step& step, const Table<Operands, Tens
     }
 }
 
+template <class T, int Chunk, int Width, class Step, int Operands, int Tensors>
+__device__ inline void step_tensors(const Step& step, const Table<Operands, Tensors>& table, unsigned int tensors) {
+    step_tensor<T, Chunk, Width, Operands>(step, table, tensor_of_block(table, tensors));
+}
+
 // Gradients times a number that is on the device
 template <class W>
 struct Scale {
     static constexpr int read_only = -1;
     const float* factor;  // of type W
     __device__ void operator()(W (&x)[1]) const { x[0] *= *reinterpret_cast<const W*>(factor); }
+};
+
+// Counts of steps
+template <class W>
+struct Advance {
+    static constexpr int read_only = -1;
+    __device__ void operator()(W (&x)[1]) const { x[0] += 1; }
 };
 
 // Copies of many tensors, times a number

@@ -13,7 +13,8 @@ from tensor.core.memory_format import strided
 from tensor.core.sparse import storage_of
 from tensor.methods.tensor import Tensor
 from tensor.operations.creation.factories import full
-from tensor.operations.optimizers.steps import unscale
+from tensor.operations.optimizers.numbers import Number
+from tensor.operations.optimizers.steps import step, unscale
 
 if TYPE_CHECKING:
     from tensor.core.devices.device import device as Device
@@ -27,7 +28,9 @@ class GradScaler:
     ``scaler.scale(loss).backward()``, ``scaler.step(optimizer)``, ``scaler.update()``: the step divides gradients by
     the scale, and is left out if one is not finite. The scale falls then, and grows after a while without.
 
-    It is a number of the host: a step reads back, once, whether gradients were finite, and nothing else waits.
+    It is a number of the host: a step reads back, once, whether gradients were finite, and nothing else waits. With an
+    optimizer whose steps are counted on the device (``capturable=True``; for SGD, ``fused=True``) it is on the device from
+    the first step on, nothing is read back, and a CUDA graph may have the whole of it.
 
     >>> model = nn.Linear(2, 1)
     >>> optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
@@ -88,6 +91,8 @@ class GradScaler:
         self._growth_interval = growth_interval
         #: Steps without overflow since the scale was changed.
         self._growth_tracker = 0
+        #: The scale and that number where they are on a device.
+        self._on_device: tuple[Tensor, Tensor] | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -120,7 +125,10 @@ class GradScaler:
             return outputs
         if isinstance(outputs, Tensor):
             factor = self._tensors.get(outputs.device)
+            if factor is None and self._on_device is not None:
+                factor = self._tensors[outputs.device] = self._on_device[0].to(outputs.device)
             if factor is None:
+                _refuse_in_capture(outputs)
                 # One of float32, so that a loss in half precision does not overflow.
                 factor = full((), self._scale, dtype=float32, device=outputs.device)
                 self._tensors[outputs.device] = factor
@@ -160,8 +168,23 @@ class GradScaler:
         for grad in grads:
             if grad.dtype is float16:
                 raise ValueError("Attempting to unscale FP16 gradients.")
-        self._flags[id(optimizer)] = unscale(grads, 1.0 / self._scale)
+        if self._on_device is None and grads and _steps_on_device(optimizer):
+            _refuse_in_capture(grads[0])
+            self._go_on_device(grads[0].device)
+        if self._on_device is not None and all(each.is_cuda for each in grads):
+            flags = unscale(grads, 1.0 / Number.of(self._on_device[0]))
+        else:
+            flags = unscale(grads, 1.0 / self.get_scale())
+        self._flags[id(optimizer)] = flags
         self._stages[id(optimizer)] = _UNSCALED
+
+    def _go_on_device(self, device: Device) -> None:
+        """From now on the scale, and the count of steps since it changed, are on ``device``."""
+        self._on_device = (
+            full((), self._scale, dtype=float32, device=device),
+            full((), float(self._growth_tracker), dtype=float32, device=device),
+        )
+        self._tensors = {}
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Let ``optimizer`` step with unscaled gradients if all of them are finite.
@@ -188,7 +211,15 @@ class GradScaler:
             raise RuntimeError(
                 "No inf checks were recorded for this optimizer: none of its parameters has a gradient"
             )
-        result = None if self._overflowed(key) else optimizer.step(*args, **kwargs)
+        if self._on_device is not None and _steps_on_device(optimizer):
+            # The step itself looks whether a gradient was not finite.
+            optimizer.found_inf = _any(self._flags[key])
+            try:
+                result = optimizer.step(*args, **kwargs)
+            finally:
+                del optimizer.found_inf
+        else:
+            result = None if self._overflowed(key) else optimizer.step(*args, **kwargs)
         self._stages[key] = _STEPPED
         return result
 
@@ -221,13 +252,23 @@ class GradScaler:
                 raise ValueError(
                     f"new_scale should be a float or a 1-element tensor with requires_grad=False, got {new_scale!r}"
                 )
-            self._scale = float(new_scale)
+            self._set(new_scale)
         else:
             if not any(self._flags.values()):
                 raise RuntimeError(
                     "No inf checks were recorded prior to update: call step(optimizer) or unscale_(optimizer) before"
                 )
-            if any(self._overflowed(key) for key in self._flags):
+            if self._on_device is not None:
+                scale, tracker = self._on_device
+                found = _any([each for flags in self._flags.values() for each in flags]).to(scale.device)
+                scale_step.update(
+                    [[scale], [found.reshape(())], [tracker]],
+                    growth=self._growth_factor,
+                    backoff=self._backoff_factor,
+                    interval=float(self._growth_interval),
+                    largest=finfo(float32).max,
+                )
+            elif any(self._overflowed(key) for key in self._flags):
                 self._scale *= self._backoff_factor
                 self._growth_tracker = 0
             else:
@@ -241,7 +282,22 @@ class GradScaler:
 
     def get_scale(self) -> float:
         """The scale, a float; 1.0 if the scaler is not enabled."""
-        return self._scale if self._enabled else 1.0
+        if not self._enabled:
+            return 1.0
+        return self._scale if self._on_device is None else self._on_device[0].item()
+
+    def _set(self, scale: Any) -> None:
+        if self._on_device is None:
+            self._scale = float(scale)
+        else:
+            # In place: a CUDA graph may read it.
+            self._on_device[0].copy_(scale.reshape(())) if isinstance(scale, Tensor) else self._on_device[
+                0
+            ].fill_(scale)
+
+    def _tracked(self) -> int:
+        """Steps without overflow since the scale was changed."""
+        return self._growth_tracker if self._on_device is None else int(self._on_device[1].item())
 
     def get_growth_factor(self) -> float:
         """What the scale is multiplied by to grow."""
@@ -288,11 +344,11 @@ class GradScaler:
         if not self._enabled:
             return {}
         return {
-            "scale": self._scale,
+            "scale": self.get_scale(),
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._growth_tracker,
+            "_growth_tracker": self._tracked(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -311,11 +367,13 @@ class GradScaler:
             raise RuntimeError(
                 "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
             )
-        self._scale = float(state_dict["scale"])
+        self._set(float(state_dict["scale"]))
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
         self._growth_tracker = state_dict["_growth_tracker"]
+        if self._on_device is not None:
+            self._on_device[1].fill_(float(self._growth_tracker))
         self._tensors = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -324,4 +382,51 @@ class GradScaler:
                 "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after "
                 "scaler.update()."
             )
-        return self.__dict__ | {"_tensors": {}}
+        numbers = {"_scale": self.get_scale(), "_growth_tracker": self._tracked(), "_on_device": None}
+        return self.__dict__ | {"_tensors": {}} | numbers
+
+
+@step("""
+    if (found != 0) {
+        scale *= backoff;
+        tracker = 0;
+    } else if (++tracker >= interval) {
+        const W grown = scale * growth;
+        scale = grown <= largest ? grown : scale;
+        tracker = 0;
+    }
+""")
+def scale_step(
+    scale: Any, found: Any, tracker: Any, *, growth: float, backoff: float, interval: float, largest: float
+) -> None:
+    """The scale falls, stays or grows, and steps are counted until it grows."""
+    for i, overflowed in enumerate(found):
+        tracker[i] = 0 if overflowed else tracker[i] + 1
+        if overflowed:
+            scale[i] *= backoff
+        elif tracker[i] >= interval:
+            scale[i] = min(scale[i] * growth, largest)
+            tracker[i] = 0
+
+
+def _steps_on_device(optimizer: Any) -> bool:
+    able = getattr(optimizer, "steps_on_device", None)
+    return able is not None and able()
+
+
+def _any(flags: list[Tensor]) -> Tensor:
+    """A float32 element that is not 0 where one of ``flags`` is not."""
+    result = flags[0]
+    for each in flags[1:]:
+        result = result + each.to(result.device)
+    return result
+
+
+def _refuse_in_capture(x: Tensor) -> None:
+    state = x._layout.device_state
+    if state.is_cuda and state.runtime.captures and state.runtime.is_captured(state.local.stream.handle):
+        raise RuntimeError(
+            "GradScaler while a stream is captured into a CUDA graph: its scale is a number of the host still, which every "
+            "replay would use as it is now. Take a step before the capture (a warm-up on a side stream) with an optimizer "
+            "that has capturable=True, or SGD with fused=True: the scale is on the device then"
+        )

@@ -13,7 +13,11 @@ import numpy as np
 
 from nvrtc_kernels import optimizer_steps as kernels
 from nvrtc_kernels.dtypes import float32
+from tensor.core.base import TensorBase
 from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.plans import planned
+
+from .numbers import Number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
+
+    from .numbers import Scalar
 
     Array = NDArray[Any]
 
@@ -84,7 +90,9 @@ class Step:
         """What updates tensors of one type on a device."""
         return kernels.plan(device_state.native, self.kernel, dtype)
 
-    def update(self, operands: Sequence[Sequence[Tensor]], **numbers: float) -> None:
+    def update(
+        self, operands: Sequence[Sequence[Tensor]], *, skip: Tensor | None = None, **numbers: Scalar
+    ) -> None:
         """Update parameters and states in place.
 
         Parameters
@@ -92,22 +100,32 @@ class Step:
         operands
             The parameters, their gradients, and one sequence for each state. They may be of several types
             and on several devices; those of one parameter are of the same shape, and on the same device.
+        skip
+            A float32 tensor of one element on a device, which is not 0 where nothing is to be done.
         numbers
-            What the step's ``numbers`` names, the same for all parameters.
+            What the step's ``numbers`` names, the same for all parameters; a :class:`~.numbers.Number` where all operands
+            are on devices.
 
         Raises
         ------
         RuntimeError
             If tensors of one parameter differ in shape or device.
         """
-        values = [float(numbers[name]) for name in self.numbers]
+        values = [numbers[name] for name in self.numbers]
         assert len(numbers) == len(values)
+        if skip is not None or any(isinstance(each, Number) for each in values):
+            formulas = DeviceFormulas(values)
+            with unrecorded():
+                for layouts, written, rows in _by_type(zip(*operands, strict=True), read_only=1):
+                    formulas.run(self, layouts, written, rows, skip)
+            return
+        floats = [float(each) for each in values]  # type: ignore[arg-type]
         with unrecorded():
-            for layouts, written in _by_type(zip(*operands, strict=True), read_only=1):
+            for layouts, written, _ in _by_type(zip(*operands, strict=True), read_only=1):
                 if layouts[0].device_state.is_cuda:
-                    self._on_device(layouts, written, values)
+                    self._on_device(layouts, written, floats)
                 else:
-                    self._on_host(written, values)
+                    self._on_host(written, floats)
 
     def _on_device(self, layouts: list[Layout], tensors: list[Tensor], values: list[float]) -> None:
         device_state: Any = layouts[0].device_state
@@ -133,15 +151,94 @@ class Step:
                             part[...] = result
 
 
-def _by_type(rows: Iterable[Sequence[Tensor]], read_only: int) -> Iterable[tuple[list[Layout], list[Tensor]]]:
-    """Rows of tensors without gaps and of one type and device: a layout for each row, and the tensors flat.
+class DeviceFormulas:
+    """Numbers of a step that its kernel computes.
+
+    Parameters
+    ----------
+    values : sequence
+        Each a float or a :class:`~.numbers.Number`.
+    """
+
+    def __init__(self, values: Sequence[Scalar]) -> None:
+        self.constants: list[float] = []
+        self.scalars: list[Sequence[Tensor]] = []
+        self.shared: list[Tensor] = []
+        codes = []
+        for value in values:
+            if isinstance(value, Number):
+                codes.append(value.code.format(*map(self._name, value.leaves)))
+            else:
+                codes.append(self._name(float(value)))
+        self.key = kernels.Formulas(
+            tuple(codes),
+            len(self.constants),
+            tuple(each[0].dtype.name for each in self.scalars),
+            tuple(each.dtype.name for each in self.shared),
+        )
+
+    def _name(self, leaf: Any) -> str:
+        if isinstance(leaf, float):
+            self.constants.append(leaf)
+            return f"c{len(self.constants) - 1}"
+        known: list[Any] = self.shared if isinstance(leaf, TensorBase) else self.scalars
+        number = next((i for i, each in enumerate(known) if each is leaf), len(known))
+        if number == len(known):
+            known.append(leaf)
+        return f"{'g' if known is self.shared else 's'}{number}"
+
+    def run(
+        self,
+        step: Any,
+        layouts: list[Layout],
+        tensors: list[Tensor],
+        rows: Sequence[int],
+        skip: Tensor | None,
+        extra: Sequence[int] = (),
+    ) -> None:
+        """Do ``step`` to rows of one type and device, which ``_by_type`` gave."""
+        device_state: Any = layouts[0].device_state
+        dtype, counts = _as_real(layouts)
+        run = device_state.plans[ON_DEVICE, step.kernel, device_state, dtype, self.key]
+        operands = step.kernel.operands
+        addresses: list[int] = []
+        for position, row in enumerate(rows):
+            addresses += [x._address for x in tensors[position * operands : (position + 1) * operands]]
+            addresses += [each[row]._address for each in self.scalars]
+        shared = [_there(each, device_state) for each in self.shared]
+        flag = None if skip is None else _there(skip, device_state)
+        run(
+            device_state.local.stream.handle, addresses, counts, 0 if flag is None else flag._address,
+            self.constants, [each._address for each in shared], extra,
+        )  # fmt: skip
+
+
+def _there(x: Tensor, device_state: Any) -> Tensor:
+    """A number of a device on another one."""
+    return x if x._layout.device_state is device_state else x.to(device_state.device)
+
+
+def _on_device_plan(
+    step: kernels.Step, device_state: Any, dtype: Any, formulas: kernels.Formulas
+) -> Callable[..., None]:
+    """``device_state.plans[ON_DEVICE, step, device_state, dtype, formulas]``: see :func:`kernels.plan_on_device`."""
+    return kernels.plan_on_device(device_state.native, step, dtype, formulas)
+
+
+ON_DEVICE = planned(_on_device_plan)
+
+
+def _by_type(
+    rows: Iterable[Sequence[Tensor]], read_only: int
+) -> Iterable[tuple[list[Layout], list[Tensor], list[int]]]:
+    """Rows of tensors without gaps and of one type and device: a layout for each row, the tensors flat, the rows' numbers.
 
     The tensors at ``read_only`` of a row are read, the others will be written when the iteration goes on. Where
     one has gaps, or an order of its own, a copy takes its place, and is copied back then.
     """
-    result: dict[tuple[Any, Any], tuple[list[Layout], list[Tensor]]] = {}
+    result: dict[tuple[Any, Any], tuple[list[Layout], list[Tensor], list[int]]] = {}
     copies: list[tuple[Tensor, Tensor]] = []
-    for row in rows:
+    for position, row in enumerate(rows):
         layout = row[0]._layout
         if not layout.numel:
             continue
@@ -161,9 +258,10 @@ def _by_type(rows: Iterable[Sequence[Tensor]], read_only: int) -> Iterable[tuple
         key = layout.device_state, layout.dtype
         group = result.get(key)
         if group is None:
-            group = result[key] = ([], [])
+            group = result[key] = ([], [], [])
         group[0].append(layout)
         group[1].extend(row)
+        group[2].append(position)
         for number, x in enumerate(row):
             if number != read_only:
                 x._storage.version += 1
@@ -227,8 +325,8 @@ class Unscale:
         """What multiplies tensors of one type on a device."""
         return kernels.plan(device_state.native, self.kernel, dtype)
 
-    def __call__(self, grads: Sequence[Tensor], factor: float) -> list[Tensor]:
-        """Multiply ``grads`` in place.
+    def __call__(self, grads: Sequence[Tensor], factor: Scalar) -> list[Tensor]:
+        """Multiply ``grads`` in place. ``factor`` may be a :class:`~.numbers.Number` where all of them are on devices.
 
         Returns
         -------
@@ -237,14 +335,18 @@ class Unscale:
             otherwise. It is not read here, so nothing waits.
         """
         flags: dict[Any, Tensor] = {}
+        formulas = DeviceFormulas([factor]) if isinstance(factor, Number) else None
         with unrecorded():
-            for layouts, tensors in _by_type([(x,) for x in grads], read_only=-1):
+            for layouts, tensors, rows in _by_type([(x,) for x in grads], read_only=-1):
                 device_state: Any = layouts[0].device_state
                 flag = flags.get(device_state)
                 if flag is None:
                     flag = flags[device_state] = tensors[0].new_zeros(1, dtype=float32)
+                if formulas is not None:
+                    formulas.run(self, layouts, tensors, rows, None, (flag._address,))
+                    continue
                 if not device_state.is_cuda:
-                    self._on_host(tensors, factor, flag)
+                    self._on_host(tensors, factor, flag)  # type: ignore[arg-type]
                     continue
                 dtype, counts = _as_real(layouts)
                 run = device_state.plans[self, device_state, dtype]
@@ -262,6 +364,22 @@ class Unscale:
 
 
 unscale = Unscale()
+
+
+class _Advance:
+    """Adds 1 to counts on devices."""
+
+    kernel = kernels.Step("advance", "Advance<{W}>", 1, 0)
+
+    def __call__(self, steps: Sequence[Tensor], skip: Tensor | None) -> None:
+        with unrecorded():
+            formulas = DeviceFormulas(())
+            for layouts, tensors, rows in _by_type([(x,) for x in steps], read_only=-1):
+                formulas.run(self, layouts, tensors, rows, skip)
+
+
+#: Adds 1 to each of the tensors that count steps on devices, unless ``skip``, a float32 tensor, is not 0.
+advance_on_device = _Advance()
 
 
 def advance(steps: Sequence[Tensor]) -> list[float]:
