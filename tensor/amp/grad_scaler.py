@@ -120,6 +120,8 @@ class GradScaler:
         ------
         ValueError
             If ``outputs`` is neither a tensor nor an iterable of them.
+        RuntimeError
+            In the capture of a CUDA graph, if the scale is a number of the host still.
         """
         if not self._enabled:
             return outputs
@@ -260,9 +262,9 @@ class GradScaler:
                 )
             if self._on_device is not None:
                 scale, tracker = self._on_device
-                found = _any([each for flags in self._flags.values() for each in flags]).to(scale.device)
+                flag = _any([each for flags in self._flags.values() for each in flags]).to(scale.device)
                 scale_step.update(
-                    [[scale], [found.reshape(())], [tracker]],
+                    [[scale], [flag.reshape(())], [tracker]],
                     growth=self._growth_factor,
                     backoff=self._backoff_factor,
                     interval=float(self._growth_interval),
@@ -387,7 +389,7 @@ class GradScaler:
 
 
 @step("""
-    if (found != 0) {
+    if (overflowed != 0) {
         scale *= backoff;
         tracker = 0;
     } else if (++tracker >= interval) {
@@ -397,12 +399,19 @@ class GradScaler:
     }
 """)
 def scale_step(
-    scale: Any, found: Any, tracker: Any, *, growth: float, backoff: float, interval: float, largest: float
+    scale: Any,
+    overflowed: Any,
+    tracker: Any,
+    *,
+    growth: float,
+    backoff: float,
+    interval: float,
+    largest: float,
 ) -> None:
     """The scale falls, stays or grows, and steps are counted until it grows."""
-    for i, overflowed in enumerate(found):
-        tracker[i] = 0 if overflowed else tracker[i] + 1
-        if overflowed:
+    for i, flag in enumerate(overflowed):
+        tracker[i] = 0 if flag else tracker[i] + 1
+        if flag:
             scale[i] *= backoff
         elif tracker[i] >= interval:
             scale[i] = min(scale[i] * growth, largest)
