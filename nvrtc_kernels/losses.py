@@ -20,7 +20,7 @@ _THREADS = 128
 _MOST_THREADS = 1024
 _WARP = 32
 #: Packs of a thread from which on more threads share a line.
-_PACKS = 4
+_PACKS = 8
 #: Bytes of the widest load.
 _LOAD_BYTES = 16
 
@@ -85,19 +85,15 @@ def plan_cross_entropy(
             "dPPPPPP",
         )
 
-    return _over_lines(kernel, sizes, input_dtype, (1,))
+    return _over_lines(kernel, sizes, input_dtype)
 
 
 def _over_lines(
     kernel: Callable[[str, str], Callable[..., None]],
     sizes: Classes,
     input_dtype: dtype,
-    packed: Sequence[int],
 ) -> Callable[..., None]:
-    """What launches a kernel of lines, in rows or in columns.
-
-    ``kernel(variant, template)`` makes it; ``packed`` are the arguments that are addresses of packs.
-    """
+    """What launches a kernel of lines, in rows or in columns; ``kernel(variant, template)`` makes it."""
     arguments = sizes.arguments
     if sizes.inner > 1:
         launch = kernel("columns", "")
@@ -108,22 +104,15 @@ def _over_lines(
 
         return run_columns
     width = max(_LOAD_BYTES // input_dtype.itemsize, 1)
-    while sizes.classes % width:
-        width //= 2
     along = _WARP
     while along < _MOST_THREADS and along * width * _PACKS < sizes.classes:
         along = _THREADS if along == _WARP else along * 2
     threads = max(along, _THREADS)
     rows = -(-sizes.lines * along // threads)
-    wide_rows = kernel("rows", f", {threads}, {along}, {width}")
-    low = width * input_dtype.itemsize - 1
+    launch_rows = kernel("rows", f", {threads}, {along}, {width}")
 
     def run_rows(stream: Any, *operands: Any) -> None:
-        low_bits = 0
-        for position in packed:
-            low_bits |= operands[position]
-        launch = kernel("rows", f", {threads}, {along}, 1") if low_bits & low else wide_rows
-        launch(rows, 1, 1, threads, 1, 1, 0, stream, *arguments, *operands)
+        launch_rows(rows, 1, 1, threads, 1, 1, 0, stream, *arguments, *operands)
 
     return run_rows
 
@@ -166,7 +155,7 @@ def plan_cross_entropy_backward(
             "dPPPPPPPP", each=each,
         )  # fmt: skip
 
-    return _over_lines(kernel, sizes, input_dtype, (3, 8))
+    return _over_lines(kernel, sizes, input_dtype)
 
 
 def plan_nll(device: Device, sizes: Classes, input_dtype: dtype, weight: dtype | None) -> Callable[..., None]:

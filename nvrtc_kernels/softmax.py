@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _LONG = 1024
 _COLUMNS = 128
+#: Bytes of the widest load.
+_LOAD_BYTES = 16
 
 
 def plan(
@@ -99,7 +101,8 @@ def _planned(
     largest = max(dtype.itemsize for dtype in dtypes)
     chosen_team = team(n, largest)
     if chosen_team is None:
-        long = kernel("long", f", {_LONG}", ("long long",) * 2, outer, _LONG, outer, n)
+        width = max(_LOAD_BYTES // largest, 1)
+        long = kernel("long", f", {_LONG}, {width}", ("long long",) * 2, outer, _LONG, outer, n)
         return lambda stream, out, *others: long(stream, *others, out)
 
     def rows(shape: Team) -> Callable[..., None]:

@@ -1,9 +1,9 @@
 // Losses of contiguous (outer, classes, inner) arrays whose target is a class for each of the outer * inner lines.
 //
 // cross entropy  log(sum(exp(x))) - x[target] of each line, in one kernel that reads a logit once: the sum is of
-//                exp(x - largest), which is rescaled whenever a larger element comes. The largest element and the
-//                logarithm of the sum are kept for the gradient, which is one kernel too; probabilities are not.
-//   rows         inner = 1: a team of threads has a line, in packs of Width neighbouring logits
+//                exp(x - largest), which is rescaled for each pack by the largest element so far. The largest element
+//                and the logarithm of the sum are kept for the gradient, which is one kernel too; probabilities are not.
+//   rows         inner = 1: a team of threads has a line, in packs of Width neighbouring logits, wherever it starts
 //   columns      inner > 1: a thread has a line, and neighbouring threads have neighbouring lines
 //                The gradient goes over memory in the same way
 // nll            -x[target] of each line, and its gradient, written among zeros
@@ -34,15 +34,15 @@ template <class W, class V>
 __device__ inline W weight_of(const V* weight, long long at) { return weight == nullptr ? W(1) : W(to_compute(weight[at])); }
 
 // What is gathered over a line: exponents, and the sum of weight * (shift - x) in two parts.
-template <class W>
+template <class T, class W>
 struct LogitSums {
-    Exponents<W> exponents;
-    W logits, weights;
+    Exponents<T, W> exponents;
+    W logits = 0, weights = 0;
 };
 
 template <bool Smooth, class W, class In, class V, class Loss>
 __device__ inline void finish_line(
-    const Classes& sizes, long long line, long long target, const LogitSums<W>& sums, double smoothing, const In* in,
+    const Classes& sizes, long long line, long long target, const LogitSums<In, W>& sums, double smoothing, const In* in,
     const V* weight, Loss* loss, W* weighs, W* kept) {
     const W largest = sums.exponents.largest, rest = log(sums.exponents.sum);
     kept[line] = largest;
@@ -69,25 +69,26 @@ __device__ void cross_entropy_rows(
     W* kept) {
     const RowTeam<Threads, Along> team;
     const bool has = team.row < sizes.lines;
-    const long long start = team.row * sizes.classes, n = has ? sizes.classes : 0;
-    LogitSums<W> own{{-W(__int_as_float(0x7f800000)), W(0)}, W(0), W(0)};
-    for (long long i = static_cast<long long>(team.rank) * Width; i < n; i += Along * Width) {
-        const Pack<In, Width> pack = *reinterpret_cast<const Pack<In, Width>*>(in + start + i);
+    const long long start = team.row * sizes.classes;
+    const RaggedRow<Width> row(start, has ? sizes.classes : 0, is_aligned<Width>(in));
+    LogitSums<In, W> own;
+    const auto load = [&](auto width, long long at) { return pack_of<width.value>(in + start + at); };
+    over_row<Along, 4>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long at, int step) {
+        W x[count.value * width.value];
+        widen(x, packs);
+        own.exponents.add(x);
+        if constexpr (Smooth) {
 #pragma unroll
-        for (int k = 0; k < Width; ++k) {
-            const W x = to_compute(pack.items[k]);
-            own.exponents.add(x);
-            if constexpr (Smooth) {
-                const W by = weight_of<W>(weight, i + k);
-                own.logits += by * x;
+            for (int i = 0; i < count.value * width.value; ++i) {
+                const W by = weight_of<W>(weight, at + i / width.value * step + i % width.value);
+                own.logits += by * x[i];
                 own.weights += by;
             }
         }
-    }
+    });
     const W largest = team.all(own.exponents.largest, Larger());
-    const W share = own.exponents.largest == largest ? own.exponents.sum
-                                                     : own.exponents.sum * exp(own.exponents.largest - largest);
-    own.exponents = {largest, team.all(share, Plus())};
+    own.exponents.sum = team.all(own.exponents.sum_for(largest), Plus());
+    own.exponents.largest = largest;
     if constexpr (Smooth) {
         own.logits = team.all(own.logits, Plus());
         own.weights = team.all(own.weights, Plus());
@@ -103,7 +104,7 @@ __device__ void cross_entropy_columns(
     const long long line = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (line >= sizes.lines) return;
     const In* x = in + sizes.start(line);
-    LogitSums<W> own{{-W(__int_as_float(0x7f800000)), W(0)}, W(0), W(0)};
+    LogitSums<In, W> own;
     for (long long c = 0; c < sizes.classes; ++c) {
         const W value = to_compute(x[c * sizes.inner]);
         own.exponents.add(value);
@@ -173,12 +174,19 @@ __device__ void cross_entropy_rows_backward(
     if (team.row >= sizes.lines) return;
     const LineOfGradient<Smooth, W> line(sizes, team.row, smoothing, grad, target, weight, all, kept);
     const long long start = team.row * sizes.classes;
-    for (long long i = static_cast<long long>(team.rank) * Width; i < sizes.classes; i += Along * Width) {
-        Pack<In, Width> pack = *reinterpret_cast<const Pack<In, Width>*>(in + start + i);
+    const RaggedRow<Width> row(start, sizes.classes, is_aligned<Width>(in) && is_aligned<Width>(out));
+    const auto load = [&](auto width, long long at) { return pack_of<width.value>(in + start + at); };
+    over_row<Along, 2>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long at, int step) {
+        Pack<In, width.value> results[count.value];
+        W x[count.value * width.value];
+        widen(x, packs);
 #pragma unroll
-        for (int k = 0; k < Width; ++k) pack.items[k] = to_element<In>(line(W(to_compute(pack.items[k])), i + k, weight));
-        *reinterpret_cast<Pack<In, Width>*>(out + start + i) = pack;
-    }
+        for (int i = 0; i < count.value * width.value; ++i) {
+            const long long position = at + i / width.value * step + i % width.value;
+            results[i / width.value].items[i % width.value] = to_element<In>(line(x[i], position, weight));
+        }
+        store_packs(out + start + at, step, results);
+    });
 }
 
 template <bool Smooth, class W, class Grad, class In, class V>

@@ -83,3 +83,78 @@ struct RowPart {
         }
     }
 };
+
+// A row that may start anywhere: elements up to the first pack whose address is a multiple of its size, the packs, and the
+// elements behind them. Rows of all operands start at the same element, and `aligned` says whether element 0 of each is
+// aligned; otherwise there are no packs.
+template <int Width>
+struct RaggedRow {
+    long long head, packs, n;
+
+    __device__ RaggedRow(long long start, long long n, bool aligned)
+        : head(aligned ? min(n, -start & (Width - 1)) : n), packs((n - head) / Width), n(n) {}
+    __device__ long long pack(long long p) const { return head + p * Width; }
+    __device__ long long singles() const { return n - packs * Width; }
+    __device__ long long single(long long i) const { return i < head ? i : i + packs * Width; }
+};
+
+template <int Width, class T>
+__device__ inline bool is_aligned(const T* address) {
+    return reinterpret_cast<unsigned long long>(address) % sizeof(Pack<T, Width>) == 0;
+}
+
+template <int Width, class T>
+__device__ inline Pack<T, Width> pack_of(const T* from) { return *reinterpret_cast<const Pack<T, Width>*>(from); }
+
+template <int N>
+struct Constant {
+    static constexpr int value = N;
+};
+
+// take(Constant<N>(), Constant<K>(), packs, at, step) for K packs of N elements, the first at `at` and the others `step` elements
+// apart, which load(Constant<N>(), at) gave. A thread takes `Unroll` packs of Width, as long as there are, then one at a time,
+// and at last single elements.
+template <int Threads, int Unroll, int Width, class Load, class Take>
+__device__ inline void over_row(const RaggedRow<Width>& row, int rank, const Load& load, const Take& take) {
+    constexpr int step = Threads * Width;
+    const long long end = row.pack(row.packs);
+    long long at = row.pack(rank);
+#pragma unroll 1
+    for (; at + (Unroll - 1) * step < end; at += Unroll * step) {
+        decltype(load(Constant<Width>(), at)) packs[Unroll];
+#pragma unroll
+        for (int u = 0; u < Unroll; ++u) packs[u] = load(Constant<Width>(), at + u * step);
+        take(Constant<Width>(), Constant<Unroll>(), packs, at, step);
+    }
+#pragma unroll 1
+    for (; at < end; at += step) {
+        const decltype(load(Constant<Width>(), at)) packs[1] = {load(Constant<Width>(), at)};
+        take(Constant<Width>(), Constant<1>(), packs, at, step);
+    }
+#pragma unroll 1
+    for (long long i = rank; i < row.singles(); i += Threads) {
+        const decltype(load(Constant<1>(), at)) packs[1] = {load(Constant<1>(), row.single(i))};
+        take(Constant<1>(), Constant<1>(), packs, row.single(i), step);
+    }
+}
+
+// As words that the hardware has: the compiler would split some stores of packs into elements.
+template <class T, int N, int K>
+__device__ inline void store_packs(T* to, int step, const Pack<T, N> (&packs)[K]) {
+#pragma unroll
+    for (int u = 0; u < K; ++u, to += step) {
+        if constexpr (sizeof(Pack<T, N>) == 16) {
+            uint4 word;
+            memcpy(&word, &packs[u], 16);
+            __stwb(reinterpret_cast<uint4*>(to), word);
+        } else {
+            *reinterpret_cast<Pack<T, N>*>(to) = packs[u];
+        }
+    }
+}
+
+template <class W, class T, int N, int K>
+__device__ inline void widen(W (&wide)[K * N], const Pack<T, N> (&packs)[K]) {
+#pragma unroll
+    for (int i = 0; i < K * N; ++i) wide[i] = to_compute(packs[i / N].items[i % N]);
+}

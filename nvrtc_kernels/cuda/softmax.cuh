@@ -3,16 +3,40 @@
 //
 // rows     inner = 1, n up to some thousands: a team has a row in registers (rows.cuh), which is read once;
 // long     inner = 1, longer: a block has a row and reads it twice, the first time for the largest element and the
-//          sum together, which is rescaled whenever a larger element comes;
+//          sum together, which is rescaled for each pack by the largest element so far;
 // columns  inner > 1: a thread has a line, and neighbouring threads have neighbouring lines.
 
 #pragma once
 #include "rows.cuh"
 
+// exp(x) of differences of elements of type T, to a digit more than T has: for half precision by the hardware's power of
+// two, whose relative error of 2^-22 and that of the product, |x| * 2^-24, vanish in 2^-11.
+template <class T, class W>
+__device__ inline W exponential(W x) {
+    if constexpr (sizeof(T) == 2) {
+        W power;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * W(1.44269504)));
+        return power;
+    } else {
+        return exp(x);
+    }
+}
+
+template <class W>
+__device__ inline W larger_number(W a, W b) { return b > a ? b : a; }
+template <>
+__device__ inline float larger_number(float a, float b) { return fmaxf(a, b); }
+
+// What exp(x - largest) are multiplied with, or what is taken from x - largest.
 template <bool Log, class W>
-__device__ inline W softmax_of(W x, W largest, W sum) {
-    if constexpr (Log) return (x - largest) - log(sum);
-    return exp(x - largest) / sum;
+__device__ inline W softmax_scale(W sum) {
+    if constexpr (Log) return log(sum);
+    return W(1) / sum;
+}
+template <bool Log, class T, class W>
+__device__ inline W softmax_of(W x, W largest, W scale) {
+    if constexpr (Log) return (x - largest) - scale;
+    return exponential<T>(x - largest) * scale;
 }
 
 // `total` is the sum of the gradients, times the results for softmax.
@@ -22,19 +46,31 @@ __device__ inline W softmax_gradient(W grad, W result, W total) {
     return (grad - total) * result;
 }
 
-// Largest element so far, and the sum of exp(x - largest).
-template <class W>
+// Largest element so far, and the sum of exp(x - largest), for elements of type T. An infinity makes NaN, as subtracting it
+// would.
+template <class T, class W>
 struct Exponents {
-    W largest, sum;
+    W largest = -W(__int_as_float(0x7f800000)), sum = 0;
 
-    __device__ void add(W x) {
-        if (x > largest) {
-            sum = sum * exp(largest - x) + exp(x - x);  // an infinity makes NaN, as subtracting it would
-            largest = x;
-        } else {
-            sum += x == largest ? W(1) : exp(x - largest);
-        }
+    template <int N>
+    __device__ void add(const W (&x)[N]) {
+        const W none = -W(__int_as_float(0x7f800000));
+        W high = largest;
+#pragma unroll
+        for (int i = 0; i < N; ++i) high = larger_number(high, x[i]);
+        // Nothing but -inf so far is as far from 0 as from itself, but is no NaN yet.
+        const W from = high == none ? W(0) : high;
+        sum *= exp(largest - from);
+#pragma unroll
+        for (int i = 0; i < N; ++i) sum += exponential<T>(x[i] - from);
+        largest = high;
     }
+    __device__ void add(W x) {
+        const W one[1] = {x};
+        add(one);
+    }
+    // The sum as it is for the largest element of all.
+    __device__ W sum_for(W all) const { return largest == all ? sum : sum * exp(largest - all); }
 };
 
 template <bool Log, class W, int Threads, int Along, int Packs, int Width, class In, class Out>
@@ -53,27 +89,44 @@ __device__ void softmax_rows(long long rows, int n, const In* in, Out* out) {
         // What is behind the end of the row is nothing, even where the row is all -inf.
         if ((p * Along + team.rank) * Width < n) {
 #pragma unroll
-            for (int i = p * Width; i < (p + 1) * Width; ++i) sum += exp(part.items[i] - largest);
+            for (int i = p * Width; i < (p + 1) * Width; ++i) {
+                const W x = part.items[i] - largest, exponent = exponential<In>(x);
+                sum += exponent;
+                part.items[i] = Log ? x : exponent;
+            }
         }
     }
-    sum = team.all(sum, Plus());
+    const W scale = softmax_scale<Log>(team.all(sum, Plus()));
     if (team.row >= rows) return;
 #pragma unroll
-    for (int i = 0; i < Packs * Width; ++i) part.items[i] = softmax_of<Log>(part.items[i], largest, sum);
+    for (int i = 0; i < Packs * Width; ++i) part.items[i] = Log ? part.items[i] - scale : part.items[i] * scale;
     part.store(out + team.row * n, n, team.rank);
 }
 
-template <bool Log, class W, int Threads, class In, class Out>
+template <bool Log, class W, int Threads, int Width, class In, class Out>
 __device__ void softmax_long(long long rows, long long n, const In* in, Out* out) {
     const RowTeam<Threads, Threads> team;
+    const RaggedRow<Width> row(team.row * n, n, is_aligned<Width>(in) && is_aligned<Width>(out));
     in += team.row * n;
     out += team.row * n;
-    Exponents<W> own{-W(__int_as_float(0x7f800000)), W(0)};
-    for (long long i = team.rank; i < n; i += Threads) own.add(to_compute(in[i]));
+    const auto load = [&](auto width, long long at) { return pack_of<width.value>(in + at); };
+    Exponents<In, W> own;
+    over_row<Threads, 4>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long, int) {
+        W x[count.value * width.value];
+        widen(x, packs);
+        own.add(x);
+    });
     const W largest = team.all(own.largest, Larger());
-    const W sum = team.all(own.largest == largest ? own.sum : own.sum * exp(own.largest - largest), Plus());
-    for (long long i = team.rank; i < n; i += Threads)
-        out[i] = to_element<Out>(softmax_of<Log>(W(to_compute(in[i])), largest, sum));
+    const W scale = softmax_scale<Log>(team.all(own.sum_for(largest), Plus()));
+    over_row<Threads, 4>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long at, int step) {
+        Pack<Out, width.value> results[count.value];
+        W x[count.value * width.value];
+        widen(x, packs);
+#pragma unroll
+        for (int i = 0; i < count.value * width.value; ++i)
+            results[i / width.value].items[i % width.value] = to_element<Out>(softmax_of<Log, In>(x[i], largest, scale));
+        store_packs(out + at, step, results);
+    });
 }
 
 template <bool Log, class W, class In, class Out>
@@ -81,11 +134,12 @@ __device__ void softmax_columns(long long lines, long long n, long long inner, c
     const long long line = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (line >= lines) return;
     const long long start = line / inner * n * inner + line % inner;
-    Exponents<W> own{-W(__int_as_float(0x7f800000)), W(0)};
-    for (long long i = 0; i < n; ++i) own.add(to_compute(in[start + i * inner]));
+    Exponents<In, W> own;
+    for (long long i = 0; i < n; ++i) own.add(W(to_compute(in[start + i * inner])));
+    const W scale = softmax_scale<Log>(own.sum);
     for (long long i = 0; i < n; ++i) {
         const long long at = start + i * inner;
-        out[at] = to_element<Out>(softmax_of<Log>(W(to_compute(in[at])), own.largest, own.sum));
+        out[at] = to_element<Out>(softmax_of<Log, In>(W(to_compute(in[at])), own.largest, scale));
     }
 }
 
@@ -106,17 +160,44 @@ __device__ void softmax_rows_backward(long long rows, int n, const Grad* grad, c
     grads.store(out + team.row * n, length, team.rank);
 }
 
-template <bool Log, class W, int Threads, class Grad, class Result, class Out>
+template <class Grad, class Result, int Width>
+struct GradientPacks {
+    Pack<Grad, Width> grad;
+    Pack<Result, Width> result;
+};
+
+template <bool Log, class W, int Threads, int Width, class Grad, class Result, class Out>
 __device__ void softmax_long_backward(
     long long rows, long long n, const Grad* grad, const Result* result, Out* out) {
     const RowTeam<Threads, Threads> team;
-    const long long start = team.row * n;
+    const bool aligned = is_aligned<Width>(grad) && is_aligned<Width>(result) && is_aligned<Width>(out);
+    const RaggedRow<Width> row(team.row * n, n, aligned);
+    grad += team.row * n;
+    result += team.row * n;
+    out += team.row * n;
+    const auto load = [&](auto width, long long at) {
+        return GradientPacks<Grad, Result, width.value>{pack_of<width.value>(grad + at), pack_of<width.value>(result + at)};
+    };
     W total = 0;
-    for (long long i = team.rank; i < n; i += Threads)
-        total += Log ? W(to_compute(grad[start + i])) : W(to_compute(grad[start + i])) * W(to_compute(result[start + i]));
+    over_row<Threads, 2>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long, int) {
+#pragma unroll
+        for (int i = 0; i < count.value * width.value; ++i) {
+            const auto& pack = packs[i / width.value];
+            const W g = to_compute(pack.grad.items[i % width.value]);
+            total += Log ? g : g * W(to_compute(pack.result.items[i % width.value]));
+        }
+    });
     total = team.all(total, Plus());
-    for (long long i = start + team.rank; i < start + n; i += Threads)
-        out[i] = to_element<Out>(softmax_gradient<Log>(W(to_compute(grad[i])), W(to_compute(result[i])), total));
+    over_row<Threads, 2>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long at, int step) {
+        Pack<Out, width.value> results[count.value];
+#pragma unroll
+        for (int i = 0; i < count.value * width.value; ++i) {
+            const auto& pack = packs[i / width.value];
+            const W g = to_compute(pack.grad.items[i % width.value]), y = to_compute(pack.result.items[i % width.value]);
+            results[i / width.value].items[i % width.value] = to_element<Out>(softmax_gradient<Log>(g, y, total));
+        }
+        store_packs(out + at, step, results);
+    });
 }
 
 template <bool Log, class W, class Grad, class Result, class Out>

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Elements of a large tensor, rows and columns of a large matrix.
 LARGE, ROWS, COLUMNS = 1 << 26, 1 << 16, 1 << 10
+#: Lines and classes of a language model's logits; no rows of theirs but the first are aligned.
+LINES, CLASSES = 1 << 11, 50257
 #: Shares to reach: contiguous work, strided copies with runs of 32 bytes, transposes, attention.
 CONTIGUOUS, STRIDED, TRANSPOSED, ATTENTION = 90.0, 85.0, 80.0, 60.0
 
@@ -63,12 +65,18 @@ def _flat(
     return make
 
 
-def _rows(function: Callable[..., Any], *, results: float = 1, reach: float | None = CONTIGUOUS) -> Any:
+def _rows(
+    function: Callable[..., Any],
+    *,
+    results: float = 1,
+    reach: float | None = CONTIGUOUS,
+    shape: tuple[int, int] = (ROWS, COLUMNS),
+) -> Any:
     """Work on the rows of a matrix."""
 
     def make(dtype: Any) -> Work:
-        x = _empty(ROWS, COLUMNS, dtype=dtype)
-        return Work(lambda: function(x), round(ROWS * COLUMNS * _size(dtype) * (1 + results)), reach)
+        x = _empty(*shape, dtype=dtype)
+        return Work(lambda: function(x), round(x.numel() * _size(dtype) * (1 + results)), reach)
 
     return make
 
@@ -118,10 +126,10 @@ def _layer_norm(dtype: Any) -> Work:
     )
 
 
-def _cross_entropy(backward: bool) -> Any:
+def _cross_entropy(backward: bool, shape: tuple[int, int] = (ROWS, COLUMNS)) -> Any:
     def make(dtype: Any) -> Work:
-        x = _empty(ROWS, COLUMNS, dtype=dtype, grad=backward)
-        target = tensor.zeros(ROWS, dtype=tensor.int64, device="cuda")
+        x = _empty(*shape, dtype=dtype, grad=backward)
+        target = tensor.zeros(shape[0], dtype=tensor.int64, device="cuda")
         size = x.numel() * _size(dtype)
         if not backward:
             return Work(lambda: functional.cross_entropy(x, target), size, CONTIGUOUS)
@@ -364,6 +372,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "log_softmax": _rows(lambda a: a.log_softmax(1)),
         "cross entropy": _cross_entropy(False),
         "cross entropy backward": _cross_entropy(True),
+        "softmax of 50,257": _rows(lambda a: a.softmax(1), shape=(LINES, CLASSES)),
+        "softmax of 50,257, backward": _backward(lambda a: a.softmax(1), (LINES, CLASSES), tensors=3),
+        "log_softmax of 50,000": _rows(lambda a: a.log_softmax(1), shape=(LINES, 50000)),
+        "cross entropy of 50,000": _cross_entropy(False, (LINES, 50000)),
+        "cross entropy of 50,257": _cross_entropy(False, (LINES, CLASSES)),
+        "cross entropy of 50,257, backward": _cross_entropy(True, (LINES, CLASSES)),
         "mse loss": _flat(functional.mse_loss, 2, results=0),
     },
     "normalization": {

@@ -118,7 +118,7 @@ def _recorded(work: Any, runtime: Any) -> list[TimedOperation]:
 def _row(
     name: str, work: Any, operations: list[TimedOperation], figures: Any, rates: Any, device: Any
 ) -> Row:
-    seconds = sum(each.seconds for each in operations)
+    seconds = float(sum(each.seconds for each in operations))
     copy = work.moved / (figures.dram_bandwidth * figures.dram_reach)
     limits = {"DRAM": copy}
     if work.flops:
