@@ -1,7 +1,8 @@
 """Making views, and their derivatives.
 
 A view is recorded like any operation. Its derivative is the inverse view where there is one (a transpose is
-undone by a transpose), and else zeros with the gradient put in the place of the view.
+undone by a transpose), and else zeros with the gradient put in the place of the view. Views that are made together, as by
+a split, have one node, which writes their gradients side by side.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .recorder import BackwardFormula, Derivative
 from .state import AutogradState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
@@ -60,14 +61,9 @@ def show(input: Tensor, layout: Layout, offset: int, view: View, *args: Any) -> 
 
     ``view`` and ``args`` say which view of ``input`` it is.
     """
-    result = view_of(input._storage, layout, input._offset + offset)
-    result._base = input if input._base is None else input._base
-    state = input._autograd
+    result, state = _shown(input, layout, offset), input._autograd
     if state is None:
         return result
-    if state.requires_grad and state.edge is None:
-        # A leaf may be a view itself, of what takes no part in differentiation.
-        result._base = input
     if state.requires_grad and modes.recording and _has_derivative(layout):
         node = ViewNode.__new__(ViewNode)
         node.view, node.args, node.origin = view, args, input._layout
@@ -76,9 +72,23 @@ def show(input: Tensor, layout: Layout, offset: int, view: View, *args: Any) -> 
         track_view(result)
         result._autograd.origin = state.origin
     elif state.requires_grad or state.origin is not None:
-        output = result._autograd = AutogradState()
-        output.origin = state.origin or ("inference_mode" if modes.inference else "no_grad")
+        _leave_out(result, state)
     return result
+
+
+def _shown(input: Tensor, layout: Layout, offset: int) -> Tensor:
+    result = view_of(input._storage, layout, input._offset + offset)
+    state = input._autograd
+    # A leaf may be a view itself, of what takes no part in differentiation.
+    is_leaf = state is not None and state.requires_grad and state.edge is None
+    result._base = input if is_leaf or input._base is None else input._base
+    return result
+
+
+def _leave_out(view: Tensor, state: AutogradState) -> None:
+    """Note why a view of a tensor with this state is not recorded."""
+    output = view._autograd = AutogradState()
+    output.origin = state.origin or ("inference_mode" if modes.inference else "no_grad")
 
 
 def _has_derivative(layout: Layout) -> bool:
@@ -127,3 +137,93 @@ def _viewed(grad: Tensor, view: View, args: tuple[Any, ...]) -> Tensor:
     """Gradient of the gradient: its view."""
     result: Tensor = view.function(grad, *args)
     return result
+
+
+class Division:
+    """A kind of views that are made together, none of which shows what another one does.
+
+    Parameters
+    ----------
+    name : str
+        As users call it.
+    function : callable
+        ``function(input, *args)``: the views, a tuple.
+    """
+
+    __slots__ = ("formula", "function", "node_name")
+
+    def __init__(self, name: str, function: Callable[..., tuple[Tensor, ...]]) -> None:
+        self.function = function
+        self.node_name = f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
+        #: How the gradient of what was divided is run backward.
+        self.formula = BackwardFormula(f"{self.node_name}Backward", "", joint=Derivative(_divided, needs=""))
+
+
+def divide(
+    input: Tensor, parts: Sequence[tuple[Layout, int]], division: Division, *args: Any
+) -> tuple[Tensor, ...]:
+    """Views of ``input``'s storage: of each the layout, and how many bytes behind ``input``'s first element it begins.
+
+    ``division`` and ``args`` say which views of ``input`` they are.
+    """
+    results = tuple([_shown(input, layout, offset) for layout, offset in parts])
+    state = input._autograd
+    if state is None or not results:
+        return results
+    if state.requires_grad and modes.recording and _has_derivative(input._layout):
+        node = DivisionNode.__new__(DivisionNode)
+        node.division, node.args, node.origin = division, args, input._layout
+        node.saved = ()
+        attach(node, (input,), results)
+        for result in results:
+            track_view(result)
+            result._autograd.origin = state.origin
+    elif state.requires_grad or state.origin is not None:
+        for result in results:
+            _leave_out(result, state)
+    return results
+
+
+class DivisionNode(Node):
+    """Recorded views that were made together.
+
+    It is a class of its own for the reasons of :class:`ViewNode`, whose outputs it has several of.
+    """
+
+    __slots__ = ("args", "division", "origin")
+
+    division: Division
+    args: tuple[Any, ...]
+    origin: Layout
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.division.node_name
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """Gradient of the divided tensor: those of the views side by side, zeros for what has none."""
+        division, args = self.division, self.args
+        dtype = next(grad._layout.dtype for grad in grads if grad is not None)
+        with unrecorded():
+            result = empty(self.origin.with_dtype(dtype).as_dense())
+            parts = division.function(result, *args)
+            if None in grads or sum(part._layout.numel for part in parts) < result._layout.numel:
+                result.zero_()
+            for part, grad in zip(parts, grads, strict=True):
+                if grad is not None:
+                    part.copy_(grad)
+            del parts
+        if modes.recording:
+            division.formula.record((result,), grads, (), (division, args))
+        return result
+
+
+def _divided(
+    mask: tuple[bool | None, ...], grad: Tensor, division: Division, args: tuple[Any, ...]
+) -> tuple[Tensor | None, ...]:
+    """Gradients of the gradients: the views of the gradient."""
+    parts = division.function(grad, *args)
+    return tuple([part if asked else None for part, asked in zip(parts, mask, strict=True)])

@@ -15,7 +15,7 @@ from nvrtc_kernels import reduction
 from nvrtc_kernels.layouts import contiguous_strides
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
-from tensor.core.base import maker, wrap
+from tensor.core.base import maker, view_of, wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.memory_format import contiguous_format
 from tensor.core.plans import planned
@@ -300,7 +300,10 @@ def _gradients(
         sums = plans[WEIGHT_GRADIENTS, grad._layout, plain._layout, dtype, rows](grad, plain, mean, scale)
         for position, like in enumerate(likes):
             if expected[position + 1] and like is not None:
-                result[position + 1] = sums[position].view(like.shape)
+                # A tensor of its own, and no view, so that it is handed on without a copy.
+                each = sums[position]
+                shape = layouts.contiguous[like.shape, dtype, plain._layout.device_state]
+                result[position + 1] = view_of(each._storage, shape, each._offset)
     return tuple(result)
 
 

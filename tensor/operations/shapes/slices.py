@@ -11,7 +11,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import Category
-from tensor.autograd.recording.views import View, show
+from tensor.autograd.recording.views import Division, View, divide, show
 from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase
 from tensor.core.layout import Layout, Memo
@@ -117,12 +117,6 @@ def step_through(input: Tensor, dim: int, start: int, length: int, step: int) ->
     return show(input, result, start * stride, _SLICE, dim, start, length, step)
 
 
-def _part(input: Tensor, dim: int, start: int, length: int, view: View) -> Tensor:
-    """``length`` elements of a dimension from ``start`` on, recorded as a part of a division."""
-    result, stride = _stepped[input._layout, dim, length, 1]
-    return show(input, result, start * stride, view, dim, start, length, 1)
-
-
 def _step(layout: Layout, dim: int, length: int, step: int) -> tuple[Layout, int]:
     shape, strides = list(layout.shape), list(layout.strides)
     shape[dim] = length
@@ -180,11 +174,12 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
             )
         count = max(-(-total // size), 1) if size else 1
         lengths = [size] * (count - 1) + [total - size * (count - 1)]
-    parts, start = [], 0
+    parts, offset = [], 0
     for length in lengths:
-        parts.append(_part(tensor, at, start, length, _SPLIT_SIZES if uneven else _SPLIT))
-        start += length
-    return tuple(parts)
+        part, stride = _stepped[layout, at, length, 1]
+        parts.append((part, offset))
+        offset += length * stride
+    return divide(tensor, parts, _SPLIT_SIZES if uneven else _SPLIT, lengths, at)
 
 
 @operation(namespace="", method=False, also="Tensor.split")
@@ -522,7 +517,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     dim = index(dim)
     layout, stride, size = _selected[input._layout, dim]
-    return tuple([show(input, layout, at * stride, _UNBIND, dim, at) for at in range(size)])
+    return divide(input, [(layout, at * stride) for at in range(size)], _UNBIND, dim)
 
 
 @operation(namespace="")
@@ -624,9 +619,9 @@ def _unfolded_back(grad: Tensor, layout: Layout, dim: int, size: int, step: int)
 
 _SELECT = View("select", select)
 _SLICE = View("slice", step_through)
-_SPLIT = View("split", step_through)
-_SPLIT_SIZES = View("split_with_sizes", step_through)
-_UNBIND = View("unbind", select)
+_SPLIT = Division("split", split)
+_SPLIT_SIZES = Division("split_with_sizes", split)
+_UNBIND = Division("unbind", unbind)
 _UNFOLD = View("unfold", unfold, _unfolded_back)
 _DIAGONAL = View("diagonal", diagonal)
 
