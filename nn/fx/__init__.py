@@ -21,6 +21,7 @@ from .graph_module import GraphModule
 from .interpreter import Interpreter, Transformer
 from .node import Node, has_side_effect, map_arg
 from .proxy import Proxy
+from .subgraph_rewriter import replace_pattern
 
 __all__ = [
     "CodeGen",
@@ -33,6 +34,7 @@ __all__ = [
     "Transformer",
     "has_side_effect",
     "map_arg",
+    "replace_pattern",
     "symbolic_trace",
     "wrap",
 ]

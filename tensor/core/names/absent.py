@@ -80,9 +80,6 @@ _WORDS = {
         "cpp_extension": "left out: nothing is built; write kernels with cuda.RawKernel",
         "mobile_optimizer": "left out: phones are not supported",
     },
-    "nn.fx": {
-        "replace_pattern": "planned; until then find the nodes and replace them by Graph.inserting_after",
-    },
     "nn": {
         "intrinsic": "left out: there are no quantized dtypes",
         "qat": "left out: there are no quantized dtypes",
