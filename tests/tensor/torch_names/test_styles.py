@@ -13,7 +13,7 @@ import pytest
 from .programs import run_on_pytorch, start
 
 STYLES = Path(__file__).parent / "styles"
-NAMES = ("dcgan", "mnist", "nanogpt", "resnet", "vae", "vit", "word_language_model")
+NAMES = ("dcgan", "mingpt", "mnist", "nanogpt", "resnet", "vae", "vit", "word_language_model")
 
 
 def losses(printed: str) -> list[float]:
