@@ -290,49 +290,49 @@ class _Matcher:
             if node.op != "output" and self._node(self._anchors[number], node, further):
                 yield from self._from(number + 1, further)
 
-    def _node(self, wanted: Node, node: Node, mapping: dict[Node, Any]) -> bool:
-        if wanted in mapping:
-            return mapping[wanted] is node
-        if wanted.op != "placeholder":
-            if node in mapping.values() or (wanted.op, wanted.target) != (node.op, node.target):
+    def _node(self, pattern: Node, node: Node, mapping: dict[Node, Any]) -> bool:
+        if pattern in mapping:
+            return mapping[pattern] is node
+        if pattern.op != "placeholder":
+            if node in mapping.values() or (pattern.op, pattern.target) != (node.op, node.target):
                 return False
-            if wanted.kwargs.keys() != node.kwargs.keys():
+            if pattern.kwargs.keys() != node.kwargs.keys():
                 return False
-        mapping[wanted] = node
-        if wanted.op == "placeholder":
+        mapping[pattern] = node
+        if pattern.op == "placeholder":
             return True
-        return self._argument(wanted.args, node.args, mapping) and all(
-            self._argument(value, node.kwargs[name], mapping) for name, value in wanted.kwargs.items()
+        return self._argument(pattern.args, node.args, mapping) and all(
+            self._argument(value, node.kwargs[name], mapping) for name, value in pattern.kwargs.items()
         )
 
-    def _argument(self, wanted: Any, value: Any, mapping: dict[Node, Any]) -> bool:
-        if isinstance(wanted, Node):
+    def _argument(self, pattern: Any, value: Any, mapping: dict[Node, Any]) -> bool:
+        if isinstance(pattern, Node):
             if isinstance(value, Node):
-                return self._node(wanted, value, mapping)
+                return self._node(pattern, value, mapping)
             # A parameter stands for numbers, too.
-            if wanted.op != "placeholder":
+            if pattern.op != "placeholder":
                 return False
-            return bool(mapping.setdefault(wanted, value) == value)
-        if isinstance(wanted, (list, tuple)):
+            return bool(mapping.setdefault(pattern, value) == value)
+        if isinstance(pattern, (list, tuple)):
             return (
                 isinstance(value, (list, tuple))
-                and len(wanted) == len(value)
-                and all(self._argument(a, b, mapping) for a, b in zip(wanted, value, strict=True))
+                and len(pattern) == len(value)
+                and all(self._argument(a, b, mapping) for a, b in zip(pattern, value, strict=True))
             )
-        if isinstance(wanted, dict):
+        if isinstance(pattern, dict):
             return (
                 isinstance(value, dict)
-                and wanted.keys() == value.keys()
-                and all(self._argument(wanted[key], value[key], mapping) for key in wanted)
+                and pattern.keys() == value.keys()
+                and all(self._argument(pattern[key], value[key], mapping) for key in pattern)
             )
-        if isinstance(wanted, slice):
+        if isinstance(pattern, slice):
             ends = ("start", "stop", "step")
             return isinstance(value, slice) and all(
-                self._argument(getattr(wanted, each), getattr(value, each), mapping) for each in ends
+                self._argument(getattr(pattern, each), getattr(value, each), mapping) for each in ends
             )
         if isinstance(value, Node):
             return False
-        return self._ignore_literals or (type(wanted) is type(value) and wanted == value)
+        return self._ignore_literals or (type(pattern) is type(value) and pattern == value)
 
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
