@@ -72,10 +72,10 @@ class InternalMatch:
 def replace_pattern(
     gm: GraphModule, pattern: Callable[..., Any] | GraphModule, replacement: Callable[..., Any] | GraphModule
 ) -> list[Match]:
-    """Replace each occurrence of ``pattern`` in the graph of ``gm`` by ``replacement``, and compile its code anew.
+    """Replace each match of ``pattern`` in the graph of ``gm`` by ``replacement``, and compile its code anew.
 
-    An occurrence does the same with the same literals, whatever nodes are called; its parameters stand for any values.
-    What it computes on the way is used nowhere else. Of occurrences that overlap the first one is replaced.
+    A match does the same with the same literals, whatever nodes are called; its parameters stand for any values.
+    What it computes on the way is used nowhere else. Of matches that overlap the first one is replaced.
 
     Parameters
     ----------
@@ -116,18 +116,18 @@ def replace_pattern_with_filters(
     ignore_literals: bool = False,
     replacement_callback: Callable[[InternalMatch, Graph, Graph], Graph] | None = None,
 ) -> list[ReplacedPatterns]:
-    """As :func:`replace_pattern`, for the occurrences that all ``match_filters`` accept.
+    """As :func:`replace_pattern`, for the matches that all ``match_filters`` accept.
 
     Parameters
     ----------
     gm, pattern, replacement
         As there; graphs too.
     match_filters : sequence of callables, optional
-        Called with the occurrence, the graph and the pattern's graph; False leaves the occurrence as it is.
+        Called with the match, the graph and the pattern's graph; False leaves the match as it is.
     ignore_literals : bool
         Whether numbers of the pattern stand for any.
     replacement_callback : callable, optional
-        Returns the graph of the replacement for an occurrence, from the arguments of a filter, in place of ``replacement``.
+        Returns the graph of the replacement for a match, from the arguments of a filter, in place of ``replacement``.
 
     Returns
     -------
@@ -248,7 +248,7 @@ def _attribute(owner: Any, path: str) -> Any:
 
 
 def _matches(graph: Graph, pattern: Graph, ignore_literals: bool) -> Iterator[InternalMatch]:
-    """Occurrences of a pattern, first ones first, none of which share a node."""
+    """Matches of a pattern, first ones first, none of which share a node."""
     output = pattern.output_node()
     anchors = [*output.all_input_nodes]
     if not anchors or any(each.op == "placeholder" for each in anchors):
