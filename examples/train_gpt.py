@@ -8,6 +8,7 @@ steps make more of them.
     python examples/train_gpt.py --text shakespeare.txt --steps 2000 --prompt "ROMEO:"
     python examples/train_gpt.py --checkpoint gpt.safetensors           # saved now and then;
     python examples/train_gpt.py --checkpoint gpt.safetensors --resume  # stop it and go on
+    python examples/train_gpt.py --graph                      # a step is a CUDA graph: one call of the driver
     python examples/train_gpt.py --simulate                   # some steps on a simulated GPU, with races looked for
 
 Needs tqdm: pip install 'graphroot[examples]'.
@@ -19,6 +20,7 @@ import argparse
 import ast
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
@@ -27,6 +29,9 @@ import nn
 import nn.functional as F
 import tensor
 from nn import optim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -108,6 +113,39 @@ def loss_of(model: GPT, x: tensor.Tensor, y: tensor.Tensor, args: argparse.Names
         return F.cross_entropy(model(x).flatten(0, 1), y.flatten())
 
 
+class GraphedStep:
+    """A step of training that is captured into a CUDA graph at its fourth call, and replayed from then on.
+
+    ``step()`` returns a tensor, and works on tensors whose contents may differ from call to call. The first calls are
+    steps like any other, on a side stream: what is made once, such as the states of the optimizer, is there afterwards.
+    """
+
+    def __init__(self, step: Callable[[], tensor.Tensor], warm_up: int = 3) -> None:
+        self.step = step
+        self.left = warm_up
+        self.side = tensor.cuda.Stream()
+        self.graph = tensor.cuda.CUDAGraph()
+        self.result: tensor.Tensor | None = None
+
+    def __call__(self) -> tensor.Tensor:
+        """Do the step."""
+        current = tensor.cuda.current_stream()
+        if self.left:
+            self.left -= 1
+            self.side.wait_stream(current)
+            with tensor.cuda.stream(self.side):
+                result = self.step()
+            current.wait_stream(self.side)
+            result.record_stream(current)
+            return result
+        if self.result is None:
+            with tensor.cuda.graph(self.graph, stream=self.side):
+                self.result = self.step()
+        self.graph.replay()
+        # The next replay writes to the same memory.
+        return self.result.clone()
+
+
 @tensor.no_grad()
 def validate(model: GPT, data: tensor.Tensor, args: argparse.Namespace) -> float:
     """Mean loss on text that was not learned, the same pieces each time."""
@@ -151,6 +189,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--width", type=int, default=96)
     parser.add_argument("--dropout", type=float, default=0.05)
     parser.add_argument("--lr", type=float, default=3e-3, help="highest learning rate")
+    parser.add_argument("--graph", action="store_true", help="capture a step into a CUDA graph and replay it")
     parser.add_argument("--amp", action="store_true", help="compute in half precision where that is safe")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", type=Path, help="file to save to")
@@ -172,6 +211,8 @@ def arguments() -> argparse.Namespace:
         if getattr(args, name) is None:
             setattr(args, name, values[args.simulate])
     args.device = args.device or ("cuda" if tensor.cuda.is_available() else "cpu")
+    if args.graph and tensor.device(args.device).type != "cuda":
+        parser.error("--graph needs a GPU, or --simulate")
     return args
 
 
@@ -193,7 +234,11 @@ def main() -> None:
         raise SystemExit(f"the text is too short: {len(text)} characters, for a context of {args.context}")
 
     model = GPT(len(alphabet), args.context, args.layers, args.heads, args.width, args.dropout).to(device)
-    optimizer = optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.1)
+    rate, *betas = args.lr, 0.9, 0.999
+    if args.graph:
+        # A graph reads from the device what the scheduler changes from step to step.
+        rate, *betas = tensor.tensor([rate, *betas], dtype=tensor.float64, device=device)
+    optimizer = optim.AdamW(model.parameters(), rate, tuple(betas), weight_decay=0.1, capturable=args.graph)
     scheduler = optim.lr_scheduler.OneCycleLR(optimizer, args.lr, args.steps, pct_start=0.1)
     scaler = tensor.amp.GradScaler(device.type, enabled=args.amp and device.type == "cuda")
     states = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "scaler": scaler}
@@ -211,18 +256,26 @@ def main() -> None:
     weights = sum(each.numel() for each in model.parameters())
     print(f"{len(text)} characters, {len(alphabet)} different ones; {weights} weights on {device}")
 
-    start, begun = time.perf_counter(), len(losses)
-    last = args.stop_after or args.steps
-    for step in tqdm(range(begun + 1, last + 1), "training", unit="step", leave=False, disable=None):
-        loss = loss_of(model, *batch(train_data, args), args)
+    x, y = (tensor.zeros(args.batch_size, args.context, dtype=tensor.int64, device=device) for _ in range(2))
+
+    def learn() -> tensor.Tensor:
+        loss = loss_of(model, x, y, args)
         optimizer.zero_grad()
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scaler.step(optimizer)
         scaler.update()
+        return loss.detach()
+
+    take_step = GraphedStep(learn) if args.graph else learn
+    start, begun = time.perf_counter(), len(losses)
+    last = args.stop_after or args.steps
+    for step in tqdm(range(begun + 1, last + 1), "training", unit="step", leave=False, disable=None):
+        for static, drawn in zip((x, y), batch(train_data, args), strict=True):
+            static.copy_(drawn)
+        losses.append(take_step())
         scheduler.step()
-        losses.append(loss.detach())
         if step % args.save_every == 0 or step == last:
             # Nothing waited for the device since the last time.
             losses = [float(each) for each in losses]

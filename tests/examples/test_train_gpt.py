@@ -56,12 +56,26 @@ def test_it_learns_from_the_documents_of_this_project() -> None:
     assert int(said.split()[0]) > 100_000
 
 
+@pytest.mark.parametrize("options", [(), ("--amp",)], ids=["plain", "amp"])
+def test_a_step_that_is_a_graph_learns_the_same(text: Path, options: tuple[str, ...]) -> None:
+    common = ("--text", str(text), *SMALL, "--simulate", *options, "--steps", "7", "--save-every", "1")
+    plain, graphed = (train(*common, *each) for each in ((), ("--graph",)))
+    losses, others = (re.findall(r"loss ([\d.]+), on other text ([\d.]+)", said) for said in (plain, graphed))
+    assert len(losses) == 7
+    assert losses == others
+    assert plain.splitlines()[-1] == graphed.splitlines()[-1]
+
+
 @pytest.fixture
 def example() -> Any:
     return load("train_gpt")
 
 
-@pytest.mark.parametrize("where", [("--device", "cpu"), ("--simulate", "--amp")], ids=["cpu", "simulated"])
+@pytest.mark.parametrize(
+    "where",
+    [("--device", "cpu"), ("--simulate", "--amp"), ("--simulate", "--graph")],
+    ids=["cpu", "simulated", "graph"],
+)
 def test_going_on_from_a_checkpoint_changes_nothing(
     where: tuple[str, ...],
     text: Path,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import cos, floor, pi
 from typing import TYPE_CHECKING, Any
 
+from tensor import Tensor
+
 from .base import LRScheduler, Rate, checked_optimizer, for_each_group, set_rate, state_of
 
 if TYPE_CHECKING:
@@ -32,7 +34,12 @@ def _prepare_momentum(
 
 def _set_momentum(group: dict[str, Any], is_beta: bool, value: float) -> None:
     if is_beta:
-        group["betas"] = (value, *group["betas"][1:])
+        beta, *others = group["betas"]
+        if isinstance(beta, Tensor):
+            # In place: a CUDA graph of the step may read it.
+            beta.fill_(value)
+        else:
+            group["betas"] = (value, *others)
     else:
         group["momentum"] = value
 

@@ -17,7 +17,6 @@ from drv.capture_mode import unseen_by_captures
 from drv.failures import called_by
 from nvrtc_kernels.random import CAPTURED, REPLAY_BYTES, begin_replay
 from tensor.core.devices.graph_capture import capture_of, capture_of_thread
-from tensor.core.storage import DeviceStorage
 
 if TYPE_CHECKING:
     from tensor.core.devices.graph_capture import GraphCapture
@@ -46,7 +45,7 @@ class CapturedDraws:
         self.generator = generator
         self.calls = 0
         self._identifier = capture.recording.identifier
-        self._memory: dict[CudaState, DeviceStorage] = {}
+        self._memory: dict[CudaState, drv.DeviceMemory] = {}
         #: Nodes that write where the generator stands, with what they have to be made of anew.
         self._nodes: list[tuple[drv.GraphNode, CudaState, int]] = []
         self._epoch = 0
@@ -57,8 +56,10 @@ class CapturedDraws:
         """What a kernel on a device gets as seed and call."""
         memory = self._memory.get(state)
         if memory is None:
-            block = state.allocate(REPLAY_BYTES, state.local.stream.cuda_stream)
-            memory = self._memory[state] = DeviceStorage(state, REPLAY_BYTES, block)
+            # Not from the graph's pool: what it hands out now may have been something else earlier in the graph, whose
+            # kernels write to it after the first node has.
+            with unseen_by_captures(state.runtime):
+                memory = self._memory[state] = drv.DeviceMemory(REPLAY_BYTES, state.native)
         call = self.calls
         self.calls = call + 1
         return memory.address, CAPTURED | call

@@ -92,6 +92,24 @@ def test_replays_between_other_draws_and_other_graphs(schedules: None) -> None: 
     assert a.tolist() == expected[0]
 
 
+def test_memory_that_was_free_when_the_first_number_was_drawn(schedules: None) -> None:  # noqa: F811
+    """Where a replay begins to draw is written before anything else, and stays."""
+    x = tensor.ones(6, device="cuda")
+    g = cuda.CUDAGraph()
+    with cuda.graph(g):
+        y = x
+        for _ in range(10):
+            # Blocks of the pool, free again by now, of the size that such a thing would have.
+            y = y + 1
+        z = nn.functional.dropout(y, 0.5, True) + tensor.rand_like(y)
+    tensor.manual_seed(8)
+    expected = [(nn.functional.dropout(x + 10, 0.5, True) + tensor.rand_like(x)).tolist() for _ in range(4)]
+    tensor.manual_seed(8)
+    for each in expected:
+        g.replay()
+        assert z.tolist() == each
+
+
 def test_the_capture_itself_draws_nothing(schedules: None) -> None:  # noqa: F811
     tensor.manual_seed(5)
     before = cuda.get_rng_state()
