@@ -5,7 +5,8 @@ What a plan launches follows from the layouts:
 =========  =========================================================================================
 rows       neighbouring threads go along a line; a line has from 1 thread to a block of 256
 columns    neighbouring threads take neighbouring lines, where those lie closer in memory
-chunks     few long lines are cut: a first kernel leaves the totals of chunks in scratch memory
+chunks     few long lines are cut: in rows each block reads its chunk once and looks back at the totals that
+           others have published; in columns a first kernel leaves the totals of chunks in scratch memory
 =========  =========================================================================================
 """
 
@@ -32,6 +33,8 @@ _MAX_GRID = (1 << 31) - 1
 _SMALL = 1 << 30
 #: Blocks per multiprocessor that few long lines are cut into.
 _BLOCKS = 4
+#: Bytes of states that a thread keeps where memory is read once, and blocks from which on it takes more than one tile.
+_KEPT_BYTES, _ONE_PASS_BLOCKS = 64, 512
 _ITEMS = {1: 8, 2: 8, 4: 4, 8: 4, 16: 2}
 _OPERATORS = {"cumsum": "Add", "cumprod": "Multiply", "logcumsumexp": "LogAddExp"}
 _BEST = {"cummax": "true", "cummin": "false"}
@@ -83,8 +86,8 @@ def plan(
     if prod(shape) == 0:
         return NOTHING
     strides = [operand[0], output[0], *([] if indices is None else [indices])]
-    lines = _Lines(device, dim, shape, strides, _ITEMS[operand[1].itemsize])
     operator, state, state_bytes = _operator(operation, output[1])
+    lines = _Lines(device, dim, shape, strides, _ITEMS[operand[1].itemsize], state_bytes)
     lines_type = f"Lines<{lines.rank}, {len(strides)}, {lines.index}> lines"
     ins, out = f"const {operand[1].cuda}* in", f"{output[1].cuda}* out, long long* indices"
     source = (
@@ -103,6 +106,10 @@ def plan(
 
     if lines.chunks == 1:
         return Plan(run)
+    if lines.turns:
+        head = includes("scan.cuh", operand[1], output[1])
+        head += f"typedef {operator} Op;\ntypedef {lines.shape} Shape;\n\n"
+        return _one_pass(device, operation, lines, head, (lines_type, ins, out), state, state_bytes)
     totals = launcher(device, "scan.cu", source, f"{operation}_totals", (len(packed), *"PP"))
 
     def run_chunks(stream: Any, scratch: int, out: int, input_address: int, indices_address: int = 0) -> None:
@@ -110,6 +117,43 @@ def plan(
         scan(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, scratch, input_address, out, indices_address)
 
     return Plan(run_chunks, lines.rows * lines.chunks * state_bytes)
+
+
+def _one_pass(
+    device: Device,
+    operation: str,
+    lines: _Lines,
+    head: str,
+    parameters: tuple[str, str, str],
+    state: str,
+    state_bytes: int,
+) -> Plan:
+    """What scans long lines whose blocks look back at each other."""
+    lines_type, ins, out = parameters
+    source = (
+        f'{head}extern "C" __global__ void {operation}_clear(unsigned int* flags, long long count) {{\n'
+        "    clear_flags(flags, count);\n}\n"
+        f'extern "C" __global__ void __launch_bounds__({_THREADS}) {operation}_chunks('
+        f"{lines_type}, {state}* totals, unsigned int* flags, {ins}, {out}) {{\n"
+        f"    const Published<{state}> published = {{totals, flags + 1}};\n"
+        f"    scan_chunks<Op, Shape, {lines.turns}>(lines, published, flags, in, out, indices);\n}}\n"
+    )
+    packed, chunks = lines.packed, lines.chunks
+    totals = lines.rows * (chunks + chunks // 32 + chunks // 1024)
+    count, values = 1 + totals, -(-totals * state_bytes // 16) * 16
+    clear = launcher(device, "scan.cu", source, f"{operation}_clear", "Pq")
+    scan = launcher(device, "scan.cu", source, f"{operation}_chunks", (len(packed), *"PPPPP"))
+    clear_grid, grid = min(-(-count // _THREADS), _MAX_GRID), lines.rows * chunks
+
+    def run(stream: Any, scratch: int, out: int, input_address: int, indices_address: int = 0) -> None:
+        flags = scratch + values
+        clear(clear_grid, 1, 1, _THREADS, 1, 1, 0, stream, flags, count)
+        scan(
+            grid, 1, 1, _THREADS, 1, 1, 0, stream,
+            packed, scratch, flags, input_address, out, indices_address,
+        )  # fmt: skip
+
+    return Plan(run, values + 4 * count)
 
 
 def plan_compact(device: Device, shape: Sequence[int], strides: Sequence[int], dtype: dtype) -> Plan:
@@ -166,7 +210,13 @@ class _Lines:
     """Which threads take which part of the lines of a scan, and the kernel's argument that says so."""
 
     def __init__(
-        self, device: Device, dim: int, shape: Sequence[int], strides: Sequence[Sequence[int]], items: int
+        self,
+        device: Device,
+        dim: int,
+        shape: Sequence[int],
+        strides: Sequence[Sequence[int]],
+        items: int,
+        state_bytes: int,
     ) -> None:
         others = [axis for axis in range(len(shape)) if axis != dim]
         outer = [shape[axis] for axis in others]
@@ -192,6 +242,12 @@ class _Lines:
         if groups < processors and length >= 4 * tile and along > 1:
             chunks = max(min(-(-length // (2 * tile)), processors * _BLOCKS // groups), 1)
         piece = -(-length // (chunks * tile)) * tile
+        #: Tiles of a chunk that a block keeps in registers; 0 where it reads them again.
+        self.turns = 0
+        if chunks > 1 and self.layout == "rows":
+            fill = length * self.rows // (tile * _ONE_PASS_BLOCKS)
+            self.turns = max(min(_KEPT_BYTES // (items * state_bytes), fill), 1)
+            piece = tile * self.turns
         self.chunks = -(-length // piece)
         self.jobs = groups * self.chunks
         self.shape = _team(along, items, columns=self.layout == "columns")

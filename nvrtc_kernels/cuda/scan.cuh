@@ -10,10 +10,12 @@
 //   columns  neighbouring threads take neighbouring lines, whose elements lie together in memory. With
 //            Along = 1 nothing is exchanged; with Along = 8 the pieces of a line meet in shared memory.
 //
-// Few long lines are cut into `chunks`, each for a block of its own: scan_totals leaves the total of every
-// chunk, and the blocks of scan_lines start from the totals before theirs, which they sum up themselves. The
-// order of operations depends on shapes alone, so results are the same in every run, which a look-back over
-// whatever other blocks have published does not give for floating point.
+// Few long lines are cut into `chunks`, each for a block of its own. In rows a block keeps its chunk in registers, so that
+// memory is read once and written once, and looks back at the totals that other blocks have published (scan_chunks). What
+// it combines is the totals of the chunks before in its group of 32, of the groups before in their group of 32, and of
+// the groups of groups before: always the same ones in the same order, so that results are the same in every run, which
+// a look-back over whatever has been published does not give for floating point. In columns scan_totals leaves the total
+// of every chunk, and the blocks of scan_lines start from the totals before theirs, which they sum up themselves.
 
 #pragma once
 #include "pointwise.cuh"
@@ -157,6 +159,113 @@ __device__ inline void scan_lines(
                 for (int i = 0; i < Shape::items; ++i) positions[i] = state[i].index;
                 store_items<Shape>(indices + offset[2], lines.step[2], at, end, positions);
             }
+        }
+    }
+}
+
+// Totals that blocks have published, of all lines: for each line those of its chunks, of groups of 32 chunks and of groups
+// of 32 groups.
+template <class State>
+struct Published {
+    State* totals;
+    unsigned int* flags;  // 1 where there is a total
+
+    __device__ void publish(long long at, const State& total) const {
+        totals[at] = total;
+        __threadfence();
+        atomicExch(flags + at, 1u);
+    }
+    __device__ State wait_for(long long at) const {
+        const volatile unsigned int* flag = flags + at;
+        while (*flag == 0) {
+        }
+        __threadfence();
+        return totals[at];
+    }
+    // Those from `first` on, combined in their order by the threads of a warp.
+    template <class Op>
+    __device__ State combined(long long first, int count) const {
+        const Team<Op, TeamShape<32, 1, 1, false>> warp;
+        State all = Op::identity(), total;
+        for (int at = 0; at < count; at += 32) {
+            warp.scan(at + warp.rank < count ? wait_for(first + at + warp.rank) : Op::identity(), total);
+            all = Op::combine(all, total);
+        }
+        return all;
+    }
+};
+
+// What the chunks before one have, combined by a warp, which publishes its own total and those that it completes.
+template <class Op, class State = typename Op::State>
+__device__ inline State look_back(
+    const Published<State>& published, long long row, int chunk, int chunks, const State& total) {
+    const int group = chunk / 32, outer = group / 32;
+    const long long own = row * (chunks + chunks / 32 + chunks / 1024), groups = own + chunks, outers = groups + chunks / 32;
+    const bool first = threadIdx.x == 0;
+    if (first) published.publish(own + chunk, total);
+    const State in_group = published.template combined<Op>(own + group * 32, chunk % 32);
+    const State through = Op::combine(in_group, total);
+    if (first && chunk % 32 == 31) published.publish(groups + group, through);
+    const State in_outer = published.template combined<Op>(groups + outer * 32, group % 32);
+    if (first && chunk % 1024 == 1023) published.publish(outers + outer, Op::combine(in_outer, through));
+    const State before = published.template combined<Op>(outers, outer);
+    return Op::combine(Op::combine(before, in_outer), in_group);
+}
+
+__device__ inline void clear_flags(unsigned int* flags, long long count) {
+    const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
+    for (long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) flags[at] = 0;
+}
+
+// A chunk of `Turns` tiles for each block. Blocks draw their chunks, so that those before a chunk are under way.
+template <class Op, class Shape, int Turns, int Rank, int Operands, class Index, class In, class Out>
+__device__ inline void scan_chunks(
+    const Lines<Rank, Operands, Index>& lines, const Published<typename Op::State>& published, unsigned int* drawn,
+    const In* in, Out* out, long long* indices) {
+    typedef typename Op::State State;
+    const Team<Op, Shape> team;
+    __shared__ unsigned int job;
+    __shared__ State cell;
+    if (threadIdx.x == 0) job = atomicAdd(drawn, 1u);
+    __syncthreads();
+    const Index row = static_cast<Index>(job) / lines.chunks, chunk = static_cast<Index>(job) - row * lines.chunks;
+    Index offset[Operands];
+    lines.start(row, offset);
+    const Index first = chunk * lines.piece + team.rank * Shape::items;
+    const Index end = min((chunk + 1) * lines.piece, lines.length);
+    State state[Turns][Shape::items], before[Turns], carry = Op::identity(), total;
+#pragma unroll
+    for (int t = 0; t < Turns; ++t)
+        load_states<Op, Shape>(in + offset[0], lines.step[0], first + t * Shape::tile, end, state[t]);
+#pragma unroll
+    for (int t = 0; t < Turns; ++t) {
+#pragma unroll
+        for (int i = 1; i < Shape::items; ++i) state[t][i] = Op::combine(state[t][i - 1], state[t][i]);
+        before[t] = Op::combine(carry, team.scan(state[t][Shape::items - 1], total));
+        carry = Op::combine(carry, total);
+    }
+    if (threadIdx.x < 32) {
+        const State chunks_before = look_back<Op>(published, row, chunk, lines.chunks, carry);
+        if (threadIdx.x == 0) cell = chunks_before;
+    }
+    __syncthreads();
+    const State chunks_before = cell;
+#pragma unroll
+    for (int t = 0; t < Turns; ++t) {
+        const State start = Op::combine(chunks_before, before[t]);
+        const Index at = first + t * Shape::tile;
+        Out item[Shape::items];
+#pragma unroll
+        for (int i = 0; i < Shape::items; ++i) {
+            state[t][i] = Op::combine(start, state[t][i]);
+            item[i] = to_element<Out>(Op::value(state[t][i]));
+        }
+        store_items<Shape>(out + offset[1], lines.step[1], at, end, item);
+        if constexpr (Operands == 3) {
+            long long positions[Shape::items];
+#pragma unroll
+            for (int i = 0; i < Shape::items; ++i) positions[i] = state[t][i].index;
+            store_items<Shape>(indices + offset[2], lines.step[2], at, end, positions);
         }
     }
 }

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import drv
-from nvrtc_kernels import dtypes, normalization, pointwise, pointwise_work, reduction
+from drv.simulator.timing.machine_code.assembling import available
+from nvrtc_kernels import dtypes, normalization, pointwise, pointwise_work, reduction, scan
 
 from .device_arrays import DeviceArray
 
@@ -129,3 +130,22 @@ def test_weight_gradients_of_rows_load_columns_by_words(
     large = 2 * 1024 * 512 * dtype.itemsize
     # Mean and scale of a row are loaded once for each pack of it.
     assert read == {16: large, 4: large // 16 * 4}
+    assert not available() or (columns.kernel.shape.assembled, columns.kernel.shape.spills) == (True, 0)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda each: each.name)
+def test_long_lines_are_scanned_in_one_pass(timed_device: drv.Device, dtype: dtypes.dtype) -> None:
+    count = 1 << 18
+    plan = scan.plan(timed_device, "cumsum", 0, (count,), ((1,), dtype), ((1,), dtype))
+    arrays = [DeviceArray(timed_device, np.zeros(count, dtype.numpy)) for _ in range(2)]
+    with drv.DeviceMemory(plan.scratch_bytes, timed_device) as scratch, drv.simulator.timed() as timing:
+        plan.run(timed_device.default_stream.handle, scratch.address, *(each.address for each in arrays))
+        timed_device.synchronize()
+    _, chunks = (each for each in timing.operations if each.category == "kernel")
+    assert chunks.name == "cumsum_chunks"
+    moved = {"read": 0, "write": 0}
+    for each in chunks.kernel.counts.sites:
+        if each.space == "global" and each.width == 16:
+            moved[each.kind.value] += each.lanes * each.width
+    assert moved == {"read": count * dtype.itemsize, "write": count * dtype.itemsize}
+    assert not available() or (chunks.kernel.shape.assembled, chunks.kernel.shape.spills) == (True, 0)

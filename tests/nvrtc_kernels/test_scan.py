@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,13 @@ import numpy as np
 import pytest
 
 import drv
-from nvrtc_kernels import dtypes, scan
+from nvrtc_kernels import dtypes, plans, scan
 
 from .device_arrays import DeviceArray, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 REAL = [each for each in dtypes.ALL if not each.is_complex]
 SUMS = {"cumsum": np.cumsum, "cumprod": np.cumprod}
@@ -171,6 +173,67 @@ def test_a_long_line_is_cut_into_chunks(device: drv.Device) -> None:
     np.testing.assert_allclose(result, np.cumsum(array, dtype=np.float64), rtol=0, atol=2e-3)
     again, _ = scanned(device, "cumsum", array, 0, lead=1)
     assert (again == result).all()
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize(
+    "dtype", [np.float32, ml_dtypes.bfloat16, np.float64, np.int64, np.uint8, np.complex128]
+)
+def test_long_lines_look_back_the_same_under_every_schedule(
+    dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Chunks of one tile, so that there are groups of groups.
+    monkeypatch.setattr(scan, "_ONE_PASS_BLOCKS", 1 << 20)
+    length = 70_001 if np.dtype(dtype).itemsize < 8 else 40_003
+    array = np.random.default_rng(2).standard_normal((3, length)).astype(dtype)
+    if np.dtype(dtype).kind in "iu":
+        array = np.random.default_rng(2).integers(0, 100, (3, length)).astype(dtype)
+    results = []
+    for schedule, seed in (("eager", 0), ("random", 1), ("random", 2)):
+        with drv.simulator.installed(check="full", schedule=schedule, seed=seed):
+            results.append(scanned(drv.Device(0), "cumsum", array, 1)[0])
+            assert not list(drv.simulator.findings())
+    assert all((each.view(np.uint8) == results[0].view(np.uint8)).all() for each in results)
+    kind = np.dtype(dtype).kind
+    if kind in "iu":
+        np.testing.assert_array_equal(results[0], np.cumsum(array, 1, dtype=dtype))
+        return
+    exact = np.cumsum(array.astype(np.clongdouble if kind == "c" else np.longdouble), 1)
+    rounding = {np.float32: 2e-6, ml_dtypes.bfloat16: 2**-8}.get(dtype, 1e-14)
+    bound = rounding * (np.abs(exact) + np.sqrt(length))
+    assert (np.abs(results[0].astype(exact.dtype) - exact) <= bound).all()
+
+
+@pytest.mark.simulator_only
+def test_groups_of_groups_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "_ONE_PASS_BLOCKS", 1 << 20)
+    length = 1024 * 1024 + 70_000
+    array = np.random.default_rng(3).integers(-1000, 1000, length).astype(np.int32)
+    with drv.simulator.installed(check="race"):
+        result, _ = scanned(drv.Device(0), "cumsum", array, 0)
+        assert not list(drv.simulator.findings())
+    np.testing.assert_array_equal(result, np.cumsum(array, dtype=np.int32))
+
+
+@pytest.mark.simulator_only
+def test_the_race_finder_misses_the_fence_of_the_look_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = tmp_path / "cuda"
+    shutil.copytree(plans.INCLUDE, sources)
+    text = (sources / "scan.cuh").read_text(encoding="utf-8")
+    fenced = "totals[at] = total;\n        __threadfence();\n"
+    assert text.count(fenced) == 1
+    (sources / "scan.cuh").write_text(text.replace(fenced, "totals[at] = total;\n"), encoding="utf-8")
+    monkeypatch.setattr(plans, "INCLUDE", str(sources))
+    array = np.ones(20_000, np.float32)
+    with (
+        drv.simulator.installed(check="full"),
+        pytest.raises(
+            drv.DataRaceError, match=r"(?s)cumsum_chunks.*writes.*reads.*publish the data with __threadfence"
+        ),
+    ):
+        scanned(drv.Device(0), "cumsum", array, 0)
 
 
 def test_places_in_a_long_line_with_ties(device: drv.Device) -> None:
