@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 
+def relax_captures(runtime: Runtime) -> None:
+    """Let this thread do, from now on, what captures forbid other threads, such as to ask whether an event was reached."""
+    from cuda.bindings.driver import CUstreamCaptureMode
+
+    relaxed = CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    runtime.check(
+        runtime.driver.cuThreadExchangeStreamCaptureMode(relaxed), "cuThreadExchangeStreamCaptureMode"
+    )
+
+
 @contextlib.contextmanager
 def unseen_by_captures(runtime: Runtime) -> Iterator[None]:
     """Let this thread allocate and load while captures last, whatever their modes.

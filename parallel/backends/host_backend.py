@@ -6,9 +6,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from drv import CaptureError
 from parallel.groups.errors import DistBackendError
 from parallel.groups.works import Work
 from tensor.autograd.graph import increment_version
+from tensor.core.devices.graph_capture import capture_of
 
 from .staging import Staging
 from .worker import Worker
@@ -215,6 +217,12 @@ class HostBackend:
             work = Work(operation, outputs)
             run = self._on_host(tensors, carry, reads, writes)
         else:
+            if capture_of(state) is not None:
+                raise CaptureError(
+                    f"{operation}: the process group {self!r} carries tensors through memory of the host, in threads, which a "
+                    "CUDA graph cannot do at a replay. Use the backend 'nccl', or capture what lies between collectives: "
+                    "with DistributedDataParallel the step of the optimizer, or parts by cuda.make_graphed_callables"
+                )
             staging = self._staging_of(state)
             work = Work(operation, outputs, streams=(staging.inbound,))
             run = self._on_device(staging, tensors, carry, reads, writes)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensor
 from tensor.core.base import view_of
+from tensor.core.devices.graph_capture import capture_of
 from tensor.operations.optimizers.scaled_copies import scaled_copies
 
 if TYPE_CHECKING:
@@ -158,6 +159,12 @@ class Bucket:
         others = [each for each in self._streams if each != here]
         if self._last is not None and self._last != here:
             others.append(self._last)
+        capture = capture_of(here.device_state)
+        if capture is not None:
+            # A replay uses this memory; and a graph does not wait for what was before its capture, a pass that read the
+            # bucket on another stream included.
+            capture.referenced.append(self.flat)
+            others = [each for each in others if each.native.capture is capture.recording]
         for each in others:
             here.wait_stream(each)
         if others:

@@ -138,6 +138,9 @@ class Reducer:
         bool
             Whether the buckets were rebuilt.
         """
+        if tensor.cuda.is_current_stream_capturing():
+            # It waits for the order that rank 0 has seen. On all ranks alike.
+            return False
         if self.rebuilt or self.find_unused or len(self._order) != len(self.parameters) or self.running:
             return False
         self.rebuilt = True

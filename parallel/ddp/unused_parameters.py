@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import drv
 import tensor
 from tensor import Tensor
 from tensor.autograd.recording.node import edge_of
@@ -41,6 +42,12 @@ class UsedParameters:
     def tell(self, all_reduce: AllReduce) -> None:
         """Launch the exchange with the other ranks, if there is one."""
         if self.asks and self._anywhere is None:
+            if tensor.cuda.is_current_stream_capturing():
+                raise drv.CaptureError(
+                    "DistributedDataParallel asks in each pass which parameters the ranks have used, and a stream is captured "
+                    "into a CUDA graph, which the answer would have to be read from: use static_graph=True, with a step "
+                    "before the capture, instead of find_unused_parameters=True"
+                )
             self._sum = tensor.tensor(list(self.here), dtype=tensor.int32, device=self._device)
             self._work = all_reduce(self._sum)
 

@@ -11,6 +11,7 @@ from drv.bindings.nccl import ncclDataType_t, ncclRedOp_t
 from parallel.groups.errors import DistBackendError
 from tensor.autograd.graph import increment_version
 from tensor.core.devices.current import index_or_current
+from tensor.core.devices.graph_capture import capture_of
 from tensor.core.devices.state import cuda_state
 from tensor.cuda import Stream, StreamContext
 
@@ -330,6 +331,10 @@ class NcclBackend:
         state = self._state_of(operation, operands)
         deadline = time.monotonic() + self._timeout
         communicator = self._communicator(state, peer)
+        capture = capture_of(state)
+        if capture is not None:
+            communicator.require_started(operation)
+            capture.referenced += [communicator, *operands]
         stream = communicator.stream
         work = work_type(operation, outputs, streams=(stream,))
         with communicator.turn(operation, deadline):
@@ -345,7 +350,7 @@ class NcclBackend:
             if after is not None:
                 work.add_step(after)
             work.succeed(source)
-            if work.exception() is None:
+            if work.exception() is None and capture is None:
                 self._watchdog.watch(communicator, work, work.end(), deadline)
         increment_version(outputs)
         return work

@@ -100,6 +100,21 @@ class Communicator:
         finally:
             self._turn.release()
 
+    def require_started(self, operation: str) -> None:
+        """Refuse to be created while a stream is captured, as that waits for the other ranks.
+
+        Raises
+        ------
+        CaptureError
+            If it was not created yet.
+        """
+        if not self._handle:
+            raise drv.CaptureError(
+                f"{operation}: NCCL's communicator {self.name!r} is created by its first operation, which waits for the other "
+                "ranks, and a stream is captured into a CUDA graph: do such an operation (one step of training, say) before "
+                "the capture"
+            )
+
     def _start(self, operation: str, deadline: float) -> None:
         try:
             unique_id = self._agree(operation, deadline)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import drv
+from drv.capture_mode import relax_captures
 from parallel.groups.errors import DistBackendError
 from parallel.groups.works import Work
 
@@ -167,6 +168,9 @@ class Watchdog:
         return not self._runtime.alive
 
     def _run(self) -> None:
+        if not self._dropped():
+            # What this thread asks concerns no capture, whatever the capture forbids other threads.
+            relax_captures(self._runtime)
         while not self._dropped():
             with self._changed:
                 if not self._under_way and not self._stopped:

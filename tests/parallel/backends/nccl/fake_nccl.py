@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 import drv
 from drv.bindings.nccl import Config, UniqueId, failure, ncclDataType_t, ncclRedOp_t, ncclResult_t
+from drv.capture_mode import unseen_by_captures
 
 _DTYPES: dict[int, Any] = {
     ncclDataType_t.ncclInt8: np.int8,
@@ -338,7 +339,9 @@ class FakeNccl:
         self._kept += marks
 
     def _pinned(self, nbytes: int) -> drv.PinnedMemory:
-        memory = drv.PinnedMemory(nbytes)
+        # As NCCL, which has its own memory already.
+        with unseen_by_captures(self._runtime):
+            memory = drv.PinnedMemory(nbytes)
         self._kept.append(memory)
         return memory
 
