@@ -142,9 +142,8 @@ def _copy_on(stream: Stream, chunk: Tensor) -> Tensor:
             if layout.nbytes >= _PINNED_FROM and not (layout is packed and chunk.is_pinned()):
                 chunk = copied(chunk, packed, pin_memory=True)
             return copied(chunk, packed.on(state), non_blocking=True)
-        there = empty(packed.on(state))
         if not layout.numel:
-            return there
+            return empty(packed.on(state))
         if layout is not packed:
             chunk = copied(chunk, packed)
             # It is free before the copy from it is done.
@@ -152,6 +151,8 @@ def _copy_on(stream: Stream, chunk: Tensor) -> Tensor:
         here: Any = layout.device_state
         connect((here, state))
         stream.native.wait_stream(here.local.stream.native)
+        # After the wait: where a CUDA graph is captured, it makes the stream a part of it, and the memory the graph's.
+        there = empty(packed.on(state))
         drv.copy_peer(
             there._address, state.native, chunk._address, here.native, packed.nbytes, stream=stream.native
         )

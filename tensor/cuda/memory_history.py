@@ -130,15 +130,19 @@ def _record_memory_history(
         device_state.allocator.observe(result)
 
 
-def memory_snapshot() -> list[dict[str, Any]]:
+def memory_snapshot(mempool_id: tuple[int, int] | None = None) -> list[dict[str, Any]]:
     """Segments that the allocators of all devices hold, with their blocks, sizes in bytes.
 
+    ``mempool_id`` chooses those of one pool: :attr:`MemPool.id`, or what :meth:`CUDAGraph.pool` returns; (0, 0) is memory
+    that is in none.
+
     Each has ``device``, ``address``, ``total_size``, ``allocated_size``, ``active_size``, ``requested_size``,
-    ``stream``, ``segment_type`` and ``blocks``; a block ``address``, ``size``, ``requested_size``, ``state``
+    ``stream``, ``segment_type``, ``segment_pool_id`` and ``blocks``; a block ``address``, ``size``, ``requested_size``, ``state``
     (``active_allocated``, ``active_pending_free`` or ``inactive``) and ``frames``, the Python stack of its
     allocation where history was recorded.
     """
-    return [segment for device_state in _states() for segment in device_state.allocator.snapshot()]
+    segments = [segment for device_state in _states() for segment in device_state.allocator.snapshot()]
+    return [each for each in segments if mempool_id in (None, tuple(each["segment_pool_id"]))]
 
 
 def _snapshot(device: Any = None) -> dict[str, Any]:

@@ -117,7 +117,10 @@ def test_snapshots_and_statistics_show_the_pool(lazy: None) -> None:
     own = [each for each in cuda.memory_snapshot() if tuple(each["segment_pool_id"]) == g.pool()]
     assert sum(each["total_size"] for each in own) >= 4 * MIB
     assert y.data_ptr() in {block["address"] for each in own for block in each["blocks"]}
-    assert any(tuple(each["segment_pool_id"]) == (0, 0) for each in cuda.memory_snapshot())
+    assert cuda.memory_snapshot(g.pool()) == own
+    others = cuda.memory_snapshot((0, 0))
+    assert others
+    assert len(others) + len(own) == len(cuda.memory_snapshot())
     assert {each["device"] for each in own} == {0}
     del w
 
