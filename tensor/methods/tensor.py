@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Any
 
+from graphroot.coexistence import own
 from nvrtc_kernels import dtypes
 from tensor.autograd.differentiation import backward
 from tensor.autograd.recording import hooks, storage_views
@@ -67,6 +68,31 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
         result._storage, result._layout, result._offset = self._storage, self._layout, self._offset
         result._array, result._autograd, result._base = self._array, self._autograd, self._base
         return result
+
+    # The array API standard
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The functions of the array API standard for this array: :mod:`tensor.array_api`.
+
+        Raises
+        ------
+        ValueError
+            If ``api_version`` is none that it follows: 2021.12, 2022.12, 2023.12 or 2024.12.
+        """
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+            raise ValueError(f"version {api_version!r} of the array API standard is not followed: 2024.12 is")
+        # It stands above the class, and is loaded when somebody asks.
+        return own("tensor.array_api")
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        """The elements on ``device``, queued on ``stream``, a :class:`tensor.cuda.Stream`, or the current one.
+
+        See :meth:`to`.
+        """
+        if stream is None:
+            return self.to(device)
+        with stream:
+            return self.to(device)
 
     # Differentiation
 

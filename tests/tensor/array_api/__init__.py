@@ -1,0 +1,1 @@
+"""``tensor.array_api``: the array API standard."""
