@@ -55,3 +55,31 @@ def plan(device: Device, dtype: dtype, sources: int = 1) -> Callable[..., None]:
             launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, table, tensors)
 
     return run
+
+
+def plan_casts(device: Device, target: dtype, source: dtype) -> Callable[..., None]:
+    """What converts tensors of one floating dtype to another, many of them in few launches.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, addresses, counts)``: ``addresses`` are for each tensor its target's, then its source's;
+        ``counts`` are the elements, which lie without gaps and in the same order.
+    """
+    width = 16 // min(target.itemsize, source.itemsize)
+    chunk = _THREADS * _PACKS * width
+    tables = Tables(2, chunk)
+    launch = launcher(
+        device,
+        "coalescing.cu",
+        f'{includes("coalescing.cuh", target, source)}extern "C" __global__ void cast_tensors({tables.parameters}) {{\n'
+        f"    cast_tensors<{target.cuda}, {source.cuda}, {chunk}, {width}>(table, tensors);\n}}\n",
+        "cast_tensors",
+        tables.codes,
+    )
+
+    def run(stream: Any, addresses: Sequence[int], counts: Sequence[int]) -> None:
+        for grid, table, tensors in tables.launches(addresses, counts):
+            launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, table, tensors)
+
+    return run

@@ -51,3 +51,34 @@ __device__ inline void sum_sources(const Table<Operands, Tensors>& table, unsign
         }
     }
 }
+
+// Operand 0 is written, of type Out; operand 1 is read, of type In. A pack is 16 bytes of the smaller type.
+template <class Out, class In, int Chunk, int Width, int Tensors>
+__device__ inline void cast_tensors(const Table<2, Tensors>& table, unsigned int tensors) {
+    constexpr int reads = Width * sizeof(In) / 16, writes = Width * sizeof(Out) / 16;
+    constexpr int read = Width / reads, write = Width / writes;
+    const unsigned int mine = tensor_of_block(table, tensors);
+    const long long start = static_cast<long long>(blockIdx.x - table.first[mine]) * Chunk;
+    const long long left = table.count[mine] - start;
+    Out* target = static_cast<Out*>(table.address[mine][0]) + start;
+    const In* source = static_cast<const In*>(table.address[mine][1]) + start;
+    const unsigned long long low =
+        reinterpret_cast<unsigned long long>(target) | reinterpret_cast<unsigned long long>(source);
+    if (left >= Chunk && low % 16 == 0) {
+#pragma unroll 2
+        for (int at = threadIdx.x * Width; at < Chunk; at += blockDim.x * Width) {
+            Pack<In, read> in[reads];
+            Pack<Out, write> out[writes];
+#pragma unroll
+            for (int k = 0; k < reads; ++k) in[k] = reinterpret_cast<const Pack<In, read>*>(source + at)[k];
+#pragma unroll
+            for (int i = 0; i < Width; ++i)
+                out[i / write].item[i % write] = to_element<Out>(to_compute(in[i / read].item[i % read]));
+#pragma unroll
+            for (int k = 0; k < writes; ++k) reinterpret_cast<Pack<Out, write>*>(target + at)[k] = out[k];
+        }
+    } else {
+        const int end = left < Chunk ? static_cast<int>(left) : Chunk;
+        for (int at = threadIdx.x; at < end; at += blockDim.x) target[at] = to_element<Out>(to_compute(source[at]));
+    }
+}

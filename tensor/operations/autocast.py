@@ -16,10 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from nvrtc_kernels import coalescing
 from nvrtc_kernels.dtypes import float32, float64
-from tensor.core.base import TensorBase
-from tensor.core.modes.autocast import settings
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.core.base import TensorBase, empty
+from tensor.core.modes.autocast import CachedCast, cast_key, settings
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans import planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,46 +65,64 @@ def eligible(x: Any, *, cuda: bool) -> bool:
 
 
 def cast(x: Tensor, dtype: dtype, *, keeps: bool) -> Tensor:
-    """``x`` in another type; that of a float32 parameter is cached in the block where ``keeps`` is true."""
-    layout, state = x._layout, x._autograd
-    if (
-        not keeps
-        or state is None
-        or state.edge is not None
-        or not state.requires_grad
-        or layout.dtype is not float32
-        or x._base is not None
-        or not settings.depth
-    ):
+    """``x`` in another type; that of a float32 parameter is cached in the block where ``keeps`` is true.
+
+    A device casts with it what was cast in the block before this one that began with it: in one launch.
+    """
+    if not keeps or not _is_parameter(x) or not settings.depth:
         return x.to(dtype)
-    # Each stream has its own: nothing orders one stream behind the cast of another.
+    layout = x._layout
     stream = layout.device_state.local.stream if layout.device_state.is_cuda else None
-    key = id(x), dtype, id(stream)
-    entry: _CachedCast | None = settings.casts.get(key)
+    key = cast_key(x, dtype, stream)
+    entry = settings.casts.get(key)
     if entry is not None and entry.shows(x):
         return entry.result
-    entry = settings.casts[key] = _CachedCast(x, stream, x.to(dtype))
-    return entry.result
+    group = settings.groups.get(key)
+    if group is not None and stream is not None and group[0]() is x and layout.dense:
+        _cast_group(group, x, dtype, stream)
+        return settings.casts[key].result
+    result = settings.casts[key] = CachedCast(x, stream, x.to(dtype))
+    return result.result
 
 
-class _CachedCast:
-    """The cast of a parameter, with what must not change or be freed while it is used."""
+def _is_parameter(x: Tensor) -> bool:
+    state = x._autograd
+    return (
+        state is not None
+        and state.edge is None
+        and state.requires_grad
+        and x._layout.dtype is float32
+        and x._base is None
+    )
 
-    __slots__ = ("input", "result", "storage", "stream", "version")
 
-    def __init__(self, input: Tensor, stream: Any, result: Tensor) -> None:
-        self.input = input
-        self.stream = stream
-        self.result = result
-        self.storage = input._storage
-        self.version = input._storage.version
+def _cast_group(group: Sequence[Any], first: Tensor, dtype: dtype, stream: Any) -> None:
+    """Cast ``first``, and those of ``group`` that can be cast with it, in one launch."""
+    casts, device_state = settings.casts, first._layout.device_state
+    addresses: list[int] = []
+    counts: list[int] = []
+    for reference in group:
+        x = reference()
+        if x is None or not _is_parameter(x):
+            continue
+        layout, key = x._layout, cast_key(x, dtype, stream)
+        if layout.device_state is not device_state or not layout.dense or (key in casts and x is not first):
+            continue
+        result = empty(layout.with_dtype(dtype))
+        addresses += result._address, x._address
+        counts.append(layout.numel)
+        _CAST.record((result,), (x,))
+        casts[key] = CachedCast(x, stream, result)
+    device_state.plans[_CASTS, device_state, dtype, float32](stream.handle, addresses, counts)
 
-    def shows(self, input: Tensor) -> bool:
-        """Whether the cast has the elements of ``input`` now, and a history if operations are recorded."""
-        storage = input._storage
-        if storage is not self.storage or storage.version != self.version:
-            return False
-        return self.result._autograd is not None or not modes.recording
+
+def _casts_plan(device_state: Any, target: dtype, source: dtype) -> Callable[..., None]:
+    """``device_state.plans[operation, device_state, target, source]``: see :func:`coalescing.plan_casts`."""
+    return coalescing.plan_casts(device_state.native, target, source)
+
+
+_CASTS = planned(_casts_plan)
+_CAST = BackwardFormula("ToCopyBackward0", "input", [Derivative(lambda grad: grad.to(float32), needs="")])
 
 
 def lowered(*operands: Any) -> Any:

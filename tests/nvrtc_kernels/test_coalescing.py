@@ -62,3 +62,28 @@ def test_number_of_sources(device: drv.Device) -> None:
     for sources in (0, coalescing.MAX_SOURCES + 1):
         with pytest.raises(ValueError, match=f"1 to 16 sources, not {sources}"):
             coalescing.plan(device, dtypes.float32, sources)
+
+
+@pytest.mark.parametrize("lead", [0, 1])
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [
+        (dtypes.bfloat16, dtypes.float32),
+        (dtypes.float16, dtypes.float32),
+        (dtypes.float32, dtypes.bfloat16),
+        (dtypes.float32, dtypes.float16),
+        (dtypes.float64, dtypes.float32),
+    ],
+    ids=lambda each: each.name,
+)
+def test_casts(device: drv.Device, target: dtypes.dtype, source: dtypes.dtype, lead: int) -> None:
+    rng = np.random.default_rng(2)
+    arrays = [rng.standard_normal(n).astype(source.numpy) for n in (8192, 0, 1, 8195, *[5] * 200)]
+    sources = [DeviceArray(device, x, lead=lead) for x in arrays]
+    targets = [DeviceArray(device, np.zeros(x.size, target.numpy), lead=lead) for x in arrays]
+    addresses = [x.address for pair in zip(targets, sources, strict=True) for x in pair]
+    run = coalescing.plan_casts(device, target, source)
+    run(device.default_stream.handle, addresses, [x.size for x in arrays])
+    device.synchronize()
+    for result, x in zip(targets, arrays, strict=True):
+        np.testing.assert_array_equal(result.numpy_array(), x.astype(target.numpy))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nvrtc_kernels.dtypes import bfloat16, float16
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from nvrtc_kernels.dtypes import dtype
+    from tensor.methods.tensor import Tensor
 
 #: The types of devices that there are blocks for.
 DEVICE_TYPES = ("cpu", "cuda")
@@ -41,13 +44,41 @@ class _Settings(threading.local):
         How many blocks the thread is in.
     casts : dict
         The cached ones.
+    groups : dict
+        What earlier blocks cast, by the key of the first: see :func:`leave`.
     """
 
     def __init__(self) -> None:
         self.dtypes = {"cpu": bfloat16, "cuda": float16}
         self.keeps = True
         self.depth = 0
-        self.casts: dict[Any, Any] = {}
+        self.casts: dict[Any, CachedCast] = {}
+        self.groups: dict[Any, list[weakref.ref[Tensor]]] = {}
+
+
+class CachedCast:
+    """The cast of a parameter, with what must not change or be freed while it is used."""
+
+    __slots__ = ("input", "result", "storage", "stream", "version")
+
+    def __init__(self, input: Tensor, stream: Any, result: Tensor) -> None:
+        self.input = input
+        self.stream = stream
+        self.result = result
+        self.storage = input._storage
+        self.version = input._storage.version
+
+    def shows(self, input: Tensor) -> bool:
+        """Whether the cast has the elements of ``input`` now, and a history if operations are recorded."""
+        storage = input._storage
+        if storage is not self.storage or storage.version != self.version:
+            return False
+        return self.result._autograd is not None or not modes.recording
+
+
+def cast_key(input: Tensor, dtype: dtype, stream: Any) -> tuple[int, dtype, int]:
+    """What the cast of a parameter to ``dtype`` is cached by. Each stream has its own: nothing orders one behind another."""
+    return id(input), dtype, id(stream)
 
 
 settings = _Settings()
@@ -93,10 +124,28 @@ def enter() -> None:
 
 
 def leave() -> None:
-    """Leave a block; after the outermost one no cast is cached."""
+    """Leave a block; after the outermost one no cast is cached.
+
+    What a stream cast to one dtype is noted as a group, so that the next block, when it comes to the first of them, can
+    cast all of them at once.
+    """
     settings.depth -= 1
-    if not settings.depth:
-        settings.casts.clear()
+    if settings.depth or not settings.casts:
+        return
+    groups: dict[Any, list[Tensor]] = {}
+    for (_, dtype, stream), entry in settings.casts.items():
+        groups.setdefault((dtype, stream), []).append(entry.input)
+    for (dtype, stream), inputs in groups.items():
+        key = id(inputs[0]), dtype, stream
+        known = settings.groups.get(key, ())
+        if len(inputs) > 1 and [id(each()) for each in known] != [id(x) for x in inputs]:
+            forget = functools.partial(_forget, settings.groups, key)
+            settings.groups[key] = [weakref.ref(inputs[0], forget), *map(weakref.ref, inputs[1:])]
+    settings.casts.clear()
+
+
+def _forget(groups: dict[Any, Any], key: Any, _: Any) -> None:
+    groups.pop(key, None)
 
 
 def note() -> Callable[[], contextlib.AbstractContextManager[None]]:
