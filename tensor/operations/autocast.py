@@ -81,8 +81,32 @@ def cast(x: Tensor, dtype: dtype, *, keeps: bool) -> Tensor:
     if group is not None and stream is not None and group[0]() is x and layout.dense:
         _cast_group(group, x, dtype, stream)
         return settings.casts[key].result
-    result = settings.casts[key] = CachedCast(x, stream, x.to(dtype))
-    return result.result
+    result = x.to(dtype)
+    _expect_gradient(result, x)
+    settings.casts[key] = CachedCast(x, stream, result)
+    return result
+
+
+def _expect_gradient(result: Tensor, x: Tensor) -> None:
+    """Have the node of a cast take gradients of the parameter's dtype, and those of its own converted to that.
+
+    So they are summed in float32, and what can give them in float32 at once, such as a product, is asked to: see
+    :func:`dtype_of_gradient`.
+    """
+    state = result._autograd
+    if state is not None and state.edge is not None:
+        node = state.edge[0]
+        node.layouts = (x._layout.as_dense(),)
+
+
+def dtype_of_gradient(x: Tensor | None) -> dtype | None:
+    """The dtype in which the gradient of ``x`` is wanted, where that is not its own."""
+    state = None if x is None else x._autograd
+    if x is None or state is None or state.edge is None:
+        return None
+    node, number = state.edge
+    wanted: dtype = node.layouts[number].dtype
+    return None if wanted is x._layout.dtype else wanted
 
 
 def _is_parameter(x: Tensor) -> bool:
@@ -112,6 +136,7 @@ def _cast_group(group: Sequence[Any], first: Tensor, dtype: dtype, stream: Any) 
         addresses += result._address, x._address
         counts.append(layout.numel)
         _CAST.record((result,), (x,))
+        _expect_gradient(result, x)
         casts[key] = CachedCast(x, stream, result)
     device_state.plans[_CASTS, device_state, dtype, float32](stream.handle, addresses, counts)
 

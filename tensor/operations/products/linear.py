@@ -14,6 +14,7 @@ import numpy as np
 
 from drv.host.blas import matmul_for
 from nvrtc_kernels import pointwise
+from nvrtc_kernels.dtypes import float32
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase, empty, wrap
 from tensor.core.dtypes import promotion as rules
@@ -21,9 +22,10 @@ from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
 from tensor.core.plans.copies import host_conversion
-from tensor.operations.autocast import LOWER, Autocast
+from tensor.operations.autocast import LOWER, Autocast, dtype_of_gradient
 from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out
+from tensor.operations.reductions.sums import SUM_IN_SINGLE
 
 from . import blas
 from .added_products import addmm
@@ -133,15 +135,16 @@ def _rows_on_device(
     return run
 
 
-def _outer_sum_plan(grad: Layout, x: Layout) -> Callable[[Tensor, Tensor], Tensor]:
+def _outer_sum_plan(grad: Layout, x: Layout, wanted: dtype | None) -> Callable[[Tensor, Tensor], Tensor]:
     """How to multiply contiguous tensors of shapes ``(..., outputs)`` and ``(..., inputs)``.
 
-    ``device_state.plans[operation, grad, rows]``: ``run(grad, rows)``, the sum of the outer products of their rows.
+    ``device_state.plans[operation, grad, rows, dtype]``: ``run(grad, rows)``, the sum of the outer products of their
+    rows; in float32, where that dtype is wanted of half precision.
     """
     dtype, device_state = x.dtype, x.device_state
     outputs, inputs = grad.shape[-1], x.shape[-1]
     count = x.numel // inputs
-    out = contiguous[(outputs, inputs), dtype, device_state]
+    out = contiguous[(outputs, inputs), wanted or dtype, device_state]
     if not device_state.is_cuda:
         compute_dtype = rules.computes_in(dtype)
         matmul = matmul_for(count * outputs * inputs)
@@ -157,7 +160,7 @@ def _outer_sum_plan(grad: Layout, x: Layout) -> Callable[[Tensor, Tensor], Tenso
     right = blas.Factor(False, inputs, count * inputs)
     into = blas.Factor(False, inputs, outputs * inputs)
     cuda: Any = device_state
-    multiply = blas.product(cuda, dtype, (1, outputs, inputs, count), left, right, into)
+    multiply = blas.product(cuda, dtype, (1, outputs, inputs, count), left, right, into, output=wanted)
 
     def on_device(grad: Tensor, x: Tensor) -> Tensor:
         result = empty(out)
@@ -184,10 +187,10 @@ def _times(grad: Tensor, w: Tensor) -> Tensor:
     return result
 
 
-def _outer_sum(grad: Tensor, x: Tensor) -> Tensor:
+def _outer_sum(grad: Tensor, x: Tensor, wanted: dtype | None = None) -> Tensor:
     """The gradient of ``weight``, from the contiguous one of the result and contiguous rows."""
     layout = grad._layout
-    result: Tensor = layout.device_state.plans[_OUTER_SUM, layout, x._layout](grad, x)
+    result: Tensor = layout.device_state.plans[_OUTER_SUM, layout, x._layout, wanted](grad, x)
     if modes.recording:
         _OUTER_SUM_FORMULA.record((result,), (grad, x))
     return result
@@ -199,7 +202,14 @@ def _mapped(rows: Tensor, matrix: Tensor) -> Tensor:
     return result
 
 
-def _gradients(mask: tuple[bool, ...], grad: Tensor, w: Tensor | None, x: Tensor | None) -> tuple[Any, ...]:
+def _gradients(
+    mask: tuple[bool, ...],
+    grad: Tensor,
+    w: Tensor | None,
+    x: Tensor | None,
+    of_weight: dtype | None,
+    of_bias: dtype | None,
+) -> tuple[Any, ...]:
     results: list[Any] = [None, None, None]
     if not grad._layout.contiguous:
         # Once for all that read it.
@@ -207,10 +217,13 @@ def _gradients(mask: tuple[bool, ...], grad: Tensor, w: Tensor | None, x: Tensor
     if mask[0] and w is not None:
         results[0] = _times(grad, w)
     if mask[1] and x is not None:
-        results[1] = _outer_sum(grad, x)
+        results[1] = _outer_sum(grad, x, None if modes.recording else of_weight)
     if len(mask) > 2 and mask[2]:
         dims = tuple(range(len(grad._layout.shape) - 1))
-        results[2] = grad.sum(dims) if dims else grad
+        if dims and of_bias is float32 and not modes.recording:
+            (results[2],) = SUM_IN_SINGLE(grad, dims, False)
+        else:
+            results[2] = grad.sum(dims) if dims else grad
     return tuple(results[: len(mask)])
 
 
@@ -303,7 +316,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Te
     ):
         dims = len(layout.shape)
         formula = _FORMULAS[bias is not None][0 if dims == 2 else 1 if dims == 1 else 2]
-        formula.record((result,), (input, weight) if bias is None else (input, weight, bias))
+        inputs = (input, weight) if bias is None else (input, weight, bias)
+        formula.record((result,), inputs, (), (dtype_of_gradient(weight), dtype_of_gradient(bias)))
     return result if out is None else into_out(result, out, "linear")
 
 

@@ -134,6 +134,8 @@ def _nanmean(a: Array, axes: tuple[int, ...]) -> Array:
 
 
 SUM = Reduction("sum", reducers.SUM, sum_form, _total)
+#: Sums of half precision that are not rounded to it.
+SUM_IN_SINGLE = Reduction("sum", reducers.SUM, sum_form, lambda _: (dtypes.float32, (dtypes.float32,)))
 PROD = Reduction(
     "prod",
     reducers.PROD,
