@@ -9,7 +9,7 @@
 #pragma once
 #include "rows.cuh"
 
-// exp(x) of differences of elements of type T, to a digit more than T has: for half precision by the hardware's power of
+// exp(x) for results of type T, to a digit more than T has: for half precision by the hardware's power of
 // two, whose relative error of 2^-22 and that of the product, |x| * 2^-24, vanish in 2^-11.
 template <class T, class W>
 __device__ inline W exponential(W x) {
@@ -46,7 +46,7 @@ __device__ inline W softmax_gradient(W grad, W result, W total) {
     return (grad - total) * result;
 }
 
-// Largest element so far, and the sum of exp(x - largest), for elements of type T. An infinity makes NaN, as subtracting it
+// Largest element so far, and the sum of exp(x - largest), for results of type T. An infinity makes NaN, as subtracting it
 // would.
 template <class T, class W>
 struct Exponents {
@@ -90,7 +90,7 @@ __device__ void softmax_rows(long long rows, int n, const In* in, Out* out) {
         if ((p * Along + team.rank) * Width < n) {
 #pragma unroll
             for (int i = p * Width; i < (p + 1) * Width; ++i) {
-                const W x = part.items[i] - largest, exponent = exponential<In>(x);
+                const W x = part.items[i] - largest, exponent = exponential<Out>(x);
                 sum += exponent;
                 part.items[i] = Log ? x : exponent;
             }
@@ -110,7 +110,7 @@ __device__ void softmax_long(long long rows, long long n, const In* in, Out* out
     in += team.row * n;
     out += team.row * n;
     const auto load = [&](auto width, long long at) { return pack_of<width.value>(in + at); };
-    Exponents<In, W> own;
+    Exponents<Out, W> own;
     over_row<Threads, 4>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long, int) {
         W x[count.value * width.value];
         widen(x, packs);
@@ -124,7 +124,7 @@ __device__ void softmax_long(long long rows, long long n, const In* in, Out* out
         widen(x, packs);
 #pragma unroll
         for (int i = 0; i < count.value * width.value; ++i)
-            results[i / width.value].items[i % width.value] = to_element<Out>(softmax_of<Log, In>(x[i], largest, scale));
+            results[i / width.value].items[i % width.value] = to_element<Out>(softmax_of<Log, Out>(x[i], largest, scale));
         store_packs(out + at, step, results);
     });
 }
@@ -134,12 +134,12 @@ __device__ void softmax_columns(long long lines, long long n, long long inner, c
     const long long line = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (line >= lines) return;
     const long long start = line / inner * n * inner + line % inner;
-    Exponents<In, W> own;
+    Exponents<Out, W> own;
     for (long long i = 0; i < n; ++i) own.add(W(to_compute(in[start + i * inner])));
     const W scale = softmax_scale<Log>(own.sum);
     for (long long i = 0; i < n; ++i) {
         const long long at = start + i * inner;
-        out[at] = to_element<Out>(softmax_of<Log, In>(W(to_compute(in[at])), own.largest, scale));
+        out[at] = to_element<Out>(softmax_of<Log, Out>(W(to_compute(in[at])), own.largest, scale));
     }
 }
 
