@@ -105,8 +105,8 @@ def dtype_of_gradient(x: Tensor | None) -> dtype | None:
     if x is None or state is None or state.edge is None:
         return None
     node, number = state.edge
-    wanted: dtype = node.layouts[number].dtype
-    return None if wanted is x._layout.dtype else wanted
+    own: dtype = node.layouts[number].dtype
+    return None if own is x._layout.dtype else own
 
 
 def _is_parameter(x: Tensor) -> bool:

@@ -135,7 +135,9 @@ def _rows_on_device(
     return run
 
 
-def _outer_sum_plan(grad: Layout, x: Layout, wanted: dtype | None) -> Callable[[Tensor, Tensor], Tensor]:
+def _outer_sum_plan(
+    grad: Layout, x: Layout, result_dtype: dtype | None
+) -> Callable[[Tensor, Tensor], Tensor]:
     """How to multiply contiguous tensors of shapes ``(..., outputs)`` and ``(..., inputs)``.
 
     ``device_state.plans[operation, grad, rows, dtype]``: ``run(grad, rows)``, the sum of the outer products of their
@@ -144,7 +146,7 @@ def _outer_sum_plan(grad: Layout, x: Layout, wanted: dtype | None) -> Callable[[
     dtype, device_state = x.dtype, x.device_state
     outputs, inputs = grad.shape[-1], x.shape[-1]
     count = x.numel // inputs
-    out = contiguous[(outputs, inputs), wanted or dtype, device_state]
+    out = contiguous[(outputs, inputs), result_dtype or dtype, device_state]
     if not device_state.is_cuda:
         compute_dtype = rules.computes_in(dtype)
         matmul = matmul_for(count * outputs * inputs)
@@ -160,7 +162,7 @@ def _outer_sum_plan(grad: Layout, x: Layout, wanted: dtype | None) -> Callable[[
     right = blas.Factor(False, inputs, count * inputs)
     into = blas.Factor(False, inputs, outputs * inputs)
     cuda: Any = device_state
-    multiply = blas.product(cuda, dtype, (1, outputs, inputs, count), left, right, into, output=wanted)
+    multiply = blas.product(cuda, dtype, (1, outputs, inputs, count), left, right, into, output=result_dtype)
 
     def on_device(grad: Tensor, x: Tensor) -> Tensor:
         result = empty(out)
@@ -187,10 +189,10 @@ def _times(grad: Tensor, w: Tensor) -> Tensor:
     return result
 
 
-def _outer_sum(grad: Tensor, x: Tensor, wanted: dtype | None = None) -> Tensor:
+def _outer_sum(grad: Tensor, x: Tensor, result_dtype: dtype | None = None) -> Tensor:
     """The gradient of ``weight``, from the contiguous one of the result and contiguous rows."""
     layout = grad._layout
-    result: Tensor = layout.device_state.plans[_OUTER_SUM, layout, x._layout, wanted](grad, x)
+    result: Tensor = layout.device_state.plans[_OUTER_SUM, layout, x._layout, result_dtype](grad, x)
     if modes.recording:
         _OUTER_SUM_FORMULA.record((result,), (grad, x))
     return result
