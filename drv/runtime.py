@@ -210,6 +210,10 @@ class Runtime:
         result: _T = value
         return result
 
+    def cached(self, key: Hashable) -> Any:
+        """What :meth:`cache` has kept under ``key``; ``None`` if that is nothing. It makes nothing, and raises nothing."""
+        return self._cache.get(key)
+
     def forget_cached(self) -> None:
         """Drop everything cached under :meth:`cache`: what it holds of the driver's is given back.
 

@@ -155,7 +155,9 @@ def cuda_state(ordinal: int | None = None) -> CudaState:
     if ordinal is None:
         selected = runtime.current.selected
         ordinal = 0 if selected is None else selected.ordinal
-    return runtime.cache(("device_state", ordinal), lambda: CudaState(runtime, ordinal))
+    key = "device_state", ordinal
+    result: CudaState | None = runtime.cached(key)
+    return runtime.cache(key, lambda: CudaState(runtime, ordinal)) if result is None else result
 
 
 def forget_plans() -> None:

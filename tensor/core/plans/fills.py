@@ -58,7 +58,7 @@ def _fill_plan(layout: Layout) -> Callable[[Tensor, Any], None]:
         elif is_complex:
             launch(local.stream.handle, target._address, value.real, value.imag)
         else:
-            launch(local.stream.handle, target._address, value)
+            launch(local.stream.handle, target._storage.address + target._offset, value)
 
     return run
 

@@ -311,7 +311,11 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     tensor([[2, 1],
             [4, 3]])
     """
-    left, right = layouts_of("mm", input, mat2)
+    try:
+        left, right = input._layout, mat2._layout
+    except AttributeError:
+        check_tensors("mm", input, mat2)
+        raise
     result = left.device_state.plans[_MM, left, right](input, mat2)
     if modes.recording and (input._autograd is not None or mat2._autograd is not None):
         _MM_BACKWARD.record((result,), (input, mat2))
