@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from drv.compiler import compile_program
-from nvrtc_kernels import attention, losses, normalization, softmax
+from nvrtc_kernels import attention, fused_attention, losses, normalization, softmax
 from nvrtc_kernels.dtypes import bfloat16, bool_, dtype, float32, float64
 from nvrtc_kernels.plans import INCLUDE
 
@@ -94,3 +94,28 @@ def test_large_blocks_fit(module: Any, plan: Any, kind: dtype, monkeypatch: pyte
         taken = registers(result.image)
         assert 8 <= taken <= 255
         assert taken * threads <= _REGISTERS, f"{name} takes {taken} registers for each of {threads} threads"
+
+
+@pytest.mark.parametrize("width", [32, 64, 128])
+def test_fused_attention_leaves_room_for_two_blocks(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queries and results are in registers, of which a thread has 255 at most."""
+    sources: set[tuple[str, str]] = set()
+
+    def noted(_: Any, __: str, source: str, name: str, *___: Any) -> Any:
+        sources.add((source, name))
+        return lambda *_: None
+
+    monkeypatch.setattr(fused_attention, "launcher", noted)
+    strides = [(width * 80, width, 1)] * 3
+    mask = attention.MaskRows((2, 3), (0, 5), 1, bool_)
+    for seen, dropping in ((None, False), (mask, True)):
+        fused_attention.plan(
+            None, bfloat16, (2,), 80, 80, width, strides, seen, causal=True, dropping=dropping
+        )
+    assert len(sources) == 2
+    for source, name in sources:
+        options = ("-default-device",)
+        result = compile_program(
+            source, "sm_90", name="a.cu", options=options, include_dirs=(INCLUDE,), line_info=False
+        )
+        assert registers(result.image) * 128 * 2 <= _REGISTERS

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels import fused_attention
 from nvrtc_kernels.dtypes import bool_, float32
 from nvrtc_kernels.layouts import broadcast_shapes, broadcast_strides, view_strides
 from tensor.core.base import view_of
@@ -22,6 +24,22 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
     Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FusedOperands:
+    """How one kernel reads query, key and value.
+
+    Attributes
+    ----------
+    batch : tuple of int
+        The dimensions before positions and elements, that all are stretched to.
+    strides : tuple
+        Of query, key and value: over these dimensions, between rows and between elements.
+    """
+
+    batch: Ints
+    strides: tuple[Ints, ...]
 
 
 class Arrangement:
@@ -45,12 +63,15 @@ class Arrangement:
         Of the result, as users get it and as matrices.
     shapes, parted : tuple
         Shapes of query, key and value, and the same with heads in groups.
+    fused : FusedOperands or None
+        How one kernel reads them, where there is one.
     """
 
     problem: Problem | None = None
     replace: Callable[..., tuple[Tensor, Tensor, Tensor]] | None = None
     mask: Layout | None = None
     mask_shape: Ints | None = None
+    fused: FusedOperands | None = None
 
     def __init__(
         self, q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool, grouped: bool
@@ -104,6 +125,12 @@ class Arrangement:
         self.rows = contiguous[(problem.matrices, problem.rows, last[-1]), q.dtype, q.device_state]
         self.full = (*batch, *one[-2:]), (*own, *other[-2:]), (*own, *last[-2:])
         self.parted = tuple(shape for shape, _ in views[:3])
+        if q.device_state.is_cuda:
+            steps = [broadcast_strides(shape, strides, (*batch, *shape[-2:])) for shape, strides in views[:3]]
+            native: Any = q.device_state
+            widths = one[-1], last[-1]
+            if fused_attention.takes(native.native, q.dtype, batch, widths, steps):
+                self.fused = FusedOperands(batch, tuple(steps))
         self.forward: dict[Any, Any] = {}
         self.backward: dict[Any, Any] = {}
 

@@ -1,7 +1,8 @@
 """Scaled dot-product attention (Vaswani et al., "Attention is all you need", 2017).
 
-One operation. It goes over the scores in blocks (:mod:`.blocks`), so that the memory it takes grows with
-the lengths of the sequences, and not with their product; backward makes the scores again, from the logarithm of
+One operation. On a device queries, keys and values of half precision go through one kernel, which reads them by their
+strides. Others, and the gradients, go over the scores in blocks (:mod:`.blocks`), so that the memory that it takes grows
+with the lengths of the sequences, and not with their product. Backward makes the scores again, from the logarithm of
 each row's sum of exponentials, which is what forward keeps beside the result.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nvrtc_kernels import attention as kernels
+from nvrtc_kernels import fused_attention as kernels_in_one
 from nvrtc_kernels.dtypes import bool_
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core.base import TensorBase, view_of
@@ -94,6 +96,9 @@ def _attend(
     dropout: kernels.Dropout | None, scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Result and logarithms."""
+    fused = _fused(arrangement, query, key, value, mask, dropout is not None)
+    if fused is not None:
+        return fused(query, key, value, mask, dropout, scale)
     q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
     dropping = dropout is not None
     run = arrangement.forward.get((dropping, WORKSPACE))
@@ -103,6 +108,22 @@ def _attend(
         arrangement.forward[dropping, WORKSPACE] = run
     rows, logarithms = run(q, k, v, mask, dropout, scale)
     return view_of(rows._storage, arrangement.out, rows._offset), logarithms
+
+
+def _fused(
+    arrangement: Arrangement, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropping: bool
+) -> Callable[..., tuple[Tensor, Tensor]] | None:
+    """What computes them in one kernel, where there is one and addresses are aligned."""
+    if (
+        arrangement.fused is None
+        or (query._address | key._address | value._address) % kernels_in_one.ALIGNMENT
+    ):
+        return None
+    run: Callable[..., tuple[Tensor, Tensor]] | None = arrangement.forward.get((dropping, "fused"))
+    if run is None:
+        run = attention_on_device.plan_fused(arrangement, dropping)
+        arrangement.forward[dropping, "fused"] = run
+    return run
 
 
 def _gradients(
