@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 #: Elements of a query, key and value that there are kernels for; narrower ones are padded in shared memory.
 _WIDTHS = (32, 64, 128)
-#: Queries and threads of a block: twice as many queries where results are narrow enough for the registers.
+#: Queries and threads of a block: twice as many queries where that many are there.
 _QUERIES, _THREADS = 64, 128
-_NARROW = 64
+#: By width, and by 16 queries of a warp: keys that are taken at a time, and the fragments of queries in registers.
+_TILES = {
+    (32, 1): (64, 2), (32, 2): (64, 2), (64, 1): (64, 4), (64, 2): (64, 4), (128, 1): (64, 8), (128, 2): (32, 4)
+}  # fmt: skip
 #: Elements of 16 bytes, which a copy to shared memory has.
 _CHUNK = 8
 #: Bytes that addresses are multiples of.
@@ -118,13 +121,14 @@ def plan(
         codes.append(len(Dropout(0, 0, 0, 0, 0).packed))
     else:
         passed.append("NoDropout()")
-    groups = 2 if padded <= _NARROW and positions > _QUERIES else 1
+    groups = 2 if positions > _QUERIES else 1
+    keys_of_tile, held = _TILES[padded, groups]
     name, t = f"attention_of_{padded}", dtype.cuda
     source = (
         f"{includes('fused_attention.cuh', *dtypes)}"
         f'extern "C" __global__ void __launch_bounds__({_THREADS}) {name}({", ".join(head)}, const {t}* query, '
         f"const {t}* key, const {t}* value, {t}* result, float* logarithms) {{\n"
-        f"    attend<{t}, {padded}, {groups}, {rank}>({', '.join(passed)}, query, key, value, result, logarithms);\n}}\n"
+        f"    attend<{t}, {padded}, {groups}, {keys_of_tile}, {held}, {rank}>({', '.join(passed)}, query, key, value, result, logarithms);\n}}\n"
     )
     launch = launcher(device, "fused_attention.cu", source, name, (len(operands), "f", *codes, *"PPPPP"))
     count = 1

@@ -1,10 +1,11 @@
 // Scaled dot-product attention in one kernel, with no scores in memory: T. Dao, "FlashAttention-2", 2023.
 //
-// A block of threads has 64 queries of a matrix, or 128; each of its four warps has 16 of them, or twice as many, for which
-// it reads keys and values once, with their running largest score, sum of exponentials and result in registers. It goes over the keys 64 at a time: scores = queries @ keys^T by tensor
-// cores, exponentials in registers, which are the left operand of the next product as they are, result += weights @
-// values. The next keys travel to shared memory while exponentials and the second product are computed, the values while
-// the scores are. Operands are read by their strides; elements of a row are neighbours.
+// A block of threads has 64 queries of a matrix, or 128; each of its four warps has 16 of them, or twice as many, for
+// which it reads keys and values once, with their running largest score, sum of exponentials and result in registers. It goes
+// over the keys 64 at a time, or 32: scores = queries @ keys^T by tensor cores, exponentials in registers, which are the
+// left operand of the next product as they are, result += weights @ values. The next keys travel to shared memory while
+// exponentials and the second product are computed, the values while the scores are. Operands are read by their strides;
+// elements of a row are neighbours.
 
 #pragma once
 #include "attention.cuh"
@@ -35,7 +36,7 @@ constexpr bool is_masked = true;
 template <>
 constexpr bool is_masked<NoMask> = false;
 
-constexpr int ATTENTION_KEYS = 64, ATTENTION_THREADS = 128;
+constexpr int ATTENTION_THREADS = 128;
 
 // `Rows` rows of an operand from `first` on to shared memory, zeros behind row `end` and behind the width.
 template <int Rows, class T, int Width>
@@ -50,14 +51,15 @@ __device__ inline void fetch_rows(
     }
 }
 
-// A warp has `Groups` times 16 queries.
-template <class T, int Width, int Groups, int Rank, class M, class D>
+// A warp has `Groups` times 16 queries, of which `Held` fragments of 16 elements are in registers and the others in shared
+// memory; it takes `Keys` keys at a time.
+template <class T, int Width, int Groups, int Keys, int Held, int Rank, class M, class D>
 __device__ void attend(
     const AttentionOperands<Rank>& operands, float scale, M mask, D dropout, const T* query, const T* key, const T* value,
     T* result, float* logarithms) {
-    constexpr int deep = Width / 16, wide = Width / 8, blocks = ATTENTION_KEYS / 8, rows = Groups * 64;
-    __shared__ alignas(128) T memory[(rows + 2 * ATTENTION_KEYS) * Width];
-    const SharedRows<T, Width> queries{memory}, keys{memory + rows * Width}, values{keys.memory + ATTENTION_KEYS * Width};
+    constexpr int deep = Width / 16, wide = Width / 8, blocks = Keys / 8, rows = Groups * 64;
+    __shared__ alignas(128) T memory[(rows + 2 * Keys) * Width];
+    const SharedRows<T, Width> queries{memory}, keys{memory + rows * Width}, values{keys.memory + Keys * Width};
     const float none = -__int_as_float(0x7f800000), to_two = 1.44269504f;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -78,7 +80,7 @@ __device__ void attend(
     const int end = operands.causal && seen < all ? static_cast<int>(seen) : all;
 
     fetch_rows<rows>(queries, query, operands.row[0], first, operands.positions, operands.width);
-    fetch_rows<ATTENTION_KEYS>(keys, key, operands.row[1], 0, all, operands.width);
+    fetch_rows<Keys>(keys, key, operands.row[1], 0, all, operands.width);
     commit_copies();
 
     // Of the warp's rows this thread has two of each sixteen, eight apart.
@@ -109,35 +111,43 @@ __device__ void attend(
 
     await_copies<0>();
     __syncthreads();
-    unsigned int left[Groups][deep][4];
+    const auto load_queries = [&](unsigned int(&to)[4], int g, int k) {
+        load_matrices(to, queries.at((warp * Groups + g) * 16 + lane % 16, k * 2 + lane / 16));
+    };
+    unsigned int held[Groups][Held][4];
 #pragma unroll
-    for (int i = 0; i < Groups * deep; ++i) {
-        const int g = i / deep, k = i % deep;
-        load_matrices(left[g][k], queries.at((warp * Groups + g) * 16 + lane % 16, k * 2 + lane / 16));
-    }
+    for (int i = 0; i < Groups * Held; ++i) load_queries(held[i / Held][i % Held], i / Held, i % Held);
 
-    for (int start = 0; start < end; start += ATTENTION_KEYS) {
-        fetch_rows<ATTENTION_KEYS>(values, value, operands.row[2], start, all, operands.width);
+    for (int start = 0; start < end; start += Keys) {
+        fetch_rows<Keys>(values, value, operands.row[2], start, all, operands.width);
         commit_copies();
 
         float scores[Groups][blocks][4];
 #pragma unroll
         for (int i = 0; i < Groups * blocks * 4; ++i) scores[i / 4 / blocks][i / 4 % blocks][i % 4] = 0;
 #pragma unroll
-        for (int n = 0; n < blocks; n += 2)
+        for (int k = 0; k < deep; ++k) {
+            unsigned int left[Groups][4];
 #pragma unroll
-            for (int k = 0; k < deep; ++k) {
+            for (int g = 0; g < Groups; ++g) {
+                if (k >= Held) load_queries(left[g], g, k);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) left[g][i] = k < Held ? held[g][k < Held ? k : 0][i] : left[g][i];
+            }
+#pragma unroll
+            for (int n = 0; n < blocks; n += 2) {
                 unsigned int right[4];
                 load_matrices(right, keys.at(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
 #pragma unroll
                 for (int g = 0; g < Groups; ++g) {
-                    multiply_add<T>(scores[g][n], left[g][k], right[0], right[1]);
-                    multiply_add<T>(scores[g][n + 1], left[g][k], right[2], right[3]);
+                    multiply_add<T>(scores[g][n], left[g], right[0], right[1]);
+                    multiply_add<T>(scores[g][n + 1], left[g], right[2], right[3]);
                 }
             }
+        }
         __syncthreads();  // every warp has read the keys
-        const bool more = start + ATTENTION_KEYS < end;
-        if (more) fetch_rows<ATTENTION_KEYS>(keys, key, operands.row[1], start + ATTENTION_KEYS, all, operands.width);
+        const bool more = start + Keys < end;
+        if (more) fetch_rows<Keys>(keys, key, operands.row[1], start + Keys, all, operands.width);
         commit_copies();
 
         // Scores as exponents of 2. Only the last tiles have keys that a row does not see.
@@ -152,7 +162,7 @@ __device__ void attend(
             over_scores([&](float& x, int at, int r) { x = at < ends[r] ? masks[r](x * scale, at) * to_two : none; });
         } else {
             over_scores([&](float& x, int, int) { x *= scale * to_two; });
-            if (start + ATTENTION_KEYS > certain)
+            if (start + Keys > certain)
                 over_scores([&](float& x, int at, int r) { x = at < ends[r] ? x : none; });
         }
 #pragma unroll
@@ -192,7 +202,7 @@ __device__ void attend(
         await_copies<1>();
         __syncthreads();  // the values of all threads have arrived
 #pragma unroll
-        for (int k = 0; k < ATTENTION_KEYS / 16; ++k) {
+        for (int k = 0; k < Keys / 16; ++k) {
             unsigned int weights[Groups][4];
 #pragma unroll
             for (int g = 0; g < Groups; ++g) {

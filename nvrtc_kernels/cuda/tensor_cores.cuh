@@ -1,5 +1,5 @@
 // Products of half precision on tensor cores, and how their operands come to shared memory and to registers: compute
-// capability 8.0 and later. The layouts of fragments are those of the PTX documentation ("Matrix fragments for mma.m16n8k16").
+// capability 8.0 and later. Fragments lie as the PTX documentation says ("Matrix fragments for mma.m16n8k16").
 
 #pragma once
 #include "half_elements.cuh"
