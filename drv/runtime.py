@@ -211,7 +211,10 @@ class Runtime:
         return result
 
     def cached(self, key: Hashable) -> Any:
-        """What :meth:`cache` has kept under ``key``; ``None`` if that is nothing. It makes nothing, and raises nothing."""
+        """What :meth:`cache` has kept under ``key``; ``None`` if that is nothing.
+
+        It makes nothing, and raises nothing.
+        """
         return self._cache.get(key)
 
     def forget_cached(self) -> None:
