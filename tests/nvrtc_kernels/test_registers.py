@@ -113,7 +113,7 @@ def test_fused_attention_leaves_room_for_two_blocks(width: int, monkeypatch: pyt
             None, bfloat16, (2,), 80, 80, width, strides, seen, causal=True, dropping=dropping
         )
     assert len(sources) == 2
-    for source, name in sources:
+    for source, _ in sources:
         options = ("-default-device",)
         result = compile_program(
             source, "sm_90", name="a.cu", options=options, include_dirs=(INCLUDE,), line_info=False
