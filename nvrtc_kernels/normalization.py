@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import reduction
 from .dtypes import float32, float64
-from .plans import NOTHING, bound, includes
+from .plans import NOTHING, Plan, bound, includes
 from .reducers import SUM, Reducer
 from .rows import team
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from drv import Device
 
     from .dtypes import dtype
+    from .rows import Team
 
 _LONG = 1024
 
@@ -179,6 +181,93 @@ def _planned(
     return run_rows
 
 
+def plan_gradients(
+    device: Device, rows: Rows, grad: dtype, input_dtype: dtype, weight: dtype | None, sums: dtype
+) -> Plan | None:
+    """What makes the gradients of the rows, and of weight and bias, which are of type ``sums``.
+
+    Returns
+    -------
+    Plan or None
+        ``run(stream_handle, scratch, grad, in, weight, mean, scale, out, weight_gradient, bias_gradient)``, all of them
+        addresses; ``weight`` may be 0, and without ``center`` there is no last one. ``None`` where rows do not fit
+        into registers, channels are not their elements, or rows are too few to be shared among teams that sum over them.
+    """
+    statistics = statistics_type(input_dtype)
+    dtypes = (grad, input_dtype, weight or input_dtype)
+    largest = max(dtype.itemsize for dtype in dtypes)
+    shape = team(rows.n, largest, summing=True) if rows.plain and rows.rows and rows.n else None
+    if shape is None:
+        return None
+    teams = _summing_blocks(shape) * _MULTIPROCESSORS * (shape.threads // shape.along)
+    if rows.rows < _ROWS_OF_TEAM * teams:
+        return None
+    parts = 2 if rows.center else 1
+    name = f"{'' if rows.center else 'rms_'}normalize_gradients"
+    compute_type = statistics.cuda
+    parameters = [
+        f"const {grad.cuda}* grad", f"const {input_dtype.cuda}* in", f"const {(weight or input_dtype).cuda}* weight",
+        f"const {compute_type}* mean", f"const {compute_type}* scale", f"{input_dtype.cuda}* out", f"{compute_type}* sums",
+    ]  # fmt: skip
+    center = "true" if rows.center else "false"
+
+    def kernel(shape: Team) -> Callable[..., None]:
+        source = (
+            f"{includes('normalization.cuh', *dtypes)}"
+            f'extern "C" __global__ void __launch_bounds__({shape.threads}, {_summing_blocks(shape)}) '
+            f"{name}(long long rows, int n, long long teams, {', '.join(parameters)}) {{\n"
+            f"    normalize_rows_gradients<{center}, {compute_type}, {shape.template}>("
+            "rows, n, teams, grad, in, weight, mean, scale, out, sums);\n}\n"
+        )
+        return bound(
+            device, "normalization.cu", source, name, ("q", "i", "q", *"PPPPPPP"), shape.blocks(teams),
+            shape.threads, rows.rows, rows.n, teams,
+        )  # fmt: skip
+
+    packed, low = kernel(shape), shape.width * largest - 1
+    inputs = [((rows.n, 1), statistics)] * parts
+    fold = reduction.plan(
+        device, _GRADIENT_SUMS[rows.center], (teams, rows.n), (0,), [((0, 1), sums)] * parts, inputs
+    )
+    part_bytes = teams * rows.n * statistics.itemsize
+    sums_bytes = -(-parts * part_bytes // 16) * 16
+
+    def run(stream: Any, scratch: int, *arguments: Any) -> None:
+        low_bits = 0
+        for address in arguments[:6]:
+            low_bits |= address
+        launch = packed
+        if low_bits & low:
+            narrow = team(rows.n, largest, packed=False, summing=True)
+            assert narrow is not None
+            launch = kernel(narrow)
+        launch(stream, *arguments[:6], scratch)
+        partial = [scratch + k * part_bytes for k in range(parts)]
+        fold.run(stream, *arguments[6:], *partial, scratch=scratch + sums_bytes)
+
+    return Plan(run, sums_bytes + fold.scratch_bytes)
+
+
+def _summing_blocks(shape: Team) -> int:
+    """Blocks of a multiprocessor, as many as have registers for what each thread keeps: five times its elements."""
+    threads = 896 if shape.packs * shape.width <= 8 else 512
+    return max(threads // shape.threads, 1)
+
+
+#: Rows of a team, at least, that sums over rows; multiprocessors that are filled, of whatever device, so that sums have the
+#: same bits on all of them.
+_ROWS_OF_TEAM, _MULTIPROCESSORS = 4, 128
+#: Sums over teams of what they leave for the weight, and for the bias where there is a mean.
+_GRADIENT_SUMS = {
+    True: replace(
+        SUM,
+        name="normalization_gradients",
+        state="Sums",
+        code="several(a, b)",
+        results=("x.item[0]", "x.item[1]"),
+    ),
+    False: replace(SUM, name="rms_normalization_gradient"),
+}
 #: Gradients of weight and bias: of grad, input, mean and scale of each row.
 WEIGHT_GRADIENTS = replace(
     SUM,

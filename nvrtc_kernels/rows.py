@@ -41,11 +41,11 @@ class Team:
         return -(-rows * self.along // self.threads)
 
 
-def team(n: int, itemsize: int, *, packed: bool = True) -> Team | None:
+def team(n: int, itemsize: int, *, packed: bool = True, summing: bool = False) -> Team | None:
     """Threads for rows of ``n`` elements, of which the widest have ``itemsize`` bytes.
 
-    ``packed`` says that rows start at multiples of 16 bytes wherever their length allows it. The answer is
-    ``None`` where a row does not fit into the registers of a block.
+    ``packed`` says that rows start at multiples of 16 bytes wherever their length allows it, ``summing`` that threads keep
+    sums over rows besides. The answer is ``None`` where a row does not fit into the registers of a block.
     """
     width = max(_LOAD_BYTES // itemsize, 1) if packed else 1
     while n % width:
@@ -55,8 +55,9 @@ def team(n: int, itemsize: int, *, packed: bool = True) -> Team | None:
     if n > _LARGEST * few:
         return None
     # A warp may have twice as much: its exchange needs no barrier.
-    warp = n <= _WARP * 2 * few
-    most = 2 * few if warp else few
+    most = few if summing else 2 * few
+    warp = n <= _WARP * most
+    most = most if warp else few
     along = 1 if warp else _SMALL_BLOCK
     limit = _WARP if warp else _LARGEST
     while along < limit and (along * most < n or (warp and along * width < n)):

@@ -163,6 +163,49 @@ __device__ void normalize_rows_backward(
     part.store(out + team.row * n, length, team.rank);
 }
 
+// The same for rows `team`, `team + teams`, ... by each team, which leaves its sums of the gradients of weight and bias:
+// grad and input are read once for all three.
+template <bool Center, class W, int Threads, int Along, int Packs, int Width, class Grad, class In, class V, class Out>
+__device__ void normalize_rows_gradients(
+    long long rows, int n, long long teams, const Grad* grad, const In* in, const V* weight, const W* mean,
+    const W* scale, Out* out, W* sums) {
+    const RowTeam<Threads, Along> team;
+    RowPart<W, Along, Packs, Width> weights, of_weight, of_bias, part, factor;
+    load_channels(weights, weight, Each(), 0, n, team.rank, W(1));
+#pragma unroll
+    for (int i = 0; i < Packs * Width; ++i) of_weight.items[i] = of_bias.items[i] = 0;
+    for (long long first = 0; first < rows; first += teams) {
+        const long long row = first + team.row;
+        const bool has = team.row < teams && row < rows;
+        const int length = has ? n : 0;
+        factor.load(grad + row * n, length, team.rank, W(0));
+        part.load(in + row * n, length, team.rank, W(0));
+        const W by = has ? scale[row] : W(0);
+        W center = 0;
+        if constexpr (Center) center = has ? mean[row] : W(0);
+        W total = 0, along = 0;
+#pragma unroll
+        for (int i = 0; i < Packs * Width; ++i) {
+            // Behind the end of the row the factor is 0.
+            part.items[i] = (part.items[i] - center) * by;
+            if constexpr (Center) of_bias.items[i] += factor.items[i];
+            of_weight.items[i] += factor.items[i] * part.items[i];
+            factor.items[i] *= weights.items[i];
+            total += factor.items[i];
+            along += factor.items[i] * part.items[i];
+        }
+        total = Center ? team.all(total, Plus()) / n : W(0);
+        along = team.all(along, Plus()) / n;
+#pragma unroll
+        for (int i = 0; i < Packs * Width; ++i)
+            part.items[i] = by * (factor.items[i] - total - part.items[i] * along);
+        part.store(out + row * n, length, team.rank);
+    }
+    if (team.row >= teams) return;
+    of_weight.store(sums + team.row * n, n, team.rank);
+    if constexpr (Center) of_bias.store(sums + (teams + team.row) * n, n, team.rank);
+}
+
 template <bool Center, class W, int Threads, class Channel, class Grad, class In, class V, class Out>
 __device__ void normalize_long_backward(
     long long rows, long long n, Channel channel, const Grad* grad, const In* in, const V* weight, const W* mean,

@@ -23,7 +23,7 @@ from tensor.core.plans.copies import formatted, host_conversion
 from tensor.operations.creation.copies import contiguous
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -228,6 +228,42 @@ def _weight_gradients_plan(
     return on_device
 
 
+def _gradients_plan(
+    grad: Layout, layout: Layout, weight: dtype | None, dtype: dtype, rows: Rows
+) -> Callable[..., tuple[Tensor, Tensor, Tensor | None]] | None:
+    """What makes the gradients of input, weight and bias of contiguous tensors at once, where that is possible.
+
+    ``device_state.plans[operation, grad, input, weight's dtype, dtype, rows]``: ``run(grad, input, weight, mean, scale)``.
+    """
+    device_state: Any = layout.device_state
+    if not device_state.is_cuda:
+        return None
+    plan = kernels.plan_gradients(device_state.native, rows, grad.dtype, layout.dtype, weight, dtype)
+    if plan is None:
+        return None
+    out = layouts.contiguous[(rows.channels,), dtype, device_state]
+    make, make_sum, local = maker(layout), maker(out), device_state.local
+
+    def on_device(
+        grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        result, of_weight = make(), make_sum()
+        of_bias = make_sum() if rows.center else None
+        sums = [of_weight._address] if of_bias is None else [of_weight._address, of_bias._address]
+        stream = local.stream
+        block = device_state.allocate(plan.scratch_bytes, stream.cuda_stream)
+        try:
+            plan.run(
+                stream.handle, block.address, grad._address, input._address, _address(weight), _address(mean),
+                scale._address, result._address, *sums,
+            )  # fmt: skip
+        finally:
+            device_state.free(block)
+        return result, of_weight, of_bias
+
+    return on_device
+
+
 def launch_reduction(device_state: Any, launch: reduction.Plan, *arguments: Any) -> None:
     """Queue a reduction on this thread's current stream, with scratch memory where it needs some."""
     stream = device_state.local.stream
@@ -239,10 +275,11 @@ def launch_reduction(device_state: Any, launch: reduction.Plan, *arguments: Any)
             device_state.free(block)
 
 
-FORWARD, BACKWARD, WEIGHT_GRADIENTS = (
+FORWARD, BACKWARD, WEIGHT_GRADIENTS, GRADIENTS = (
     planned(_forward_plan),
     planned(_backward_plan),
     planned(_weight_gradients_plan),
+    planned(_gradients_plan),
 )
 
 
@@ -288,16 +325,24 @@ def _gradients(
     plain, grad = contiguous(input), contiguous(grad)
     plans = plain._layout.device_state.plans
     result: list[Tensor | None] = [None, None, None]
-    if expected[0]:
-        factor = None if weight is None else contiguous(weight)
-        dtype = None if factor is None else factor._layout.dtype
+    # Shapes are those that users gave; sums are one for each channel.
+    likes = None if weight is None else weight._layout, bias
+    factor = None if weight is None else contiguous(weight)
+    dtype = None if factor is None else factor._layout.dtype
+    sums: Sequence[Any] | None = None
+    if expected[0] and (expected[1] or expected[2]):
+        sums_dtype = next(like.dtype for like in likes if like is not None)
+        at_once = plans[GRADIENTS, grad._layout, plain._layout, dtype, sums_dtype, rows]
+        if at_once is not None:
+            result[0], *sums = at_once(grad, plain, factor, mean, scale)
+    if expected[0] and result[0] is None:
         run = plans[BACKWARD, grad._layout, plain._layout, dtype, rows]
         result[0] = run(grad, plain, factor, mean, scale)
     if expected[1] or expected[2]:
-        # Shapes are those that users gave; sums are one for each channel.
-        likes = None if weight is None else weight._layout, bias
-        dtype = next(like.dtype for like in likes if like is not None)
-        sums = plans[WEIGHT_GRADIENTS, grad._layout, plain._layout, dtype, rows](grad, plain, mean, scale)
+        if sums is None:
+            sums_dtype = next(like.dtype for like in likes if like is not None)
+            run = plans[WEIGHT_GRADIENTS, grad._layout, plain._layout, sums_dtype, rows]
+            sums = run(grad, plain, mean, scale)
         for position, like in enumerate(likes):
             if expected[position + 1] and like is not None:
                 # A tensor of its own, and no view, so that it is handed on without a copy.

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import tensor
+from nvrtc_kernels import normalization as kernels
 from tensor.operations.normalization import normalization as functions
 from tests.tensor.operations.neural_comparison import assert_like_torch, close, on
 
 _RNG = np.random.default_rng(0)
+_PLANES = np.random.default_rng(4).standard_normal((170, 75)).astype(np.float32)
 
 
 def _normal(*shape: int, kind: Any = np.float32) -> Any:
@@ -35,6 +37,30 @@ def test_a_batch_of_nothing_leaves_running_statistics(shape: tuple[int, ...], de
     assert x.grad.shape == shape
     assert mean.tolist() == [2.0] * 3
     assert var.tolist() == [5.0] * 3
+
+
+@pytest.mark.parametrize("masked", ["", "weight", "bias"])
+@pytest.mark.parametrize("function", ["layer_norm", "rms_norm"])
+def test_gradients_of_many_rows_are_made_at_once(
+    function: str, masked: str, checked_device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_MULTIPROCESSORS", 1)
+    monkeypatch.setattr(kernels, "_ROWS_OF_TEAM", 1)
+    results = []
+    for device in ("cpu", checked_device):
+        x, w, b = (
+            tensor.tensor(array, device=device, requires_grad=name != masked)
+            for name, array in (("x", _PLANES), ("weight", _PLANES[0]), ("bias", _PLANES[1]))
+        )
+        affine = (w, b) if function == "layer_norm" else (w,)
+        y = getattr(functions, function)(x, (75,), *affine)
+        (y * y).sum().backward()
+        results.append([each.grad for each in (x, *affine)])
+    for expected, result in zip(*results, strict=True):
+        assert (expected is None) == (result is None)
+        if expected is not None:
+            assert result.device.type == checked_device.split(":")[0]
+            np.testing.assert_allclose(result.cpu().numpy(), expected.numpy(), 2e-5, 2e-4)
 
 
 @pytest.mark.parity
