@@ -11,7 +11,7 @@ from tensor.core.names.absent import missing_attribute
 from tensor.core.names.keyword_hints import KeywordHints
 from tensor.utils.hooks import HookTable, RemovableHandle
 
-from . import hooks, state
+from . import hooks, notebook, state
 from .hooks import BUFFER, MODULE, PARAMETER, Hook, every_module, registered
 
 if TYPE_CHECKING:
@@ -1000,6 +1000,9 @@ class Module(KeywordHints):
         if not children and len(lines) <= 1:
             return f"{self._get_name()}({extra})"
         return f"{self._get_name()}(\n  " + "\n  ".join([*lines, *children]) + "\n)"
+
+    def _repr_html_(self) -> str:
+        return notebook.html_of(self)
 
     def _replicate_for_data_parallel(self) -> Self:
         """A module with the same attributes and tables of its own, without parameters."""

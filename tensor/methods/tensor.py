@@ -25,7 +25,7 @@ from tensor.operations.indexing import subscripts as indexing
 from tensor.operations.pointwise import selection
 from tensor.operations.shapes import views
 
-from . import element_functions, pickling, printing
+from . import element_functions, notebook, pickling, printing
 from .description import Description
 from .operation_methods import OperationMethods
 from .operators import Operators
@@ -745,6 +745,9 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
     __float__ = conversions.as_float
     __complex__ = conversions.as_complex
     __format__ = conversions.formatted
+
+    def _repr_html_(self) -> str:
+        return notebook.html_of(self)
 
     #: What the text of a tensor begins with; that of a class that a program derives begins with its name.
     _text_name: str
