@@ -20,7 +20,8 @@ eigh, eigvalsh, matrix_power, svdvals = _ops.eigh, _ops.eigvalsh, _ops.matrix_po
 
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """See :func:`tensor.linalg.cross`, along ``axis``."""
-    return _ops.cross(*promoted(x1, x2), dim=axis)  # type: ignore[no-any-return]
+    x1, x2 = ops.broadcast_tensors(*promoted(x1, x2))
+    return _ops.cross(x1, x2, dim=axis)  # type: ignore[no-any-return]
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:

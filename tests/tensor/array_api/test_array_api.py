@@ -175,6 +175,7 @@ def test_linear_algebra_and_transforms() -> None:
     assert xp.linalg.solve(x, tensor.ones(3, 2, 1)).shape == (3, 2, 1)
     assert xp.linalg.outer(x[0], x[0]).tolist() == [[4, 2], [2, 1]]
     assert xp.linalg.cross(tensor.eye(3)[0], tensor.eye(3)[1]).tolist() == [0, 0, 1]
+    assert xp.linalg.cross(tensor.eye(3)[:2], tensor.eye(3)[1]).tolist() == [[0, 0, 1], [0, 0, 0]]
     assert xp.linalg.diagonal(x).tolist() == [2, 3]
     assert (xp.linalg.pinv(x) @ x).flatten().tolist() == pytest.approx([1, 0, 0, 1], abs=1e-5)
     assert xp.linalg.svd(x, full_matrices=False).S.tolist() == pytest.approx(xp.linalg.svdvals(x).tolist())
