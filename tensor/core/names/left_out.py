@@ -389,6 +389,9 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "nn.optim": {
         "swap_in_optimizer_params_and_state": "left out; use load_state_dict",
     },
+    "parallel.multiprocessing.pool": {
+        "clean_worker": "left out: workers of a pool are Python's own, which tidy up themselves",
+    },
     "parallel.multiprocessing.reductions": {
         "StorageWeakRef": "left out; use weakref.ref(x.untyped_storage())",
         **_each(
