@@ -13,7 +13,8 @@ pytestmark = pytest.mark.parity
 
 #: Arguments of PyTorch that have no meaning here.
 LEFT_OUT = {
-    "memory_snapshot": {"mempool_id", "include_traces"},
+    "memory_snapshot": {"include_traces"},
+    "graph": {"check_input_liveness", "enable_annotations"},
     "_snapshot": {"augment_with_fx_traces"},
     "_dump_snapshot": {"augment_with_fx_traces"},
     "_record_memory_history": {"compile_context", "global_record_annotations"},
@@ -57,9 +58,11 @@ def test_arguments(module: Any, name: str) -> None:
     assert ours == theirs
 
 
-@pytest.mark.parametrize("kind", ["Stream", "Event", "ExternalStream"])
+@pytest.mark.parametrize("kind", ["Stream", "Event", "ExternalStream", "CUDAGraph", "MemPool"])
 def test_methods(kind: str) -> None:
     torch = pytest.importorskip("torch")
     theirs = {name for name in vars(getattr(torch.cuda, kind)) if not name.startswith("__")}
+    # What its compiler asks of a graph.
+    theirs -= {"get_graph_data"}
     missing = {name for name in theirs if not hasattr(getattr(cuda, kind), name)}
     assert not missing
