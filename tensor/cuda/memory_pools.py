@@ -34,11 +34,6 @@ class MemPool:
     no_split : bool
         Whether each tensor has a segment of its own.
 
-    Attributes
-    ----------
-    id : tuple of two ints
-        What snapshots call it, as ``segment_pool_id``.
-
     Raises
     ------
     NotImplementedError
@@ -61,9 +56,14 @@ class MemPool:
                 "MemPool(allocator=...): allocators written in other languages are left out; GRAPHROOT_CUDA_ALLOC_CONF "
                 "chooses among those that there are"
             )
-        self.id: PoolIdentifier = graph_pool_handle()
+        self._identifier = graph_pool_handle()
         self.use_on_oom = use_on_oom
         self.no_split = no_split
+
+    @property
+    def id(self) -> PoolIdentifier:
+        """What snapshots call it, as ``segment_pool_id``: two ints."""
+        return self._identifier
 
     @property
     def allocator(self) -> None:

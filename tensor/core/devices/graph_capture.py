@@ -47,6 +47,8 @@ class GraphCapture:
         What draws random numbers in it, by generator.
     referenced : list
         Objects that are to live as long as the graph.
+    refuses : bool
+        Whether the thread that captures may do only what becomes part of it.
     workspaces : dict
         Memory of libraries that is used in it, by who uses it.
     """
@@ -58,7 +60,7 @@ class GraphCapture:
         self.draws: dict[Any, Any] = {}
         self.referenced: list[Any] = []
         self.workspaces: dict[Any, Any] = {}
-        self._refuses = mode != "relaxed"
+        self.refuses = mode != "relaxed"
         self._routes: list[tuple[CudaState, Callable[[int], bool]]] = []
 
     def begin(self) -> None:
@@ -124,7 +126,7 @@ class GraphCapture:
             answer = information(stream or drv.Stream.LEGACY)
             if not answer[0] and int(answer[1]) == _ACTIVE and int(answer[2]) == recording.identifier:
                 return True
-            if self._refuses and recording.thread == get_ident() and not self._is_captured(answer):
+            if self.refuses and recording.thread == get_ident() and not self._is_captured(answer):
                 raise self._refusal(state, stream)
             return False
 
@@ -161,6 +163,25 @@ def capture_of_thread(runtime: drv.Runtime) -> GraphCapture | None:
         return None
     thread = get_ident()
     return next((each for each in _captures(runtime).values() if each.recording.thread == thread), None)
+
+
+def refuse_default_stream(stream: Stream) -> None:
+    """Refuse that a thread makes a default stream current while it captures, unless the capture allows it.
+
+    Raises
+    ------
+    CaptureError
+        For a default stream: what is queued there cannot be part of a graph.
+    """
+    if stream.cuda_stream:
+        return
+    capture = capture_of_thread(stream.device_state.runtime)
+    if capture is not None and capture.refuses:
+        raise drv.CaptureError(
+            f"the default stream of {stream.device} was to be current in the thread that captures on {capture.stream!r} (since "
+            f"{capture.recording.call_site}): work of a default stream cannot be part of a CUDA graph, and would run now. Use "
+            f"another stream, or do this before the capture begins or after it has ended.\n{called_by()}"
+        )
 
 
 def _captures(runtime: drv.Runtime) -> dict[int, GraphCapture]:

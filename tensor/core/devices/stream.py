@@ -13,6 +13,7 @@ from tensor.core.modes.sync_debug import sync_debug
 
 from .current import index_or_current, restore, select
 from .event import Event
+from .graph_capture import refuse_default_stream
 from .state import cuda_state, make_streams_with
 
 if TYPE_CHECKING:
@@ -307,6 +308,8 @@ class StreamContext:
         stream = self.stream
         if stream is not None:
             device_state = stream.device_state
+            if device_state.runtime.captures:
+                refuse_default_stream(stream)
             before = select(device_state.native)
             here = device_state.local
             # The block may also set another stream of the device that it was entered from.
@@ -362,6 +365,8 @@ def set_stream(stream: Stream | None) -> None:
     """
     if stream is not None:
         _check(stream, "set_stream")
+        if stream.device_state.runtime.captures:
+            refuse_default_stream(stream)
         select(stream.device_state.native)
         stream.device_state.local.stream = stream
 

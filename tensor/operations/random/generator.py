@@ -105,10 +105,10 @@ class Generator:
         RuntimeError
             Where a kernel draws after 2**63 calls, of which no such number is left.
         """
-        if device_state is not None:
+        if device_state is not None and device_state.is_cuda and device_state.runtime.captures:
             draws = captured_draws(self, device_state)
             if draws is not None:
-                return draws.draw(device_state)  # type: ignore[arg-type]
+                return draws.draw(device_state)
         with self._lock:
             call = self._calls
             if call >= CAPTURED and device_state is not None and device_state.is_cuda:

@@ -200,6 +200,16 @@ def works_on_the_default_stream() -> None:
         tensor.ones(3, device="cuda") + 1
 
 
+def writes_on_the_default_stream() -> None:
+    # Nothing is allocated, and the driver would do it now.
+    with cuda.stream(cuda.default_stream()):
+        pass
+
+
+def makes_the_default_stream_current() -> None:
+    cuda.set_stream(cuda.default_stream())
+
+
 def works_on_a_stream_that_has_not_joined() -> None:
     with cuda.stream(cuda.Stream()):
         tensor.ones(3, device="cuda") + 1
@@ -238,6 +248,8 @@ def draws_categories() -> None:
         selects_by_a_mask,
         decides,
         works_on_the_default_stream,
+        writes_on_the_default_stream,
+        makes_the_default_stream_current,
         works_on_a_stream_that_has_not_joined,
         waits_for_the_default_stream,
         asks_an_event,
