@@ -7,6 +7,7 @@ memory statistics count it and products on different streams never share one.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from drv.bindings.cublas import HostScalar
@@ -116,9 +117,18 @@ class Handle:
 class _Handles(list[Handle]):
     """All handles of a runtime."""
 
+    __slots__ = ("__weakref__",)
+
+
+class _Workspaces:
+    """Is told of captures, and lets the handles go with the runtime's cache."""
+
+    def __init__(self, handles: _Handles) -> None:
+        self._handles = weakref.ref(handles)
+
     def capture_begins(self, _: Any) -> None:
         """Have each handle look for its workspace: a stream that is captured has another one than before."""
-        for handle in self:
+        for handle in self._handles() or ():
             handle.stream = None
 
     capture_ends = capture_begins
@@ -127,7 +137,7 @@ class _Handles(list[Handle]):
 def _handles(runtime: Runtime) -> _Handles:
     def make() -> _Handles:
         result = _Handles()
-        runtime.capture_listeners.append(result)
+        runtime.capture_listeners.append(_Workspaces(result))
         return result
 
     return runtime.cache("cublas handles", make)
