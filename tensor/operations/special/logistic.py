@@ -40,7 +40,7 @@ def _gradient(a: Any, b: Any, out: Any = None) -> Any:
     result = np.subtract(1, b, out=out)
     result *= b
     if np.iscomplexobj(result):
-        np.conjugate(result, out=result)
+        result = np.conjugate(result, out=out)
     result *= a
     return result
 
