@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.simulator_only
-SCHEDULES = [("eager", 0), ("lazy", 0), *(("random", seed) for seed in range(3))]
+SCHEDULES = [
+    ("eager", 0),
+    ("lazy", 0),
+    ("random", 0),
+    *[pytest.param(("random", seed), marks=pytest.mark.nightly) for seed in range(1, 6)],
+]
 
 
 @pytest.fixture(params=SCHEDULES, ids=str)
