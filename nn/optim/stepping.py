@@ -202,10 +202,11 @@ class SteppingOptimizer(Optimizer):
         The tensors are zeros at first. ``group`` has the options of the parameter.
         """
         state: dict[str, Any] = self.state[parameter]
-        on_device = bool(group.get("capturable")) and parameter.is_cuda
-        if "step" not in state:
+        on_device = parameter.is_cuda if group.get("capturable") else False
+        steps = state.get("step")
+        if steps is None:
             state["step"] = self.number(group, parameter, 0.0)
-        elif state["step"].is_cuda is not on_device:
+        elif steps._layout.device_state.is_cuda is not on_device:
             for name in self.on_host:
                 if name in state:
                     state[name] = state[name].to(parameter.device if on_device else "cpu")
@@ -251,7 +252,10 @@ class SteppingOptimizer(Optimizer):
             are one :class:`~tensor.operations.optimizers.numbers.Number`, whatever they are.
         """
         states = [self.prepare(group, each, names) for each in params]
-        on_device = [i for i, state in enumerate(states) if state["step"].is_cuda]
+        # Otherwise prepare() has brought all counts to the host.
+        on_device = (
+            [i for i, state in enumerate(states) if state["step"].is_cuda] if group.get("capturable") else []
+        )
         if on_device:
             steps = [states[i]["step"] for i in on_device]
             advance_on_device(steps, self.found_inf)

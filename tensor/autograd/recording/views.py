@@ -61,9 +61,14 @@ def show(input: Tensor, layout: Layout, offset: int, view: View, *args: Any) -> 
 
     ``view`` and ``args`` say which view of ``input`` it is.
     """
-    result, state = _shown(input, layout, offset), input._autograd
+    # As _shown() would, without the call: nothing is asked for more often.
+    result = view_of(input._storage, layout, input._offset + offset)
+    result._base = input if input._base is None else input._base
+    state = input._autograd
     if state is None:
         return result
+    if state.requires_grad and state.edge is None:
+        result._base = input
     if state.requires_grad and modes.recording and _has_derivative(layout):
         node = ViewNode.__new__(ViewNode)
         node.view, node.args, node.origin = view, args, input._layout
