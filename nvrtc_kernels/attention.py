@@ -147,6 +147,42 @@ class Dropout:
         return struct.pack("=4QdQ", self.seed, self.call, self.below, self.blocks, self.scale, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a kernel takes of mask and dropout, in its source and at a launch.
+
+    Attributes
+    ----------
+    dtypes : list of dtype
+        Of the operands' elements, and of the mask's where it has numbers.
+    parameters, arguments : list of str
+        What the kernel declares, and what it passes on.
+    codes : list of int
+        Bytes of the parameters.
+    """
+
+    dtypes: list[dtype]
+    parameters: list[str]
+    arguments: list[str]
+    codes: list[int]
+
+    @classmethod
+    def of(cls, dtype: dtype, mask: MaskRows | None, *, dropping: bool) -> Extras:
+        """Those of a kernel with a mask, or None, and with or without dropout."""
+        result = cls([dtype], [], ["NoMask()", "NoDropout()"], [])
+        if mask is not None:
+            if mask.element_dtype is not bool_:
+                result.dtypes.append(mask.element_dtype)
+            result.parameters.append(f"Mask<{len(mask.sizes)}, {mask.element_dtype.cuda}> mask")
+            result.arguments[0] = "mask"
+            result.codes.append(len(mask.packed(0)))
+        if dropping:
+            result.parameters.append("AttentionDropout dropout")
+            result.arguments[1] = "dropout"
+            result.codes.append(len(Dropout(0, 0, 0, 0, 0).packed))
+        return result
+
+
 def plan_weights(
     device: Device, dtype: dtype, mask: MaskRows | None, *, dropping: bool
 ) -> Callable[..., None]:
@@ -270,28 +306,13 @@ def _launcher(
     function: str, passed: str, codes: str,
 ) -> Callable[..., None]:  # fmt: skip
     """A kernel that takes block, scale, and, where there are, mask and dropout, before its own parameters."""
-    dtypes = [dtype] if mask is None or mask.element_dtype is bool_ else [dtype, mask.element_dtype]
-    head, call_arguments, first = (
-        ["AttentionBlock block", "double scale"],
-        ["block", f"({compute_dtype(dtype).cuda})scale"],
-        [],
-    )
-    if mask is None:
-        call_arguments.append("NoMask()")
-    else:
-        head.append(f"Mask<{len(mask.sizes)}, {mask.element_dtype.cuda}> mask")
-        call_arguments.append("mask")
-        first.append(len(mask.packed(0)))
-    if dropping:
-        head.append("AttentionDropout dropout")
-        call_arguments.append("dropout")
-        first.append(len(Dropout(0, 0, 0, 0, 0).packed))
-    else:
-        call_arguments.append("NoDropout()")
+    extras = Extras.of(dtype, mask, dropping=dropping)
+    head = ", ".join(["AttentionBlock block", "double scale", *extras.parameters])
+    call_arguments = ", ".join(["block", f"({compute_dtype(dtype).cuda})scale", *extras.arguments])
     source = (
-        f"{includes('attention.cuh', *dtypes)}"
-        f'extern "C" __global__ void __launch_bounds__({threads}) {name}({", ".join(head)}, {parameters}) {{\n'
-        f"    {function}({', '.join(call_arguments)}, {passed});\n}}\n"
+        f"{includes('attention.cuh', *extras.dtypes)}"
+        f'extern "C" __global__ void __launch_bounds__({threads}) {name}({head}, {parameters}) {{\n'
+        f"    {function}({call_arguments}, {passed});\n}}\n"
     )
     size = struct.calcsize("=6q4i")
-    return launcher(device, "attention.cu", source, name, (size, "d", *first, *codes))
+    return launcher(device, "attention.cu", source, name, (size, "d", *extras.codes, *codes))

@@ -50,11 +50,7 @@ def plan(device: Device, dtype: dtype, sources: int = 1) -> Callable[..., None]:
         tables.codes,
     )
 
-    def run(stream: Any, addresses: Sequence[int], counts: Sequence[int]) -> None:
-        for grid, table, tensors in tables.launches(addresses, counts):
-            launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, table, tensors)
-
-    return run
+    return _over_tables(launch, tables)
 
 
 def plan_casts(device: Device, target: dtype, source: dtype) -> Callable[..., None]:
@@ -78,6 +74,10 @@ def plan_casts(device: Device, target: dtype, source: dtype) -> Callable[..., No
         tables.codes,
     )
 
+    return _over_tables(launch, tables)
+
+
+def _over_tables(launch: Callable[..., None], tables: Tables) -> Callable[..., None]:
     def run(stream: Any, addresses: Sequence[int], counts: Sequence[int]) -> None:
         for grid, table, tensors in tables.launches(addresses, counts):
             launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, table, tensors)

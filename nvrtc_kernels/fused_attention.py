@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from .attention import Dropout, MaskRows
-from .dtypes import bfloat16, bool_, float16
+from .attention import Extras
+from .dtypes import bfloat16, float16
 from .layouts import collapse
 from .plans import includes, launcher
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from drv import Device
 
+    from .attention import MaskRows
     from .dtypes import dtype
 
 #: Elements of a query, key and value that there are kernels for; narrower ones are padded in shared memory.
@@ -53,16 +55,13 @@ def takes(
         Of queries, keys and values, in elements: over ``shape``, then from row to row and from element to element.
     """
     width, values = widths
-    count = 1
-    for size in shape:
-        count *= size
     return (
         dtype in (float16, bfloat16)
         and device.compute_capability >= _CAPABILITY
         and width == values
         and width % _CHUNK == 0
         and width <= _WIDTHS[-1]
-        and 0 < count <= _MAX_MATRICES
+        and 0 < prod(shape) <= _MAX_MATRICES
         and all(each[-1] == 1 and all(step % _CHUNK == 0 for step in each[:-1]) for each in strides)
     )
 
@@ -107,34 +106,22 @@ def plan(
     rank = len(sizes)
     numbers = (*sizes, *[step for each in steps for step in each], *[each[-2] for each in strides], positions)
     operands = struct.pack(f"={len(numbers)}q4i", *numbers, keys, width, causal, 0)
-    dtypes = [dtype] if mask is None or mask.element_dtype is bool_ else [dtype, mask.element_dtype]
-    head, passed, codes = [f"AttentionOperands<{rank}> operands", "float scale"], ["operands", "scale"], []
-    if mask is None:
-        passed.append("NoMask()")
-    else:
-        head.append(f"Mask<{len(mask.sizes)}, {mask.element_dtype.cuda}> mask")
-        passed.append("mask")
-        codes.append(len(mask.packed(0)))
-    if dropping:
-        head.append("AttentionDropout dropout")
-        passed.append("dropout")
-        codes.append(len(Dropout(0, 0, 0, 0, 0).packed))
-    else:
-        passed.append("NoDropout()")
+    extras = Extras.of(dtype, mask, dropping=dropping)
+    head = ", ".join([f"AttentionOperands<{rank}> operands", "float scale", *extras.parameters])
+    passed = ", ".join(["operands", "scale", *extras.arguments])
     groups = 2 if positions > _QUERIES else 1
     keys_of_tile, held = _TILES[padded, groups]
     name, t = f"attention_of_{padded}", dtype.cuda
     source = (
-        f"{includes('fused_attention.cuh', *dtypes)}"
-        f'extern "C" __global__ void __launch_bounds__({_THREADS}) {name}({", ".join(head)}, const {t}* query, '
+        f"{includes('fused_attention.cuh', *extras.dtypes)}"
+        f'extern "C" __global__ void __launch_bounds__({_THREADS}) {name}({head}, const {t}* query, '
         f"const {t}* key, const {t}* value, {t}* result, float* logarithms) {{\n"
-        f"    attend<{t}, {padded}, {groups}, {keys_of_tile}, {held}, {rank}>({', '.join(passed)}, query, key, value, result, logarithms);\n}}\n"
+        f"    attend<{t}, {padded}, {groups}, {keys_of_tile}, {held}, {rank}>({passed}, query, key, value, result, logarithms);\n}}\n"
     )
-    launch = launcher(device, "fused_attention.cu", source, name, (len(operands), "f", *codes, *"PPPPP"))
-    count = 1
-    for size in shape:
-        count *= size
-    grid = -(-positions // (groups * _QUERIES))
+    launch = launcher(
+        device, "fused_attention.cu", source, name, (len(operands), "f", *extras.codes, *"PPPPP")
+    )
+    grid, count = -(-positions // (groups * _QUERIES)), prod(shape)
 
     def run(stream: Any, scale: float, seen: bytes, dropped: bytes, *addresses: int) -> None:
         extra = [each for each in (seen, dropped) if each]
