@@ -532,9 +532,7 @@ def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def _silu(x: Any, out: Any = None) -> Any:
-    result = np.negative(x, out=out)
-    if out is None:
-        return x / (1 + np.exp(result))
+    result = np.negative(x, out=np.empty_like(x) if out is None else out)
     np.exp(result, out=result)
     result += 1
     return np.divide(x, result, out=result)

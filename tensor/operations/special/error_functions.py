@@ -43,11 +43,11 @@ def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
-def polynomial(coefficients: Sequence[float], x: Any) -> Any:
-    """Sum of ``coefficients[k] * x**k``."""
+def polynomial(coefficients: Sequence[float], x: Any, out: Any = None) -> Any:
+    """Sum of ``coefficients[k] * x**k``, written to ``out``, which is not ``x``; a new array without it."""
     if len(coefficients) == 1:
         return np.full_like(x, coefficients[0])
-    result = x * coefficients[-1]
+    result = np.multiply(x, coefficients[-1], out=out)
     result += coefficients[-2]
     for coefficient in coefficients[-3::-1]:
         result *= x
@@ -175,19 +175,9 @@ _TAIL_DENOMINATOR = (
 )
 
 
-def horner(coefficients: Sequence[float], x: Any, out: Any) -> Any:
-    """Sum of ``coefficients[k] * x**k``, at least two of them, written to ``out``, which is not ``x``."""
-    np.multiply(x, coefficients[-1], out=out)
-    for coefficient in coefficients[-2:0:-1]:
-        out += coefficient
-        out *= x
-    out += coefficients[0]
-    return out
-
-
 def _single_erf(x: Any, out: Any) -> None:
     argument = np.clip(x, -4.0, 4.0)
-    horner(_ARTANH_OF_ERF, argument * argument, out)
+    polynomial(_ARTANH_OF_ERF, argument * argument, out)
     out *= argument
     np.tanh(out, out=out)
 
@@ -223,7 +213,7 @@ def single_normal_tail(x: Any, out: Any) -> tuple[Any, Any, Any]:
     bell = size * _TAIL_STEP
     bell += 1
     np.reciprocal(bell, out=bell)
-    horner(_TAIL, bell, out)
+    polynomial(_TAIL, bell, out)
     out *= bell
     np.multiply(size, size, out=bell)
     bell *= -0.5
