@@ -213,3 +213,83 @@ def test_functions_of_two_are_pytorchs(name: str) -> None:
     result = getattr(xp, name)(tensor.from_numpy(a), tensor.from_numpy(b))
     expected = getattr(torch, name)(torch.from_numpy(a), torch.from_numpy(b))
     np.testing.assert_allclose(result.numpy(), expected.numpy(), rtol=1e-12)
+
+
+INF = math.inf
+
+
+def _shown(x: tensor.Tensor) -> list[Any]:
+    """Elements as text, so that zeros show their signs and NaN equals NaN."""
+    return [
+        f"{each.real:g} {each.imag:g}" if isinstance(each, complex) else f"{each:g}" for each in x.tolist()
+    ]
+
+
+def test_special_cases_of_quotients(device_name: str) -> None:
+    x1 = tensor.tensor([INF, INF, -INF, -INF, 3, -3, 3, -3, INF, 1], device=device_name)
+    x2 = tensor.tensor([2, -2, 2, -2, -INF, INF, INF, -INF, INF, 0.1], device=device_name)
+    expected = ["inf", "-inf", "-inf", "inf", "-0", "-0", "0", "0", "nan", "9"]
+    assert _shown(xp.floor_divide(x1, x2)) == expected
+    assert _shown(xp.floor_divide(x1[:2], 2)) == ["inf", "inf"]
+    assert _shown(xp.floor_divide(-7.0, x2[:2])) == ["-4", "3"]
+    assert xp.floor_divide(tensor.tensor([-7]), 2).tolist() == [-4]
+
+
+def test_special_cases_of_remainders(device_name: str) -> None:
+    x1 = tensor.tensor([0.0, -0.0, 6, -6, 5, -5], device=device_name)
+    assert _shown(xp.remainder(x1, -3.0)) == ["-0", "-0", "-0", "-0", "-1", "-2"]
+    assert _shown(xp.remainder(x1, tensor.tensor(3.0, device=device_name))) == ["0", "0", "0", "0", "2", "1"]
+    assert xp.remainder(tensor.tensor([-7, 7]), 3).tolist() == [2, 1]
+
+
+def test_special_cases_of_complex_functions(device_name: str) -> None:
+    parts = [(0, 0), (-0.0, 0), (INF, 0), (-INF, 1), (INF, 1), (-INF, INF), (INF, INF), (-INF, math.nan)]
+    parts += [(INF, math.nan), (math.nan, 0), (math.nan, 1), (1, INF)]
+    x = tensor.tensor([complex(*each) for each in parts], device=device_name)
+    expected = [
+        "0 0",
+        "0 0",
+        "inf 0",
+        "-1 0",
+        "inf inf",
+        "-1 0",
+        "inf nan",
+        "-1 0",
+        "inf nan",
+        "nan 0",
+        "nan nan",
+    ]
+    assert _shown(xp.expm1(x)) == [*expected, "nan nan"]
+    edges = tensor.tensor([complex(INF, 2), complex(INF, -2), complex(-INF, 2)], device=device_name)
+    assert _shown(xp.tanh(edges)) == ["1 0", "1 -0", "-1 0"]
+    small = tensor.tensor([1e-5 + 1e-5j, 0.5 - 2j], device=device_name)
+    assert xp.expm1(small).tolist() == pytest.approx([np.expm1(each) for each in small.tolist()], rel=1e-5)
+    assert xp.tanh(small).tolist() == pytest.approx([np.tanh(each) for each in small.tolist()], rel=1e-5)
+    assert xp.expm1(tensor.tensor([1e-10])).item() == pytest.approx(1e-10)
+
+
+#: Where operators of tensors are PyTorch's and not the standard's: left operand, operator, right operand.
+DEVIATIONS = [
+    ([INF, -INF], "__floordiv__", 2.0),
+    ([3.0, -3.0], "__floordiv__", -INF),
+    ([0.0, -0.0], "__mod__", -1.0),
+    ([0.0, -0.0], "__mod__", 1.0),
+]
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(("elements", "operator", "other"), DEVIATIONS)
+def test_operators_stay_pytorchs(elements: list[float], operator: str, other: float) -> None:
+    x, theirs = tensor.tensor(elements), torch.tensor(elements)
+    assert _shown(getattr(x, operator)(other)) == _shown(getattr(theirs, operator)(other))
+
+
+@pytest.mark.parity
+def test_subscripts_and_promotion_stay_pytorchs() -> None:
+    for library in (tensor, torch):
+        x = library.zeros(3)
+        with pytest.raises(ValueError, match="step must be greater than zero"):
+            x[::-1]
+        with pytest.raises(IndexError, match="shape of the mask"):
+            x[library.zeros(0, dtype=library.bool)]
+        assert str((x / library.tensor(1.0, dtype=library.float64)).dtype).endswith("float32")
