@@ -19,6 +19,7 @@ Status = TypeVar("Status", bound=IntEnum)
 RELEASES = frozenset(
     (
         "cublasDestroy",
+        "cuArrayDestroy",
         "cuCtxDestroy",
         "cuDevicePrimaryCtxRelease",
         "cuEventDestroy",
@@ -32,8 +33,12 @@ RELEASES = frozenset(
         "cuMemPoolDestroy",
         "cuMemRelease",
         "cuMemUnmap",
+        "cuMipmappedArrayDestroy",
         "cuModuleUnload",
         "cuStreamDestroy",
+        "cuSurfObjectDestroy",
+        "cuTexObjectDestroy",
+        "cuTexRefDestroy",
     )
 )
 

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from .options import Options
 
 #: Memory that a script allocates; module variables and the heap of kernels belong to modules and devices.
-_SCRIPTS_OWN = (MemoryKind.DEVICE, MemoryKind.PINNED, MemoryKind.REGISTERED, MemoryKind.MAPPED)
+_SCRIPTS_OWN = (
+    MemoryKind.DEVICE,
+    MemoryKind.PINNED,
+    MemoryKind.REGISTERED,
+    MemoryKind.MAPPED,
+    MemoryKind.ARRAY,
+)
 
 
 class Watch:

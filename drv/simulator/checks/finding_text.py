@@ -30,6 +30,10 @@ UNFENCED = (
     "What ordinary stores write reaches the asynchronous proxy through a proxy fence only: put fence.proxy.async behind "
     "the writes, in front of the barrier that hands them over."
 )
+CACHED = (
+    "Textures and surfaces are read through a cache that does not see what the same launch has written, not even the same "
+    "thread: write in one launch and read in the next, or read by an ordinary load."
+)
 UNFENCED_MAP = (
     "What a kernel writes into a tensor map reaches copies of tensors through fences only: release the change with "
     "fence.proxy.tensormap::generic.release, and let the thread that issues the copy pass "

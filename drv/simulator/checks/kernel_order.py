@@ -46,6 +46,9 @@ _BY_PROXY = frozenset(("bulk", "mma_async", "st", "red"))
 #: Qualifiers that make an access a fence as well.
 FENCING = frozenset(("acquire", "release", "acq_rel", "sc"))
 
+#: How instructions on textures and surfaces begin.
+_OF_IMAGES = ("tex.", "tld4.", "suld.", "sust.", "sured.")
+
 
 @dataclass(slots=True, frozen=True)
 class Meaning:
@@ -58,6 +61,8 @@ class Meaning:
     #: Whether it is done later than it is issued, and by the asynchronous proxy.
     asynchronous: bool = False
     asynchronous_proxy: bool = False
+    #: Whether it reads through the cache of textures, in which nothing is seen that the same launch has written.
+    cached: bool = False
 
 
 def meaning(kind: Access, text: str) -> Meaning:
@@ -70,6 +75,8 @@ def meaning(kind: Access, text: str) -> Meaning:
     if not _ASYNCHRONOUS.isdisjoint(qualifiers):
         return Meaning(kind, asynchronous=True, asynchronous_proxy=not _BY_PROXY.isdisjoint(qualifiers))
     fences = not qualifiers.isdisjoint(FENCING)
+    if opcode.startswith(_OF_IMAGES):
+        return Meaning(kind, cached=kind is Access.READ)
     if kind is Access.ATOMIC:
         return Meaning(kind, acquires=True, releases=True, fences=fences)
     reads = kind is Access.READ

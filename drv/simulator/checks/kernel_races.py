@@ -20,6 +20,7 @@ import numpy as np
 from .asynchronous import Flights
 from .distributed import DistributedMemory
 from .finding_text import (
+    CACHED,
     IN_FLIGHT,
     REGISTERS_EARLY,
     REGISTERS_UNFENCED,
@@ -284,9 +285,22 @@ class KernelRaces:
         if allocation is None and kind is not Access.WRITE:
             self.check_written(shadow, accesses)
         self.compare(shadow, accesses, what.kind)
+        if what.cached and shadow.writes is not None:
+            self._check_cache(shadow.writes, accesses)
         if self._flights is not None:
             self._flights.meet(shadow, accesses, what.kind)
         self.keep(shadow, accesses, what.kind)
+
+    def _check_cache(self, record: AccessRecord, accesses: Accesses) -> None:
+        """Report what is read through the cache of textures after this launch has written it."""
+        earlier = record.thread[accesses.entries]
+        which = np.flatnonzero(earlier > 0)
+        # Where nothing orders the two that is what there is to say.
+        which = which[self.order.ordered(record, accesses.entries[which], accesses.threads[which])]
+        if which.size:
+            first = int(which[0])
+            site = self._sites[int(record.time[accesses.entries[first]])]
+            self.report(accesses, which, int(earlier[first]) - 1, site, Access.WRITE, None, advice=CACHED)
 
     def happens(self, site: Site) -> None:
         """The instruction ``site`` is what happens next."""

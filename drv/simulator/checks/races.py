@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .observation import Lanes, Site, Span, Stored
 
 #: Memory whose bytes nobody has written when it is allocated.
-UNDEFINED_AT_FIRST = (MemoryKind.DEVICE, MemoryKind.MAPPED)
+UNDEFINED_AT_FIRST = (MemoryKind.DEVICE, MemoryKind.MAPPED, MemoryKind.ARRAY)
 #: States, and operations, between two looks for what is not needed any more.
 STATES_BETWEEN_SWEEPS = 1 << 14
 OPERATIONS_BETWEEN_SWEEPS = 1 << 12

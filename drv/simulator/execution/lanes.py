@@ -20,6 +20,7 @@ from .asynchronous import (
 from .clusters import ClusterAccess
 from .matrices import MatrixAccess
 from .memory import MemoryAccess
+from .texturing import SurfaceAccess, TextureAccess
 from .translation.plan import PARAMETER_WINDOW
 from .warps import WarpTable
 
@@ -42,6 +43,8 @@ class Lanes(
     TensorMapAccess,
     ProductAccess,
     MbarrierAccess,
+    TextureAccess,
+    SurfaceAccess,
 ):
     """``n`` threads of a batch. ``slots`` are their indices among all threads of the batch.
 

@@ -192,6 +192,12 @@ class LaunchState:
             address = self._symbols[name] = np.array([self.symbols[name]], np.uint64)
         return address
 
+    def reference(self, name: str) -> Array:
+        """Handle of what is bound to the texture or surface reference ``name``, ``(1,)``."""
+        allocation = self.memory.find(self.symbols[name])
+        assert allocation is not None
+        return allocation.data[:8].view(np.uint64).copy()
+
     def read_only(self, allocation: Allocation) -> bool:
         """Whether an allocation is a variable in constant memory."""
         return allocation.kind is MemoryKind.VARIABLE and allocation.name in self._constant_names

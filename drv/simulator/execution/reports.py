@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from drv.python_stack import Frame
     from drv.simulator.checks.observation import Lanes
     from drv.simulator.memory.address_space import Allocation
+    from drv.simulator.memory.textures import Image
 
     from .launch_state import LaunchState
 #: Source lines of threads that a report on a kernel which hangs names.
@@ -161,6 +162,48 @@ class Reports:
             return self._fault(CUresult.CUDA_ERROR_MISALIGNED_ADDRESS, what, site, *lines, access=access)
         what = f"{_VERBS[kind]} {width} bytes outside {names[space]}"
         return self._fault(CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, what, site, *lines, access=access)
+
+    def surface(
+        self,
+        lanes: Any,
+        site: Site,
+        lane: int,
+        at: tuple[int, ...],
+        width: int,
+        kind: Access,
+        image: Image,
+        *,
+        outside: bool,
+    ) -> DeviceFault:
+        """A lane is ``outside`` a surface, or not aligned in it; ``at`` are byte, row, slice and layer."""
+        thread = self.thread(lanes, lane)
+        extents = [f"{image.width * image.format.nbytes} bytes a row"]
+        extents += [f"{image.height} rows"] * (image.height > 0) + [f"{image.depth} slices"] * (
+            image.depth > 0
+        )
+        extents += [f"{image.layers} layers"] * (image.layers > 0)
+        allocation = self.launch.memory.find(image.address)
+        names = ["byte", "row", "slice"][: image.rank] + (["layer"] if image.layers else [])
+        where = ", ".join(
+            f"{name} {number}" for name, number in zip(names, (*at[: image.rank], at[-1]), strict=False)
+        )
+        lines = [f"by {thread}, at {where} of a surface with {', '.join(extents)}"]
+        if allocation is not None:
+            lines.append(f"of {allocation.describe()}, allocated at {python_line(allocation.stack)}")
+        reason = FaultKind.OUT_OF_BOUNDS if outside else FaultKind.MISALIGNED
+        access = BadAccess(reason, kind, width, at[0], allocation, thread=thread)
+        if not outside:
+            what = f"{_VERBS[kind]} {width} bytes of a surface at a byte that is no multiple of {width}"
+            return self._fault(CUresult.CUDA_ERROR_MISALIGNED_ADDRESS, what, site, *lines, access=access)
+        what = f"{_VERBS[kind]} {width} bytes outside a surface"
+        return self._fault(CUresult.CUDA_ERROR_LAUNCH_FAILED, what, site, *lines, access=access)
+
+    def no_image(self, lanes: Any, site: Site, what: str, gone: tuple[Frame, ...] | None) -> DeviceFault:
+        """A lane uses a texture or a surface that is none, or was destroyed at ``gone``."""
+        lines = [f"by {self.thread(lanes, 0)}"]
+        if gone is not None:
+            lines.append(f"which was destroyed at {python_line(gone)}")
+        return self._fault(CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, what, site, *lines)
 
     def trap(self, lanes: Lanes, site: Site) -> DeviceFault:
         """``trap``."""

@@ -109,9 +109,10 @@ def check_change(before: Work, after: Work, node: Node) -> None:
 
 def _same_memory(before: Endpoint, after: Endpoint) -> bool:
     first, second = before.allocation, after.allocation
-    return (None if first is None else first.device) == (
-        None if second is None else second.device
-    ) and before.host == after.host
+    return (None if first is None else first.device) == (None if second is None else second.device) and (
+        before.host,
+        before.array is None,
+    ) == (after.host, after.array is None)
 
 
 def _extent(work: FillWork) -> tuple[int, int, int]:

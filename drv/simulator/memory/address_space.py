@@ -43,6 +43,7 @@ class MemoryKind(Enum):
     HEAP = "device heap memory"
     MANAGED = "managed memory"
     IMPORTED = "memory of another process"
+    ARRAY = "CUDA array"
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +121,8 @@ class AddressSpace:
         self.generation = 0
         #: Heap of each device, from which kernels allocate; made by the first that does.
         self.heaps: dict[int, Any] = {}
+        #: Textures and surfaces by the handles through which kernels use them, and those that are gone.
+        self.images: dict[int, Any] = {}
 
     def insert(self, allocation: Allocation) -> None:
         """Make ``allocation`` live. It must not overlap a live one."""

@@ -16,18 +16,22 @@ if TYPE_CHECKING:
 
     from drv.simulator.checks.races import RaceChecker
 
+    from .arrays import CudaArray
+
 
 @dataclass(slots=True)
 class Endpoint:
     """One side of a copy: rows that begin ``pitch`` bytes apart, in slices ``slice_pitch`` bytes apart.
 
-    ``allocation`` is where it begins, ``None`` when that is pageable host memory.
+    ``allocation`` is where it begins, ``None`` when that is pageable host memory; ``array`` the CUDA array that it is
+    in, if it is in one.
     """
 
     address: int
     pitch: int
     allocation: Allocation | None
     slice_pitch: int = 0
+    array: CudaArray | None = None
 
     @property
     def host(self) -> bool:
@@ -105,6 +109,8 @@ def _memory_name(endpoint: Endpoint) -> str:
         return "pageable host memory"
     if allocation.device is None:
         return "pinned host memory" if allocation.kind is MemoryKind.PINNED else "registered host memory"
+    if endpoint.array is not None:
+        return f"a CUDA array of device {allocation.device}"
     return f"device {allocation.device}"
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _NO_RESULT = {
     "st", "red", "bra", "brx", "bar", "barrier", "membar", "fence", "ret", "exit", "trap", "brkpt", "prefetch",
     "prefetchu", "nanosleep", "call", "pmevent", "cp", "griddepcontrol", "discard", "applypriority", "stackrestore",
-    "setmaxnreg",
+    "setmaxnreg", "sust", "sured",
 }  # fmt: skip
 #: Instructions of whole warps, which have no member mask.
 _WHOLE_WARP = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"}

@@ -38,6 +38,7 @@ _MOST_ELEMENTS = 1 << 40
 _MOST_ALIGNMENT = 1 << 20
 _MOST_SCOPES = 100
 _ADDRESS_BYTES = 8
+_BUILT_IN_HEADER = "__nv_nvrtc_builtin_header.h"
 _SPACES = {".global": "global", ".const": "const", ".shared": "shared", ".local": "local"}
 
 
@@ -62,7 +63,9 @@ class _Parser:
         self._lines = text.split("\n")
         self._at = 0
         self._module = Module()
-        self._source: tuple[Any, int] | None = None
+        self._source: tuple[Any, ...] | None = None
+        #: Where the code of a location was inlined, the last time that one was named: file, line and column of both.
+        self._inlined: dict[tuple[int, int, int], tuple[int, int, int]] = {}
         self._calls = 0
         self._reader = Reader(())
 
@@ -180,7 +183,7 @@ class _Parser:
                 location = instruction.source
                 if location is not None:
                     if location not in locations:
-                        locations[location] = module.files.get(int(location[0]), "?"), location[1]
+                        locations[location] = self._in_files(location)
                     instruction.source = locations[location]
         for function in module.entries.values():
             layout = shared_layout(module, function)
@@ -450,7 +453,9 @@ class _Parser:
         match = token.match
         assert match is not None
         if token.kind == "location":
-            self._source = int(match["file"]), int(match["line"])
+            here = int(match["file"]), int(match["line"]), int(match["column"])
+            file, line, column = map(int, match["outer"].split()) if match["outer"] else (0, 0, 0)
+            self._source = self._located(here, (file, line, column) if file else None)
         elif suffix:
             # Names may mean others here.
             return False
@@ -489,19 +494,39 @@ class _Parser:
         self._expect(";")
 
     def _location(self) -> None:
-        file, line, _ = self._integer(), self._integer(), self._integer()
-        self._source = file, line
+        here = self._integer(), self._integer(), self._integer()
+        outer = None
         while self._accept(","):
             word = self._word()
             if word == "inlined_at":
-                # The line that the user wrote last on the way to the inlined code is the more telling one
-                # only for library headers; the innermost line is kept, as debuggers do.
-                for _ in range(3):
-                    self._integer()
+                outer = self._integer(), self._integer(), self._integer()
             else:
                 self._word()
                 if self._accept("+"):
                     self._integer()
+        self._source = self._located(here, outer)
+
+    def _located(self, here: tuple[int, int, int], outer: tuple[int, int, int] | None) -> tuple[Any, ...]:
+        """File and line of a location; of inlined code also those that it was inlined at, from the inside out."""
+        if outer is None:
+            return here[:2]
+        self._inlined[here] = outer
+        chain = list(here[:2])
+        for _ in range(_MOST_SCOPES):
+            chain += outer[:2]
+            further = self._inlined.get(outer)
+            if further is None:
+                break
+            outer = further
+        return tuple(chain)
+
+    def _in_files(self, location: tuple[Any, ...]) -> tuple[str, int]:
+        """File and line of an instruction: the innermost ones, but for the compiler's own header that nobody can read."""
+        names = [self._module.files.get(int(number), "?") for number in location[::2]]
+        places = zip(names, location[1::2], strict=True)
+        return next(
+            (place for place in places if not place[0].endswith(_BUILT_IN_HEADER)), (names[0], location[1])
+        )
 
     def _labels_ahead(self) -> list[str]:
         """Labels of the scope that begins here; branches may name them before they stand."""

@@ -25,8 +25,8 @@ STATEMENT = re.compile(
     re.ASCII,
 )
 LOCATION = re.compile(
-    r"[ \t]*\.loc[ \t]+(?P<file>[0-9]+)[ \t]+(?P<line>[0-9]+)[ \t]+[0-9]+"
-    r"(?:, function_name [\w$]+(?:\+[0-9]+)?, inlined_at [0-9]+ [0-9]+ [0-9]+)?[ \t]*(?=\n)",
+    r"[ \t]*\.loc[ \t]+(?P<file>[0-9]+)[ \t]+(?P<line>[0-9]+)[ \t]+(?P<column>[0-9]+)"
+    r"(?:, function_name [\w$]+(?:\+[0-9]+)?, inlined_at (?P<outer>[0-9]+ [0-9]+ [0-9]+))?[ \t]*(?=\n)",
     re.ASCII,
 )
 #: Commas between operands, not those within brackets of any kind.

@@ -73,6 +73,15 @@ def write_copy(node: Node, target: Any) -> None:
 
 
 def _write_side(target: Any, side: str, endpoint: Endpoint) -> None:
+    array = endpoint.array
+    if array is not None:
+        z, rest = divmod(endpoint.address - array.address, array.slice_pitch)
+        y, x = divmod(rest, array.pitch)
+        setattr(target, f"{side}MemoryType", _MEMORY_TYPES.CU_MEMORYTYPE_ARRAY)
+        setattr(target, f"{side}Array", cuda.CUarray(array.handle))
+        for name, value in (("XInBytes", x), ("Y", y), ("Z", z)):
+            setattr(target, f"{side}{name}", value)
+        return
     if endpoint.host:
         setattr(target, f"{side}MemoryType", _MEMORY_TYPES.CU_MEMORYTYPE_HOST)
         setattr(target, f"{side}Host", endpoint.address)

@@ -24,21 +24,23 @@ from drv.simulator.driver_call import (
     unsigned,
 )
 from drv.simulator.memory.queued_copy import Endpoint, pageable_rows
-from drv.simulator.memory.records import MemoryBook
 from drv.simulator.work.copy import CopyWork
 from drv.simulator.work.simulated_library import LibraryWork
+
+from .arrays import ArrayCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from drv.simulator.driver_state import Context
+    from drv.simulator.memory.arrays import CudaArray
     from drv.simulator.memory.library_memory import LibraryMemory
     from drv.simulator.scheduler import Operation, Stream
     from drv.simulator.work.simulated_library import LibraryCost
 
 
-class CopyCalls(MemoryBook):
-    """``cuMemcpy*`` on linear memory, and work that the simulated libraries queue."""
+class CopyCalls(ArrayCalls):
+    """``cuMemcpy*`` of ranges and boxes, in linear memory and arrays, and work that the simulated libraries queue."""
 
     def library_call(
         self,
@@ -202,6 +204,83 @@ class CopyCalls(MemoryBook):
         to = self._endpoint(dst, shape, nbytes, target)
         return self._copy(to, self._endpoint(src, shape, nbytes, source), shape, stream, after)
 
+    # Copies of one range, to or from an array of one dimension
+
+    @call(unsafe=True)
+    def cuMemcpyAtoH(self, dstHost: Any, srcArray: Any, srcOffset: Any, ByteCount: Any) -> tuple[Any, ...]:
+        shape = (1, 1, unsigned(ByteCount))
+        source = self._row(srcArray, srcOffset, shape)
+        return self._with_array(host_address(dstHost), "host", source, shape, None, to_array=False)
+
+    @call()
+    def cuMemcpyAtoHAsync(
+        self, dstHost: Any, srcArray: Any, srcOffset: Any, ByteCount: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        shape, stream = (1, 1, unsigned(ByteCount)), self.stream(hStream)
+        source = self._row(srcArray, srcOffset, shape)
+        return self._with_array(host_address(dstHost), "host", source, shape, stream, to_array=False)
+
+    @call(unsafe=True)
+    def cuMemcpyHtoA(self, dstArray: Any, dstOffset: Any, srcHost: Any, ByteCount: Any) -> tuple[Any, ...]:
+        shape = (1, 1, unsigned(ByteCount))
+        target = self._row(dstArray, dstOffset, shape)
+        return self._with_array(host_address(srcHost), "host", target, shape, None, to_array=True)
+
+    @call()
+    def cuMemcpyHtoAAsync(
+        self, dstArray: Any, dstOffset: Any, srcHost: Any, ByteCount: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        shape, stream = (1, 1, unsigned(ByteCount)), self.stream(hStream)
+        target = self._row(dstArray, dstOffset, shape)
+        return self._with_array(host_address(srcHost), "host", target, shape, stream, to_array=True)
+
+    @call(unsafe=True)
+    def cuMemcpyAtoD(self, dstDevice: Any, srcArray: Any, srcOffset: Any, ByteCount: Any) -> tuple[Any, ...]:
+        shape = (1, 1, unsigned(ByteCount))
+        source = self._row(srcArray, srcOffset, shape)
+        return self._with_array(integer(dstDevice), "device", source, shape, None, to_array=False)
+
+    @call(unsafe=True)
+    def cuMemcpyDtoA(self, dstArray: Any, dstOffset: Any, srcDevice: Any, ByteCount: Any) -> tuple[Any, ...]:
+        shape = (1, 1, unsigned(ByteCount))
+        target = self._row(dstArray, dstOffset, shape)
+        return self._with_array(integer(srcDevice), "device", target, shape, None, to_array=True)
+
+    @call(unsafe=True)
+    def cuMemcpyAtoA(
+        self, dstArray: Any, dstOffset: Any, srcArray: Any, srcOffset: Any, ByteCount: Any
+    ) -> tuple[Any, ...]:
+        shape = (1, 1, unsigned(ByteCount))
+        target, source = self._row(dstArray, dstOffset, shape), self._row(srcArray, srcOffset, shape)
+        if self.array(dstArray).format.nbytes != self.array(srcArray).format.nbytes:
+            raise invalid_value()
+        self.current()
+        return self._copy(target, source, shape, None) if shape[2] else OK
+
+    def _row(self, handle: Any, offset: Any, shape: tuple[int, int, int]) -> Endpoint:
+        array = self.array(handle)
+        if array.height or array.depth:
+            raise invalid_value()
+        return self.in_array(array, shape, unsigned(offset))
+
+    def _with_array(
+        self,
+        address: int,
+        allowed: str,
+        row: Endpoint,
+        shape: tuple[int, int, int],
+        stream: Stream | None,
+        *,
+        to_array: bool,
+    ) -> tuple[Any, ...]:
+        if stream is None:
+            self.current()
+        if shape[2] == 0:
+            return OK
+        linear = self._endpoint(address, shape, shape[2], allowed)
+        target, source = (row, linear) if to_array else (linear, row)
+        return self._copy(target, source, shape, stream)
+
     # Copies of rows
 
     @call(unsafe=True)
@@ -269,10 +348,10 @@ class CopyCalls(MemoryBook):
             address, allowed = integer(getattr(copy, f"{side}Device")), "device"
         elif memory_type == memory_types.CU_MEMORYTYPE_UNIFIED:
             address, allowed = integer(getattr(copy, f"{side}Device")), "any"
-        else:
-            raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-        depth, height, width = shape
         skipped, y = getattr(copy, f"{side}XInBytes"), getattr(copy, f"{side}Y")
+        if memory_type == memory_types.CU_MEMORYTYPE_ARRAY:
+            return self.in_array(self.array(getattr(copy, f"{side}Array")), shape, skipped, y, z)
+        depth, height, width = shape
         pitch = getattr(copy, f"{side}Pitch") or width + skipped
         whole_height = whole_height or height + y
         if pitch < width + skipped or (depth > 1 and whole_height < height + y):
@@ -281,6 +360,22 @@ class CopyCalls(MemoryBook):
         if 0 in shape:
             return Endpoint(start, pitch, None)
         return self._endpoint(start, shape, pitch, allowed, whole_height * pitch)
+
+    def in_array(
+        self, array: CudaArray, shape: tuple[int, int, int], skipped: int = 0, y: int = 0, z: int = 0
+    ) -> Endpoint:
+        """The box of ``shape`` bytes ``(depth, height, width)`` in an array that begins at ``(skipped, y, z)``."""
+        self.usable(array.context)
+        depth, height, width = shape
+        item = array.format.nbytes
+        if skipped % item or width % item:
+            raise invalid_value()
+        if skipped + width > array.row_bytes or y + height > max(array.height, 1):
+            raise invalid_value()
+        if z + depth > max(array.depth, 1):
+            raise invalid_value()
+        start = array.address + z * array.slice_pitch + y * array.pitch + skipped
+        return Endpoint(start, array.pitch, array.record.allocation, array.slice_pitch, array)
 
     # How a copy is queued
 

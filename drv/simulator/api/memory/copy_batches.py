@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from drv.simulator.memory.arrays import CudaArray
     from drv.simulator.memory.queued_copy import Endpoint
     from drv.simulator.scheduler import Stream
 
@@ -36,6 +37,7 @@ _DURING_THE_CALL = int(_ORDERS.CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL)
 _ANY_TIME = int(_ORDERS.CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
 _OVERLAP = int(cuda.CUmemcpyFlags.CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
 _POINTER = int(cuda.CUmemcpy3DOperandType.CU_MEMCPY_OPERAND_TYPE_POINTER)
+_ARRAY = int(cuda.CUmemcpy3DOperandType.CU_MEMCPY_OPERAND_TYPE_ARRAY)
 
 
 class CopyBatchCalls(CopyCalls):
@@ -125,21 +127,27 @@ class CopyBatchCalls(CopyCalls):
 
     def _box_of(self, stream: Stream, operation: Any) -> CopyWork:
         extent = structure(operation, cuda.CUDA_MEMCPY3D_BATCH_OP).extent
-        shape = (int(extent.depth), int(extent.height), int(extent.width))
+        sides = operation.dst, operation.src
+        # With an array on either side, widths are in its elements.
+        items = {self._array_of(each).format.nbytes for each in sides if _operand_type(each) == _ARRAY}
+        if len(items) > 1:
+            raise invalid_value()
+        item = items.pop() if items else 1
+        shape = (int(extent.depth), int(extent.height), int(extent.width) * item)
         if 0 in shape:
             raise invalid_value()
-        target, source = (self._operand(each, shape) for each in (operation.dst, operation.src))
+        target, source = (self._operand(each, shape, item) for each in sides)
         return CopyWork(stream.context, target, source, shape)
 
-    def _operand(self, operand: Any, shape: tuple[int, int, int]) -> Endpoint:
-        try:
-            operand_type = int(operand.type)
-        except ValueError:
-            raise invalid_value() from None
-        if operand_type != _POINTER:
-            raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+    def _array_of(self, operand: Any) -> CudaArray:
+        return self.array(operand.op.array.array)
+
+    def _operand(self, operand: Any, shape: tuple[int, int, int], item: int) -> Endpoint:
+        if _operand_type(operand) == _ARRAY:
+            at = operand.op.array.offset
+            return self.in_array(self._array_of(operand), shape, int(at.x) * item, int(at.y), int(at.z))
         pointer = operand.op.ptr
-        pitch = int(pointer.rowLength) or shape[2]
+        pitch = int(pointer.rowLength) * item or shape[2]
         rows = int(pointer.layerHeight) or shape[1]
         if pitch < shape[2] or rows < shape[1]:
             raise invalid_value()
@@ -192,6 +200,16 @@ class CopyBatchCalls(CopyCalls):
         shape = (copy.Depth, copy.Height, copy.WidthInBytes)
         target = self._described(copy, "dst", shape, copy.dstHeight, copy.dstZ)
         return target, self._described(copy, "src", shape, copy.srcHeight, copy.srcZ), shape
+
+
+def _operand_type(operand: Any) -> int:
+    try:
+        operand_type = int(operand.type)
+    except ValueError:
+        raise invalid_value() from None
+    if operand_type not in (_POINTER, _ARRAY):
+        raise invalid_value()
+    return operand_type
 
 
 def _attributes(attributes: Any) -> int:

@@ -31,6 +31,7 @@ from .cluster_instructions import ClusterInstructions
 from .code import Call, Code, Names, Site, Translation
 from .matrix_instructions import MatrixInstructions
 from .memory_instructions import MemoryInstructions
+from .texture_instructions import TextureInstructions
 from .warp_instructions import WarpInstructions
 from .warpgroup_instructions import WarpgroupInstructions
 
@@ -85,6 +86,7 @@ class BlockTranslator(
     WarpgroupInstructions,
     AsynchronousInstructions,
     MemoryInstructions,
+    TextureInstructions,
     WarpInstructions,
     ClusterInstructions,
 ):
