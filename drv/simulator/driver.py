@@ -36,7 +36,7 @@ from .api.memory.virtual_memory import VirtualMemoryCalls
 from .api.modules.linker import LinkerCalls
 from .api.stream_attributes import StreamAttributeCalls
 from .api.tensor_maps import TensorMapCalls
-from .api.texture_objects import TextureObjectCalls
+from .api.texture_references import TextureReferenceCalls
 from .unexecuted import UNEXECUTED, unexecuted
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class SimulatedDriver(
     LegacyLaunchCalls,
     LinkerCalls,
     CopyBatchCalls,
-    TextureObjectCalls,
+    TextureReferenceCalls,
     MemoryCalls,
     ManagedCalls,
     SharedPoolCalls,

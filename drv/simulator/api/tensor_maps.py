@@ -135,6 +135,32 @@ class TensorMapCalls(DriverState):
         _check_row(tensor_map, tensor_map.channels)
         return SUCCESS, _handle(tensor_map)
 
+    @call(1)
+    def cuTensorMapEncodeIm2colWide(
+        self,
+        tensorDataType: Any,
+        tensorRank: Any,
+        globalAddress: Any,
+        globalDim: Any,
+        globalStrides: Any,
+        pixelBoxLowerCornerWidth: Any,
+        pixelBoxUpperCornerWidth: Any,
+        channelsPerPixel: Any,
+        pixelsPerColumn: Any,
+        elementStrides: Any,
+        interleave: Any,
+        mode: Any,
+        swizzle: Any,
+        l2Promotion: Any,
+        oobFill: Any,
+    ) -> tuple[Any, ...]:
+        rank = unsigned(tensorRank, 32)
+        _check(rank in _CORNERS)
+        if not self.thread.contexts:
+            raise CallError(CUresult.CUDA_ERROR_INVALID_CONTEXT)
+        # Devices from compute capability 10.0 on have this mode, whose copies are not simulated.
+        raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+
     @call()
     def cuTensorMapReplaceAddress(self, tensorMap: Any, globalAddress: Any) -> tuple[Any, ...]:
         structure(tensorMap, cuda.CUtensorMap)

@@ -109,42 +109,51 @@ class TextureObjectCalls(ArrayCalls):
             return _viewed(levels, view), False, bool(levels[0].flags & GATHER)
         if resource_type == _LINEAR:
             linear = resource.res.linear
-            return (self.linear_image(linear, int(linear.devPtr), int(linear.sizeInBytes)),), True, False
+            return (
+                (self.linear_image(_described(linear), int(linear.devPtr), int(linear.sizeInBytes)),),
+                True,
+                False,
+            )
         described = resource.res.pitch2D
         sizes = int(described.width), int(described.height)
-        image = self.pitched_image(described, int(described.devPtr), sizes, int(described.pitchInBytes))
+        image = self.pitched_image(
+            _described(described), int(described.devPtr), sizes, int(described.pitchInBytes)
+        )
         return (image,), False, False
 
-    def linear_image(self, described: Any, address: int, size: int) -> Image:
-        """The elements of ``size`` bytes at ``address``, in the format that ``described`` has."""
-        element = _element(described.format, int(described.numChannels))
+    def linear_image(self, element_type: tuple[int, int], address: int, size: int) -> Image:
+        """The elements of ``size`` bytes at ``address``, of a format with so many channels."""
+        element = _element(*element_type)
         count = size // element.nbytes
         self._check_linear_memory(address, size)
-        if count == 0 or count > self._device_attribute("MAXIMUM_TEXTURE1D_LINEAR_WIDTH"):
+        if count == 0 or count > self.device_attribute("MAXIMUM_TEXTURE1D_LINEAR_WIDTH"):
             raise invalid_value()
         return Image(address, element, count, 0, 0, 0, count * element.nbytes, count * element.nbytes)
 
-    def pitched_image(self, described: Any, address: int, sizes: tuple[int, int], pitch: int) -> Image:
-        """The ``(width, height)`` elements of rows ``pitch`` bytes apart, in the format that ``described`` has."""
-        element = _element(described.format, int(described.numChannels))
+    def pitched_image(
+        self, element_type: tuple[int, int], address: int, sizes: tuple[int, int], pitch: int
+    ) -> Image:
+        """The ``(width, height)`` elements of rows ``pitch`` bytes apart, of a format with so many channels."""
+        element = _element(*element_type)
         width, height = sizes
         if width == 0 or height == 0 or pitch < width * element.nbytes:
             raise invalid_value()
-        if pitch % self._device_attribute("TEXTURE_PITCH_ALIGNMENT"):
+        if pitch % self.device_attribute("TEXTURE_PITCH_ALIGNMENT"):
             raise invalid_value()
         for size, axis in ((width, "WIDTH"), (height, "HEIGHT"), (pitch, "PITCH")):
-            if size > self._device_attribute(f"MAXIMUM_TEXTURE2D_LINEAR_{axis}"):
+            if size > self.device_attribute(f"MAXIMUM_TEXTURE2D_LINEAR_{axis}"):
                 raise invalid_value()
         self._check_linear_memory(address, (height - 1) * pitch + width * element.nbytes)
         return Image(address, element, width, height, 0, 0, pitch, pitch * height)
 
     def _check_linear_memory(self, address: int, size: int) -> None:
-        if address == 0 or address % self._device_attribute("TEXTURE_ALIGNMENT"):
+        if address == 0 or address % self.device_attribute("TEXTURE_ALIGNMENT"):
             raise invalid_value()
         if self.simulated_range(address, max(size, 1)) is None:
             raise invalid_value()
 
-    def _device_attribute(self, name: str) -> int:
+    def device_attribute(self, name: str) -> int:
+        """An attribute of the current context's device."""
         attribute = getattr(cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return self.current().device.attributes[int(attribute)]
 
@@ -264,8 +273,15 @@ def _resource_type(resource: Any) -> int:
         raise invalid_value() from None
 
 
-def _element(number: Any, channels: int) -> ElementFormat:
-    element = element_format(integer(number), channels)
+def _described(memory: Any) -> tuple[int, int]:
+    try:
+        return int(memory.format), int(memory.numChannels)
+    except ValueError:
+        raise invalid_value() from None
+
+
+def _element(number: int, channels: int) -> ElementFormat:
+    element = element_format(number, channels)
     if element is None:
         raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
     if channels not in (1, 2, 4) or element.channels != channels:

@@ -228,7 +228,7 @@ class _Parser:
 
     def _variables(self, space: str) -> list[Variable]:
         """Declarations up to the semicolon: ``.align 4 .b8 name[16] = {...}, ...``."""
-        align, ptx_type, lanes, managed = 0, "", 1, False
+        align, ptx_type, lanes, managed, reference = 0, "", 1, False, ""
         while self._peek().text.startswith(".") and self._peek().kind == "word":
             word = self._next().text[1:]
             if word == "align":
@@ -237,6 +237,8 @@ class _Parser:
                 lanes = int(word[1:])
             elif word in TYPE_BYTES:
                 ptx_type = word
+            elif word in ("texref", "surfref"):
+                ptx_type, reference = "b64", word
             elif word.startswith("attribute"):
                 managed = self._skip_parentheses(".managed")
         if not ptx_type:
@@ -259,7 +261,7 @@ class _Parser:
                     self._fail(f"{name!r} has {size} bytes, and its initial value has {len(initial)}")
             variable = Variable(name, space, max(size, 0), align or item * lanes, initial, tuple(relocations))
             variable.external = shape == (0,) and not initial
-            variable.managed = managed
+            variable.managed, variable.reference = managed, reference
             variables.append(variable)
             if not self._accept(","):
                 break

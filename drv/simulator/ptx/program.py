@@ -158,6 +158,8 @@ class Variable:
     external: bool = False
     #: Whether the host has it, too (``__managed__``).
     managed: bool = False
+    #: ``"texref"`` or ``"surfref"``, of which it holds the handle of what is bound; empty for other variables.
+    reference: str = ""
 
 
 @dataclass(slots=True)

@@ -215,7 +215,7 @@ class TextureAccess:
                 raise self.launch.reports.bad_operand(lanes, site, 0, what)
             mine = [lanes.broadcast(chosen(each, index, self.n)) for each in coordinates]
             fetch, _ = _located(form, texture, mine, [chosen(each, index, self.n) for each in offsets])
-            results = lanes.gathered(site, texture, fetch, component, ptx_type)
+            results: list[Array] = lanes.gathered(site, texture, fetch, component, ptx_type)
             if index is None:
                 return results
             if whole is None:

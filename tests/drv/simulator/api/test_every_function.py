@@ -8,18 +8,11 @@ from cuda.bindings import driver as cuda
 from drv.simulator.driver import SimulatedDriver
 from drv.simulator.options import parse_options
 
-#: Functions of arrays, textures, surfaces and tensor maps.
-IMAGES = re.compile(
-    "cu(Array|Mipmapped|Tex|Surf|TensorMap|MemMapArray|DeviceGetTexture|ModuleGet(Surf|Tex)Ref|Memcpy(Ato|.toA))"
-)
-#: Every other function of the driver API that the bindings have.
+#: Every function of the driver API that the bindings have.
 FUNCTIONS = sorted(
     name
     for name, value in vars(cuda).items()
-    if re.match("cu[A-Z]", name)
-    and callable(value)
-    and not isinstance(value, type)
-    and not IMAGES.match(name)
+    if re.match("cu[A-Z]", name) and callable(value) and not isinstance(value, type)
 )
 
 

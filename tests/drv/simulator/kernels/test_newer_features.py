@@ -77,13 +77,12 @@ extern "C" __global__ void outlandish(float* out) {
         : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3) : "r"(0), "f"(0.0f));
     out[threadIdx.x] = d0 + d1 + d2 + d3;
 }""",
-    "tex.1d.v4.f32.s32": r"""
+    "tex.2dms.v4.f32.s32": r"""
 extern "C" __global__ void outlandish(float* out) {
-    out[threadIdx.x] = tex1Dfetch<float>((cudaTextureObject_t)out, threadIdx.x);
-}""",
-    "suld.b.1d.b32.trap": r"""
-extern "C" __global__ void outlandish(float* out) {
-    surf1Dread(out + threadIdx.x, (cudaSurfaceObject_t)out, threadIdx.x * 4);
+    float x, y, z, w;
+    asm volatile("tex.2dms.v4.f32.s32 {%0, %1, %2, %3}, [%4, {%5, %5, %5, %5}];"
+        : "=f"(x), "=f"(y), "=f"(z), "=f"(w) : "l"(out), "r"(threadIdx.x));
+    out[threadIdx.x] = x + y + z + w;
 }""",
 }
 
@@ -162,5 +161,7 @@ def test_instructions_that_no_simulated_device_has(launch: Launch, instruction: 
     assert "outlandish" in message
     assert instruction in message
     assert "PTX line" in message
+    if instruction.startswith("tex"):
+        assert "forms that are known: of textures .1d" in message
     if instruction.startswith("mma"):
         assert "shapes of mma that are known, by the type of the factors: f16: m8n8k4" in message

@@ -379,7 +379,7 @@ def test_rectangle_errors(machine: Machine) -> None:
     copy.srcPitch = 90
     assert machine.status("cuMemcpy2D", copy) == "SUCCESS"
     copy.srcMemoryType = KINDS.CU_MEMORYTYPE_ARRAY
-    assert machine.status("cuMemcpy2D", copy) == "NOT_SUPPORTED"
+    assert machine.status("cuMemcpy2D", copy) == "INVALID_HANDLE"
 
 
 # Errors
