@@ -26,7 +26,7 @@ _FAR = float(1 << 40)
 
 
 @dataclass(slots=True)
-class Tap:
+class AxisTexels:
     """Texels along one dimension: their index, their weight, and whether they are inside the texture at all."""
 
     index: NDArray[np.int64]
@@ -59,7 +59,9 @@ def in_texels(coordinate: Array, size: int, mode: int, *, normalized: bool) -> A
     return clipped
 
 
-def taps(position: Array, size: int, mode: int, *, linear: bool, offset: Array | int = 0) -> list[Tap]:
+def texels_along(
+    position: Array, size: int, mode: int, *, linear: bool, offset: Array | int = 0
+) -> list[AxisTexels]:
     """The texels of a dimension that a fetch at ``position`` reads; ``offset`` is added to their index."""
     if not linear:
         index = np.floor(position).astype(np.int64) + offset
@@ -71,15 +73,17 @@ def taps(position: Array, size: int, mode: int, *, linear: bool, offset: Array |
     return [_tap(index, 1.0 - fraction, size, mode), _tap(index + 1, fraction, size, mode)]
 
 
-def _tap(index: NDArray[np.int64], weight: Array, size: int, mode: int) -> Tap:
+def _tap(index: NDArray[np.int64], weight: Array, size: int, mode: int) -> AxisTexels:
     inside = (index >= 0) & (index < size)
     if mode == WRAP:
-        return Tap(index % size, weight, np.ones_like(inside))
+        return AxisTexels(index % size, weight, np.ones_like(inside))
     if mode == MIRROR:
         folded = index % (2 * size)
-        return Tap(np.where(folded < size, folded, 2 * size - 1 - folded), weight, np.ones_like(inside))
+        return AxisTexels(
+            np.where(folded < size, folded, 2 * size - 1 - folded), weight, np.ones_like(inside)
+        )
     clamped = np.clip(index, 0, size - 1)
-    return Tap(clamped, weight, inside if mode == BORDER else np.ones_like(inside))
+    return AxisTexels(clamped, weight, inside if mode == BORDER else np.ones_like(inside))
 
 
 # Cubemaps

@@ -11,7 +11,7 @@ from drv.simulator.memory.textures import CLAMP, Image, Texture
 
 from .geometry import GEOMETRIES, Geometry, by_object, check_geometry, chosen, image_named
 from .sampling import (
-    Tap,
+    AxisTexels,
     across_edges,
     clamped_level,
     cube_face,
@@ -20,7 +20,7 @@ from .sampling import (
     in_texels,
     level_of_gradients,
     srgb_to_linear,
-    taps,
+    texels_along,
     unnormalised_to_float,
 )
 
@@ -146,8 +146,8 @@ class TextureAccess:
         result = np.zeros((self.n, image.format.channels))
         for combination in product(*axes):
             weight = np.ones(self.n)
-            for tap in combination:
-                weight = weight * tap.weight
+            for axis in combination:
+                weight = weight * axis.weight
             read = weight != 0
             if read.any():
                 values = self._texels(site, texture, image, fetch, list(combination), read)
@@ -160,14 +160,14 @@ class TextureAccess:
         texture: Texture,
         image: Image,
         fetch: Fetch,
-        along: list[Tap],
+        along: list[AxisTexels],
         read: NDArray[np.bool_] | None,
     ) -> Array:
         """Texels ``(lanes, channels)``; those outside have the border's colour. Only those to be ``read`` count."""
         inside = np.ones(self.n, np.bool_)
-        for tap in along:
-            inside &= tap.inside
-        x, *others = (tap.index for tap in along)
+        for axis in along:
+            inside &= axis.inside
+        x, *others = (axis.index for axis in along)
         layer = fetch.layer
         if image.cubemap and texture.seamless:
             face, x, others[0] = across_edges(layer % _LAYERS_OF_A_CUBE, x, others[0], image.width)
@@ -291,7 +291,7 @@ def _only(fetch: Fetch, index: Array) -> Fetch:
     return Fetch([each[index] for each in fetch.along], fetch.layer[index], offsets, fetch.integers)
 
 
-def _axes(texture: Texture, image: Image, fetch: Fetch, *, linear: bool) -> list[list[Tap]]:
+def _axes(texture: Texture, image: Image, fetch: Fetch, *, linear: bool) -> list[list[AxisTexels]]:
     """For each dimension the texels that are read."""
     result = []
     sizes = (image.width, image.height, image.depth)
@@ -306,7 +306,7 @@ def _axes(texture: Texture, image: Image, fetch: Fetch, *, linear: bool) -> list
             # What lies past an edge is another face's.
             result.append(_unclamped(position, linear=linear))
             continue
-        read = taps(position, sizes[axis], mode, linear=linear, offset=offset)
+        read = texels_along(position, sizes[axis], mode, linear=linear, offset=offset)
         if texture.fetched:
             index = np.floor(position).astype(np.int64) + offset
             read[0].inside = (index >= 0) & (index < sizes[axis])
@@ -314,14 +314,14 @@ def _axes(texture: Texture, image: Image, fetch: Fetch, *, linear: bool) -> list
     return result
 
 
-def _unclamped(position: Array, *, linear: bool) -> list[Tap]:
+def _unclamped(position: Array, *, linear: bool) -> list[AxisTexels]:
     everywhere = np.ones(position.shape, np.bool_)
     base = np.floor(position - 0.5 if linear else position)
     index = base.astype(np.int64)
     if not linear:
-        return [Tap(index, np.ones(position.shape), everywhere)]
+        return [AxisTexels(index, np.ones(position.shape), everywhere)]
     fraction = fixed_point(position - 0.5 - base)
-    return [Tap(index, 1 - fraction, everywhere), Tap(index + 1, fraction, everywhere)]
+    return [AxisTexels(index, 1 - fraction, everywhere), AxisTexels(index + 1, fraction, everywhere)]
 
 
 def _converted(parts: Sequence[Array], texture: Texture) -> Array:
