@@ -1,8 +1,12 @@
-"""Attention in one kernel, with no scores in memory: see ``cuda/fused_attention.cuh``."""
+"""Attention in one kernel, and its gradients in two, with no scores in memory.
+
+See ``cuda/fused_attention.cuh`` and ``cuda/fused_attention_backward.cuh``.
+"""
 
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from .attention import MaskRows
     from .dtypes import dtype
 
+    Strides = Sequence[Sequence[int]]
+
 #: Elements of a query, key and value that there are kernels for; narrower ones are padded in shared memory.
 _WIDTHS = (32, 64, 128)
 #: Queries and threads of a block: twice as many queries where that many are there.
@@ -27,68 +33,98 @@ _QUERIES, _THREADS = 64, 128
 _TILES = {
     (32, 1): (64, 2), (32, 2): (64, 2), (64, 1): (64, 4), (64, 2): (64, 4), (128, 1): (64, 8), (128, 2): (32, 4)
 }  # fmt: skip
+#: The same of backward: sixteens of rows that a warp has, and rows that are taken at a time.
+_BACKWARD_TILES = {32: (1, 32), 64: (1, 32), 128: (1, 32)}
 #: Elements of 16 bytes, which a copy to shared memory has.
 _CHUNK = 8
 #: Bytes that addresses are multiples of.
 ALIGNMENT = 16
+#: Bytes of what backward saves of a row.
+STATISTICS = 8
 _MAX_MATRICES = 65535
 #: Compute capability from which on there are asynchronous copies and products of bfloat16.
 _CAPABILITY = (8, 0)
 
 
-def takes(
-    device: Device,
-    dtype: dtype,
-    shape: Sequence[int],
-    widths: tuple[int, int],
-    strides: Sequence[Sequence[int]],
-) -> bool:
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of an attention.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The dimensions before positions and elements, that all operands are stretched to.
+    groups : int
+        How many neighbouring matrices of queries share one of keys.
+    positions, keys : int
+        Lengths of the sequences of queries, and of keys and values.
+    width, values : int
+        Elements of a query (and key), and of a value.
+    causal : bool
+        Whether a query sees no keys behind its own position.
+    """
+
+    shape: tuple[int, ...]
+    groups: int
+    positions: int
+    keys: int
+    width: int
+    values: int
+    causal: bool
+
+    def packed(self, strides: Strides) -> tuple[int, bytes]:
+        """Dimensions of matrices that are left, and the operands' sizes and strides as the kernels take them."""
+        # A single matrix has no dimension left, and the kernel one of size 1.
+        sizes, steps = collapse((*self.shape, 1), *[(*each[:-2], 0) for each in strides])
+        numbers = (*sizes, *[step for each in steps for step in each], *[each[-2] for each in strides])
+        return len(sizes), struct.pack(
+            f"={len(numbers) + 1}q6i", *numbers, self.positions, self.keys, self.groups, self.width, self.values,
+            self.causal, 0,
+        )  # fmt: skip
+
+
+def takes(device: Device, dtype: dtype, sizes: Sizes, strides: Strides) -> bool:
     """Whether there is a kernel for queries, keys and values of these sizes, where their addresses are aligned.
 
-    Parameters
-    ----------
-    shape
-        Sizes of the dimensions before positions and elements, that all three are stretched to.
-    widths
-        Elements of a query (and key), and of a value.
-    strides
-        Of queries, keys and values, in elements: over ``shape``, then from row to row and from element to element.
+    ``strides`` are theirs, in elements: over ``sizes.shape``, then from row to row and from element to element.
     """
-    width, values = widths
     return (
         dtype in (float16, bfloat16)
         and device.compute_capability >= _CAPABILITY
-        and width == values
-        and width % _CHUNK == 0
-        and width <= _WIDTHS[-1]
-        and 0 < prod(shape) <= _MAX_MATRICES
-        and all(each[-1] == 1 and all(step % _CHUNK == 0 for step in each[:-1]) for each in strides)
+        and sizes.width == sizes.values
+        and sizes.width % _CHUNK == 0
+        and sizes.width <= _WIDTHS[-1]
+        and 0 < prod(sizes.shape) <= _MAX_MATRICES
+        and all(readable(each) for each in strides)
     )
+
+
+def readable(strides: Sequence[int]) -> bool:
+    """Whether the kernels read an operand of such strides where it lies, if its address is aligned."""
+    return strides[-1] == 1 and all(step % _CHUNK == 0 for step in strides[:-1])
+
+
+def _padded(sizes: Sizes) -> int:
+    return next(each for each in _WIDTHS if max(sizes.width, sizes.values) <= each)
 
 
 def plan(
     device: Device,
     dtype: dtype,
-    shape: Sequence[int],
-    positions: int,
-    keys: int,
-    width: int,
-    strides: Sequence[Sequence[int]],
+    sizes: Sizes,
+    strides: Strides,
     mask: MaskRows | None,
     *,
-    causal: bool,
     dropping: bool,
 ) -> Callable[..., None]:
     """What computes attention of operands that :func:`takes` accepts.
 
     Parameters
     ----------
-    positions, keys
-        Lengths of the sequences of queries, and of keys and values.
+    strides
+        Of queries, keys, values and results; elements of a row of results are neighbours too.
     mask
         Where the rows of a mask lie; ``None`` for none.
-    causal
-        Whether a query sees no keys behind its own position.
     dropping
         Whether weights are dropped.
 
@@ -96,35 +132,113 @@ def plan(
     -------
     callable
         ``run(stream_handle, scale, mask, dropout, query, key, value, result, logarithms)``: ``mask`` and ``dropout`` are
-        packed, and empty for none. The result is contiguous; its rows are numbered through, and ``logarithms`` are those
+        packed, and empty for none. The result's rows are numbered through, and ``logarithms`` are those
         of their sums of exponentials, float32. Relative errors are those of sums in float32 of products of weights that
         are rounded to the operands' dtype.
     """
-    padded = next(each for each in _WIDTHS if width <= each)
-    # A single matrix has no dimension left, and the kernel one of size 1.
-    sizes, steps = collapse((*shape, 1), *[(*each[:-2], 0) for each in strides])
-    rank = len(sizes)
-    numbers = (*sizes, *[step for each in steps for step in each], *[each[-2] for each in strides], positions)
-    operands = struct.pack(f"={len(numbers)}q4i", *numbers, keys, width, causal, 0)
-    extras = Extras.of(dtype, mask, dropping=dropping)
-    head = ", ".join([f"AttentionOperands<{rank}> operands", "float scale", *extras.parameters])
-    passed = ", ".join(["operands", "scale", *extras.arguments])
-    groups = 2 if positions > _QUERIES else 1
+    padded = _padded(sizes)
+    groups = 2 if sizes.positions > _QUERIES else 1
     keys_of_tile, held = _TILES[padded, groups]
-    name, t = f"attention_of_{padded}", dtype.cuda
-    source = (
-        f"{includes('fused_attention.cuh', *extras.dtypes)}"
-        f'extern "C" __global__ void __launch_bounds__({_THREADS}) {name}({head}, const {t}* query, '
-        f"const {t}* key, const {t}* value, {t}* result, float* logarithms) {{\n"
-        f"    attend<{t}, {padded}, {groups}, {keys_of_tile}, {held}, {rank}>({passed}, query, key, value, result, logarithms);\n}}\n"
-    )
-    launch = launcher(
-        device, "fused_attention.cu", source, name, (len(operands), "f", *extras.codes, *"PPPPP")
-    )
-    grid, count = -(-positions // (groups * _QUERIES)), prod(shape)
+    rank, operands = sizes.packed(strides)
+    t = dtype.cuda
+    launch = _launcher(
+        device, dtype, "fused_attention.cuh", f"attention_of_{padded}", f"AttentionOperands<{rank}, 4>", operands, mask,
+        dropping, f"const {t}* query, const {t}* key, const {t}* value, {t}* result, float* logarithms",
+        f"attend<{t}, {padded}, {groups}, {keys_of_tile}, {held}, {rank}>", "query, key, value, result, logarithms",
+    )  # fmt: skip
+    grid, count = -(-sizes.positions // (groups * _QUERIES)), prod(sizes.shape)
 
     def run(stream: Any, scale: float, seen: bytes, dropped: bytes, *addresses: int) -> None:
         extra = [each for each in (seen, dropped) if each]
         launch(grid, count, 1, _THREADS, 1, 1, 0, stream, operands, scale, *extra, *addresses)
 
     return run
+
+
+def plan_backward(
+    device: Device,
+    dtype: dtype,
+    sizes: Sizes,
+    strides: Strides,
+    mask: MaskRows | None,
+    *,
+    dropping: bool,
+    others: bool,
+) -> Callable[..., None]:
+    """What computes the gradients of what :func:`plan` computes, the same ones every time.
+
+    Parameters
+    ----------
+    strides
+        Of queries, keys, values, results, gradients of results, and of those of queries, keys and values, as for
+        :func:`takes`; those of keys and values have no stride over the matrices of queries that share them.
+    others
+        Whether gradients of keys or values are required.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, scale, mask, dropout, query, key, value, result, grad, logarithms, statistics, grad_query,
+        grad_key, grad_value)``: ``statistics`` are :data:`STATISTICS` bytes for each row, which are written; addresses of
+        gradients that are not required are 0.
+    """
+    padded = _padded(sizes)
+    tiles, at_a_time = _BACKWARD_TILES[padded]
+    rank, operands = sizes.packed(strides)
+    t = dtype.cuda
+    of, inputs = f"AttentionOperands<{rank}, 8>", f"const {t}* query, const {t}* key, const {t}* value"
+    shared = (2 * tiles * _QUERIES + 4 * at_a_time) * padded * dtype.itemsize
+    function = f"{t}, {padded}, {tiles}, {at_a_time}, {rank}"
+    by_queries = _launcher(
+        device, dtype, "fused_attention_backward.cuh", f"attention_of_{padded}_backward_queries", of, operands, mask,
+        dropping,
+        f"{inputs}, const {t}* result, const {t}* grad, const float* logarithms, RowStatistics* statistics, {t}* grad_query",
+        f"attend_backward_queries<{function}>",
+        "query, key, value, result, grad, logarithms, statistics, grad_query", shared,
+    )  # fmt: skip
+    shared_by_keys = shared + 2 * at_a_time * (STATISTICS + (0 if mask is None else len(mask.packed(0))))
+    by_keys = None
+    if others:
+        by_keys = _launcher(
+            device, dtype, "fused_attention_backward.cuh", f"attention_of_{padded}_backward_keys", of, operands, mask,
+            dropping, f"{inputs}, const {t}* grad, const RowStatistics* statistics, {t}* grad_key, {t}* grad_value",
+            f"attend_backward_keys<{function}>", "query, key, value, grad, statistics, grad_key, grad_value",
+            shared_by_keys,
+        )  # fmt: skip
+    matrices = prod(sizes.shape)
+    shared_matrices = matrices // sizes.groups
+    blocks, blocks_of_keys = (-(-length // (tiles * _QUERIES)) for length in (sizes.positions, sizes.keys))
+
+    def run(
+        stream: Any, scale: float, seen: bytes, dropped: bytes, query: int, key: int, value: int, result: int,
+        grad: int, logarithms: int, statistics: int, grad_query: int, grad_key: int, grad_value: int,
+    ) -> None:  # fmt: skip
+        extra = [each for each in (seen, dropped) if each]
+        by_queries(
+            blocks, matrices, 1, _THREADS, 1, 1, shared, stream, operands, scale, *extra, query, key, value, result,
+            grad, logarithms, statistics, grad_query,
+        )  # fmt: skip
+        if by_keys is not None:
+            by_keys(
+                blocks_of_keys, shared_matrices, 1, _THREADS, 1, 1, shared_by_keys, stream, operands, scale, *extra,
+                query, key, value, grad, statistics, grad_key, grad_value,
+            )  # fmt: skip
+
+    return run
+
+
+def _launcher(
+    device: Device, dtype: dtype, header: str, name: str, operands_type: str, operands: bytes, mask: MaskRows | None,
+    dropping: bool, parameters: str, function: str, passed: str, shared: int = 0,
+) -> Callable[..., None]:  # fmt: skip
+    """A kernel that takes operands, scale, and, where there are, mask and dropout, before its addresses."""
+    extras = Extras.of(dtype, mask, dropping=dropping)
+    head = ", ".join([f"{operands_type} operands", "float scale", *extras.parameters])
+    call_arguments = ", ".join(["operands", "scale", *extras.arguments])
+    source = (
+        f"{includes(header, *extras.dtypes)}"
+        f'extern "C" __global__ void __launch_bounds__({_THREADS}) {name}({head}, {parameters}) {{\n'
+        f"    {function}({call_arguments}, {passed});\n}}\n"
+    )
+    codes = (len(operands), "f", *extras.codes, *"P" * (parameters.count("*")))
+    return launcher(device, "fused_attention.cu", source, name, codes, shared)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .dtypes import dtype
 
 INCLUDE = str(Path(__file__).parent / "cuda")
+#: Dynamic shared memory that a kernel has without asking.
+_SHARED_BYTES = 48 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +50,21 @@ NOTHING = Plan(_nothing)
 
 
 def launcher(
-    device: Device, file: str, source: str, name: str, codes: Sequence[str | int]
+    device: Device, file: str, source: str, name: str, codes: Sequence[str | int], shared: int = 0
 ) -> Callable[..., None]:
     """What launches the kernel ``name`` of ``source``, as :func:`drv.prepare` makes it.
 
-    ``file`` is what reports call the source; kernels of one source are compiled together.
+    ``file`` is what reports call the source; kernels of one source are compiled together. ``shared`` is how many bytes
+    of dynamic shared memory launches may ask for, where these are more than every device has.
     """
-    return device.runtime.cache(
-        (file, device.ordinal, source, name), lambda: prepare(_function(device, file, source, name), codes)
-    )
+
+    def prepared() -> Callable[..., None]:
+        function = _function(device, file, source, name)
+        if shared > _SHARED_BYTES:
+            function.max_dynamic_shared_bytes = shared
+        return prepare(function, codes)
+
+    return device.runtime.cache((file, device.ordinal, source, name), prepared)
 
 
 def bound(

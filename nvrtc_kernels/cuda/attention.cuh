@@ -102,6 +102,14 @@ struct AttentionDropout {
 #pragma unroll
         for (int i = 0; i < 4; ++i) factor[i] = words.word[i] < below ? static_cast<W>(scale) : W(0);
     }
+    // Bits of four neighbouring weights of any row, set where they are kept. After `at`.
+    __device__ unsigned kept(Count number, Count key) const {
+        const Words4 words = philox(seed, call, number * blocks + key / 4);
+        unsigned marks = 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) marks |= (words.word[i] < below ? 1u : 0u) << i;
+        return marks;
+    }
 };
 
 template <class W>

@@ -8,79 +8,35 @@
 // elements of a row are neighbours.
 
 #pragma once
-#include "attention.cuh"
-#include "tensor_cores.cuh"
-
-// Strides of queries, keys and values over the dimensions of their matrices, and between rows; in elements.
-template <int Rank>
-struct AttentionOperands {
-    long long sizes[Rank];
-    long long strides[3][Rank];
-    long long row[3];
-    long long positions;
-    int keys;
-    int width;   // of a row; a multiple of 8, at most the kernel's own
-    int causal;
-    int unused;
-};
-
-// Of results that are rounded to half precision: relative errors of 2^-22.
-__device__ inline float power_of_two(float x) {
-    float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-    return result;
-}
-
-template <class M>
-constexpr bool is_masked = true;
-template <>
-constexpr bool is_masked<NoMask> = false;
-
-constexpr int ATTENTION_THREADS = 128;
-
-// `Rows` rows of an operand from `first` on to shared memory, zeros behind row `end` and behind the width.
-template <int Rows, class T, int Width>
-__device__ inline void fetch_rows(
-    const SharedRows<T, Width>& to, const T* from, long long row_stride, long long first, long long end, int width) {
-    constexpr int chunks = SharedRows<T, Width>::chunks;
-#pragma unroll
-    for (int i = threadIdx.x; i < Rows * chunks; i += ATTENTION_THREADS) {
-        const int row = i / chunks, chunk = i % chunks;
-        const bool there = first + row < end && chunk * 8 < width;
-        copy_async(to.at(row, chunk), there ? from + (first + row) * row_stride + chunk * 8 : from, there);
-    }
-}
+#include "attention_tiles.cuh"
 
 // A warp has `Groups` times 16 queries, of which `Held` fragments of 16 elements are in registers and the others in shared
 // memory; it takes `Keys` keys at a time.
 template <class T, int Width, int Groups, int Keys, int Held, int Rank, class M, class D>
 __device__ void attend(
-    const AttentionOperands<Rank>& operands, float scale, M mask, D dropout, const T* query, const T* key, const T* value,
+    const AttentionOperands<Rank, 4>& operands, float scale, M mask, D dropout, const T* query, const T* key, const T* value,
     T* result, float* logarithms) {
     constexpr int deep = Width / 16, wide = Width / 8, blocks = Keys / 8, rows = Groups * 64;
     __shared__ alignas(128) T memory[(rows + 2 * Keys) * Width];
     const SharedRows<T, Width> queries{memory}, keys{memory + rows * Width}, values{keys.memory + Keys * Width};
-    const float none = -__int_as_float(0x7f800000), to_two = 1.44269504f;
+    const float none = -__int_as_float(0x7f800000);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
-    long long matrix = blockIdx.y;
-    const long long numbers = matrix * operands.positions;
-#pragma unroll
-    for (int d = Rank - 1; d >= 0; --d) {
-        const long long index = d ? matrix % operands.sizes[d] : matrix;
-        matrix /= operands.sizes[d];
-        query += index * operands.strides[0][d];
-        key += index * operands.strides[1][d];
-        value += index * operands.strides[2][d];
-    }
+    const long long numbers = blockIdx.y * operands.positions;
+    long long at[4];
+    operands.find(blockIdx.y, at);
+    query += at[QUERY];
+    key += at[KEY];
+    value += at[VALUE];
+    result += at[RESULT];
     // The longest rows of a causal matrix first.
     const long long first = static_cast<long long>(operands.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * rows;
     const int all = operands.keys;
     const long long seen = first + rows;
     const int end = operands.causal && seen < all ? static_cast<int>(seen) : all;
 
-    fetch_rows<rows>(queries, query, operands.row[0], first, operands.positions, operands.width);
-    fetch_rows<Keys>(keys, key, operands.row[1], 0, all, operands.width);
+    fetch_rows<rows>(queries, query, operands.row[QUERY], first, operands.positions, operands.width);
+    fetch_rows<Keys>(keys, key, operands.row[KEY], 0, all, operands.width);
     commit_copies();
 
     // Of the warp's rows this thread has two of each sixteen, eight apart.
@@ -119,7 +75,7 @@ __device__ void attend(
     for (int i = 0; i < Groups * Held; ++i) load_queries(held[i / Held][i % Held], i / Held, i % Held);
 
     for (int start = 0; start < end; start += Keys) {
-        fetch_rows<Keys>(values, value, operands.row[2], start, all, operands.width);
+        fetch_rows<Keys>(values, value, operands.row[VALUE], start, all, operands.width);
         commit_copies();
 
         float scores[Groups][blocks][4];
@@ -147,7 +103,7 @@ __device__ void attend(
         }
         __syncthreads();  // every warp has read the keys
         const bool more = start + Keys < end;
-        if (more) fetch_rows<Keys>(keys, key, operands.row[1], start + Keys, all, operands.width);
+        if (more) fetch_rows<Keys>(keys, key, operands.row[KEY], start + Keys, all, operands.width);
         commit_copies();
 
         // Scores as exponents of 2. Only the last tiles have keys that a row does not see.
@@ -159,9 +115,9 @@ __device__ void attend(
             }
         };
         if constexpr (is_masked<M>) {
-            over_scores([&](float& x, int at, int r) { x = at < ends[r] ? masks[r](x * scale, at) * to_two : none; });
+            over_scores([&](float& x, int at, int r) { x = at < ends[r] ? masks[r](x * scale, at) * TO_TWO : none; });
         } else {
-            over_scores([&](float& x, int, int) { x *= scale * to_two; });
+            over_scores([&](float& x, int, int) { x *= scale * TO_TWO; });
             if (start + Keys > certain)
                 over_scores([&](float& x, int at, int r) { x = at < ends[r] ? x : none; });
         }
@@ -235,8 +191,8 @@ __device__ void attend(
         const long long position = own + r * 8;
         if (position >= operands.positions) continue;
         const float factor = sum == 0.0f ? 0.0f : 1 / sum;
-        if (lane % 4 == 0) logarithms[numbers + position] = sum == 0.0f ? none : largest[r] / to_two + logf(sum);
-        T* row = result + (numbers + position) * operands.width;
+        if (lane % 4 == 0) logarithms[numbers + position] = sum == 0.0f ? none : largest[r] / TO_TWO + logf(sum);
+        T* row = result + position * operands.row[RESULT];
 #pragma unroll
         for (int i = 0; i < wide; ++i) {
             const int at = i * 8 + lane % 4 * 2;

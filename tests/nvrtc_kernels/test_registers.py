@@ -106,13 +106,13 @@ def test_fused_attention_leaves_room_for_two_blocks(width: int, monkeypatch: pyt
         return lambda *_: None
 
     monkeypatch.setattr(fused_attention, "launcher", noted)
-    strides = [(width * 80, width, 1)] * 3
+    sizes = fused_attention.Sizes((2,), 1, 80, 80, width, width, True)
+    strides = [(width * 80, width, 1)] * 8
     mask = attention.MaskRows((2, 3), (0, 5), 1, bool_)
     for seen, dropping in ((None, False), (mask, True)):
-        fused_attention.plan(
-            None, bfloat16, (2,), 80, 80, width, strides, seen, causal=True, dropping=dropping
-        )
-    assert len(sources) == 2
+        fused_attention.plan(None, bfloat16, sizes, strides[:4], seen, dropping=dropping)
+        fused_attention.plan_backward(None, bfloat16, sizes, strides, seen, dropping=dropping, others=True)
+    assert len(sources) == 6
     for source, _ in sources:
         options = ("-default-device",)
         result = compile_program(

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import fused_attention
 from nvrtc_kernels.dtypes import bool_, float32
-from nvrtc_kernels.layouts import broadcast_shapes, broadcast_strides, view_strides
+from nvrtc_kernels.layouts import (
+    broadcast_shapes,
+    broadcast_strides,
+    packed_strides,
+    stride_order,
+    view_strides,
+)
 from tensor.core.base import view_of
 from tensor.core.layout import contiguous, strided
 from tensor.core.plans import planned
@@ -28,18 +34,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FusedOperands:
-    """How one kernel reads query, key and value.
+    """How kernels without scores in memory read query, key and value, and write results and gradients.
 
     Attributes
     ----------
-    batch : tuple of int
-        The dimensions before positions and elements, that all are stretched to.
+    sizes : Sizes
+        With the dimensions before positions and elements, that all are stretched to.
     strides : tuple
         Of query, key and value: over these dimensions, between rows and between elements.
+    heads : tuple of int or None
+        Of query, key and value, where some queries' heads share a key's.
+    out : Layout
+        Of the result: dimensions in the order in memory that the query's have.
     """
 
-    batch: Ints
+    sizes: fused_attention.Sizes
     strides: tuple[Ints, ...]
+    heads: tuple[int, int, int] | None
+    out: Layout
+
+    def strides_of(self, shape: Ints, strides: Ints, *, own: bool) -> Ints:
+        """Those of an operand over the dimensions of all; ``own`` if it has a query's heads."""
+        if self.heads is not None:
+            shape, strides = _split((shape, strides), self.heads, own=own)
+        return broadcast_strides(shape, strides, (*self.sizes.shape, *shape[-2:]))
+
+
+def packed_like(shape: Ints, like: Layout) -> Layout:
+    """A layout without gaps whose rows lie in the order that those of another one have."""
+    if like.shape[:-1] != shape[:-1]:
+        return contiguous[shape, like.dtype, like.device_state]
+    steps = packed_strides(shape[:-1], stride_order(shape[:-1], like.strides[:-1]))
+    return strided[shape, (*(step * shape[-1] for step in steps), 1), like.dtype, like.device_state]
 
 
 class Arrangement:
@@ -61,10 +87,10 @@ class Arrangement:
         The same with the sizes of 1 that were stretched.
     out, rows : Layout
         Of the result, as users get it and as matrices.
-    shapes, parted : tuple
-        Shapes of query, key and value, and the same with heads in groups.
+    layouts, shapes, parted : tuple
+        Layouts and shapes of query, key and value, and shapes with heads in groups.
     fused : FusedOperands or None
-        How one kernel reads them, where there is one.
+        How kernels without scores in memory read them, where there are such.
     """
 
     problem: Problem | None = None
@@ -77,6 +103,7 @@ class Arrangement:
         self, q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool, grouped: bool
     ) -> None:
         _check(q, k, v, mask, causal)
+        self.layouts = q, k, v
         self.shapes = q.shape, k.shape, v.shape
         views: list[tuple[Ints, Ints]] = [
             (x.shape, x.strides) for x in (q, k, v) + (() if mask is None else (mask,))
@@ -128,17 +155,23 @@ class Arrangement:
         if q.device_state.is_cuda:
             steps = [broadcast_strides(shape, strides, (*batch, *shape[-2:])) for shape, strides in views[:3]]
             native: Any = q.device_state
-            widths = one[-1], last[-1]
-            if fused_attention.takes(native.native, q.dtype, batch, widths, steps):
-                self.fused = FusedOperands(batch, tuple(steps))
+            sizes = fused_attention.Sizes(
+                batch, prod(problem.groups), problem.positions, problem.keys, problem.width, problem.values, causal
+            )  # fmt: skip
+            if fused_attention.takes(native.native, q.dtype, sizes, steps):
+                self.fused = FusedOperands(sizes, tuple(steps), heads, packed_like(self.out.shape, q))
         self.forward: dict[Any, Any] = {}
         self.backward: dict[Any, Any] = {}
+
+    def is_stretched(self, number: int) -> bool:
+        """Whether an operand has fewer elements than its matrices."""
+        return prod(self.full[number]) != prod(self.shapes[number])
 
     def gradient(self, number: int, result: Tensor) -> Tensor:
         """The gradient of an operand from that of its matrices."""
         shape, full = self.shapes[number], self.full[number]
         layout = result._layout
-        if prod(full) == prod(shape):
+        if not self.is_stretched(number):
             return view_of(
                 result._storage, contiguous[shape, layout.dtype, layout.device_state], result._offset
             )

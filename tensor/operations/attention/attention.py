@@ -1,9 +1,10 @@
 """Scaled dot-product attention (Vaswani et al., "Attention is all you need", 2017).
 
-One operation. On a device queries, keys and values of half precision go through one kernel, which reads them by their
-strides. Others, and the gradients, go over the scores in blocks (:mod:`.blocks`), so that the memory that it takes grows
-with the lengths of the sequences, and not with their product. Backward makes the scores again, from the logarithm of
-each row's sum of exponentials, which is what forward keeps beside the result.
+One operation. On a device queries, keys and values of half precision go through one kernel, and backward through two,
+which read them by their strides (:mod:`.fused`). Others, and a mask's gradient, go over the scores in blocks
+(:mod:`.blocks`), so that the memory that it takes grows with the lengths of the sequences, and not with their product.
+Backward makes the scores again, from the logarithm of each row's sum of exponentials, which is what forward keeps beside
+the result.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nvrtc_kernels import attention as kernels
-from nvrtc_kernels import fused_attention as kernels_in_one
+from nvrtc_kernels import fused_attention as fused_kernels
 from nvrtc_kernels.dtypes import bool_
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core.base import TensorBase, view_of
@@ -23,6 +24,7 @@ from tensor.operations.products.contractions import matmul
 from tensor.operations.random.dropout import DROPOUT, Drop
 from tensor.operations.random.fills import source
 
+from . import fused as attention_fused
 from . import on_device as attention_on_device
 from . import on_host as attention_on_host
 from .arrangement import ARRANGE
@@ -96,11 +98,13 @@ def _attend(
     dropout: kernels.Dropout | None, scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Result and logarithms."""
-    fused = _fused(arrangement, query, key, value, mask, dropout is not None)
-    if fused is not None:
+    dropping = dropout is not None
+    if _aligned(arrangement, query, key, value):
+        fused = arrangement.forward.get((dropping, "fused"))
+        if fused is None:
+            fused = arrangement.forward[dropping, "fused"] = attention_fused.plan(arrangement, dropping)
         return fused(query, key, value, mask, dropout, scale)
     q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
-    dropping = dropout is not None
     run = arrangement.forward.get((dropping, WORKSPACE))
     if run is None:
         layouts = q._layout, k._layout, v._layout, arrangement.mask, arrangement.problem
@@ -110,20 +114,12 @@ def _attend(
     return view_of(rows._storage, arrangement.out, rows._offset), logarithms
 
 
-def _fused(
-    arrangement: Arrangement, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropping: bool
-) -> Callable[..., tuple[Tensor, Tensor]] | None:
-    """What computes them in one kernel, where there is one and addresses are aligned."""
-    if (
-        arrangement.fused is None
-        or (query._address | key._address | value._address) % kernels_in_one.ALIGNMENT
-    ):
-        return None
-    run: Callable[..., tuple[Tensor, Tensor]] | None = arrangement.forward.get((dropping, "fused"))
-    if run is None:
-        run = attention_on_device.plan_fused(arrangement, dropping)
-        arrangement.forward[dropping, "fused"] = run
-    return run
+def _aligned(arrangement: Arrangement, query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether there are kernels without scores in memory that read these."""
+    return (
+        arrangement.fused is not None
+        and (query._address | key._address | value._address) % fused_kernels.ALIGNMENT == 0
+    )
 
 
 def _gradients(
@@ -132,9 +128,18 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     # Anew: what was saved may have been laid out differently since, by hooks.
     arrangement = _arranged(query, key, value, mask, causal, grouped)
+    dropping, rows = dropout is not None, arrangement.rows
+    if _aligned(arrangement, query, key, value) and not expected[3]:
+        grad, result = attention_fused.readable(grad), attention_fused.readable(result)
+        variant = expected, dropping, grad._layout, result._layout
+        run = arrangement.backward.get(variant)
+        if run is None:
+            run = arrangement.backward[variant] = attention_fused.plan_backward(
+                arrangement, grad._layout, result._layout, expected, dropping
+            )
+        return (*run(grad, query, key, value, mask, result, logarithms, dropout, scale), None)
     q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
     grad, result = grad.contiguous(), result.contiguous()
-    dropping, rows = dropout is not None, arrangement.rows
     run = arrangement.backward.get((expected, dropping, WORKSPACE))
     if run is None:
         layouts = rows, q._layout, k._layout, v._layout, arrangement.mask, arrangement.problem

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import attention as kernels
-from nvrtc_kernels import fused_attention, pointwise
-from nvrtc_kernels.dtypes import float32
+from nvrtc_kernels import pointwise
 from nvrtc_kernels.layouts import contiguous_strides
-from tensor.core.base import empty, maker, view_of
+from tensor.core.base import empty, view_of
 from tensor.core.layout import contiguous, strided
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.storage import DeviceStorage
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
-    from .arrangement import Arrangement
     from .blocks import Problem, Tile
 
 _ALIGNMENT = 256
@@ -120,52 +118,8 @@ def box(block: Block) -> blas.Factor:
     return blas.Factor(False, step, block.rows * step)
 
 
-def _mask_rows(mask: Layout | None) -> kernels.MaskRows | None:
+def mask_rows(mask: Layout | None) -> kernels.MaskRows | None:
     return None if mask is None else kernels.MaskRows.of(mask.shape, mask.strides, mask.dtype)
-
-
-def plan_fused(arrangement: Arrangement, dropping: bool) -> Callable[..., tuple[Tensor, Tensor]]:
-    """What computes result and logarithms in one kernel: ``run(query, key, value, mask, dropout, scale)``.
-
-    The operands are what users gave, the result is what they get.
-    """
-    operands, problem, out = arrangement.fused, arrangement.problem, arrangement.out
-    assert operands is not None and problem is not None
-    device_state: Any = out.device_state
-    seen = _mask_rows(arrangement.mask)
-    launch = fused_attention.plan(
-        device_state.native,
-        out.dtype,
-        operands.batch,
-        problem.positions,
-        problem.keys,
-        problem.width,
-        operands.strides,
-        seen,
-        causal=problem.causal,
-        dropping=dropping,
-    )
-    make, local = maker(out), device_state.local
-    make_logarithms = maker(contiguous[(problem.matrices, problem.rows), float32, device_state])
-
-    def run(
-        query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: Dropout | None, scale: float
-    ) -> tuple[Tensor, Tensor]:
-        result, logarithms = make(), make_logarithms()
-        launch(
-            local.stream.handle,
-            scale,
-            b"" if seen is None or mask is None else seen.packed(mask._address),
-            b"" if dropout is None else dropout.packed,
-            query._address,
-            key._address,
-            value._address,
-            result._address,
-            logarithms._address,
-        )
-        return result, logarithms
-
-    return run
 
 
 def plan(
@@ -185,7 +139,7 @@ def plan(
     out = own.contiguous(rows, values)
     saved = contiguous[(problem.matrices, rows), own.compute_dtype, device_state]
     q, k, v = _Matrices(query), _Matrices(key), _Matrices(value)
-    seen = _mask_rows(mask)
+    seen = mask_rows(mask)
     weigh = kernels.plan_weights(device_state.native, dtype, seen, dropping=dropping)
     weights_at = _round(own.most * own.compute_dtype.itemsize) if own.mixed else 0
     sums_at = weights_at + _round(own.most * dtype.itemsize)
@@ -262,7 +216,7 @@ def plan_backward(
     compute_dtype = own.compute_dtype
     rows, total, width, values = problem.rows, problem.keys, problem.width, problem.values
     g, q, k, v = _Matrices(grad), _Matrices(query), _Matrices(key), _Matrices(value)
-    seen = _mask_rows(mask)
+    seen = mask_rows(mask)
     differentiate = kernels.plan_gradients(device_state.native, dtype, seen, dropping=dropping)
     measure = kernels.plan_row_products(device_state.native, dtype, problem.matrices * rows, values)
     output = own.contiguous(rows, width), own.contiguous(total, width), own.contiguous(total, values)

@@ -1,0 +1,135 @@
+"""Attention of half precision on a device: kernels that read operands where they lie and have no scores in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import fused_attention
+from nvrtc_kernels.dtypes import float32, float64
+from nvrtc_kernels.layouts import broadcast_strides
+from tensor.core.base import maker
+from tensor.core.layout import contiguous
+
+from .arrangement import packed_like
+from .on_device import mask_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvrtc_kernels.attention import Dropout
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    from .arrangement import Arrangement
+
+
+def plan(arrangement: Arrangement, dropping: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+    """What computes result and logarithms in one kernel: ``run(query, key, value, mask, dropout, scale)``.
+
+    The operands are what users gave, the result is what they get.
+    """
+    operands = arrangement.fused
+    assert operands is not None
+    sizes, out = operands.sizes, operands.out
+    device_state: Any = out.device_state
+    seen = mask_rows(arrangement.mask)
+    strides = *operands.strides, operands.strides_of(out.shape, out.strides, own=True)
+    launch = fused_attention.plan(device_state.native, out.dtype, sizes, strides, seen, dropping=dropping)
+    make, local = maker(out), device_state.local
+    make_logarithms = maker(_rows(arrangement))
+
+    def run(
+        query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: Dropout | None, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        result, logarithms = make(), make_logarithms()
+        launch(
+            local.stream.handle,
+            scale,
+            b"" if seen is None or mask is None else seen.packed(mask._address),
+            b"" if dropout is None else dropout.packed,
+            query._address,
+            key._address,
+            value._address,
+            result._address,
+            logarithms._address,
+        )
+        return result, logarithms
+
+    return run
+
+
+def _rows(arrangement: Arrangement, dtype: Any = float32) -> Layout:
+    """One number for each row of scores."""
+    problem = arrangement.problem
+    assert problem is not None
+    return contiguous[(problem.matrices, problem.rows), dtype, arrangement.out.device_state]
+
+
+def readable(x: Tensor) -> Tensor:
+    """``x`` where kernels can read it."""
+    if not fused_attention.readable(x._layout.strides):
+        x = x.contiguous()
+    return x if x._address % fused_attention.ALIGNMENT == 0 else x.clone()
+
+
+def plan_backward(
+    arrangement: Arrangement, grad: Layout, result: Layout, expected: tuple[bool, ...],
+    dropping: bool,
+) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
+    """What computes gradients in two kernels.
+
+    ``run(grad, query, key, value, mask, result, logarithms, dropout, scale)`` gives those of query, key and value that are
+    expected; rows of each lie in the order in memory that those of the operand have.
+    """
+    operands = arrangement.fused
+    assert operands is not None
+    assert float64.itemsize == fused_attention.STATISTICS
+    device_state: Any = grad.device_state
+    sizes, seen = operands.sizes, mask_rows(arrangement.mask)
+    strides = [
+        *operands.strides,
+        *(operands.strides_of(x.shape, x.strides, own=True) for x in (result, grad)),
+    ]
+    makers: list[Callable[[], Tensor] | None] = []
+    for number, layout in enumerate(arrangement.layouts):
+        if arrangement.is_stretched(number):
+            full = arrangement.full[number]
+            layout = contiguous[full, grad.dtype, device_state]
+            strides.append(broadcast_strides(full, layout.strides, (*sizes.shape, *full[-2:])))
+        else:
+            layout = packed_like(layout.shape, layout)
+            strides.append(operands.strides_of(layout.shape, layout.strides, own=number == 0))
+        makers.append(maker(layout) if expected[number] else None)
+    launch = fused_attention.plan_backward(
+        device_state.native, grad.dtype, sizes, strides, seen, dropping=dropping, others=expected[1] or expected[2]
+    )  # fmt: skip
+    # As many bytes as the kernel's own.
+    make_statistics, local = maker(_rows(arrangement, float64)), device_state.local
+    stretched = [arrangement.is_stretched(number) for number in range(3)]
+
+    def run(
+        grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, result: Tensor,
+        logarithms: Tensor, dropout: Dropout | None, scale: float,
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        output = [None if make is None else make() for make in makers]
+        statistics = make_statistics()
+        launch(
+            local.stream.handle,
+            scale,
+            b"" if seen is None or mask is None else seen.packed(mask._address),
+            b"" if dropout is None else dropout.packed,
+            query._address,
+            key._address,
+            value._address,
+            result._address,
+            grad._address,
+            logarithms._address,
+            statistics._address,
+            *(0 if x is None else x._address for x in output),
+        )
+        return tuple(
+            arrangement.gradient(number, x) if x is not None and stretched[number] else x
+            for number, x in enumerate(output)
+        )
+
+    return run

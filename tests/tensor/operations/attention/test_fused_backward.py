@@ -1,0 +1,203 @@
+"""Gradients of attention of half precision on a device: two kernels, the same numbers every time, no copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import drv
+import tensor
+from tensor.operations.attention import attention, on_device
+from tensor.operations.attention.attention import scaled_dot_product_attention
+
+#: Kernels of backward, without what their names begin with.
+BACKWARD = ["queries", "keys"]
+
+
+@pytest.fixture(params=["eager", "lazy", "random"])
+def schedule(request: pytest.FixtureRequest) -> Any:
+    drv.simulator.install(check="full", schedule=request.param)
+    yield request.param
+    assert not drv.simulator.findings()
+
+
+def _launched(function: Any) -> list[str]:
+    """Names of the kernels that a function launches."""
+    with tensor.profiler.profile() as profile:
+        function()
+        tensor.cuda.synchronize()
+    return [
+        each.name
+        for each in profile.events()
+        if each.name.split("_")[0] in ("attention", "copy", "cublas", "fill")
+    ]
+
+
+def _random(*shape: int, dtype: Any = tensor.float16, seed: int = 3) -> Any:
+    return tensor.randn(shape, generator=tensor.Generator().manual_seed(seed)).to(dtype).cuda()
+
+
+def _gradients(operands: Any, grad: Any, mask: Any = None, **options: Any) -> list[Any]:
+    leaves = [x.detach().requires_grad_() for x in operands]
+    scaled_dot_product_attention(*leaves, mask, **options).backward(grad)
+    return [x.grad for x in leaves]
+
+
+def _assert_close(result: Any, expected: Any, tolerance: float = 6e-3) -> None:
+    expected = expected.double().cpu().numpy()
+    np.testing.assert_allclose(
+        result.double().cpu().numpy(), expected, rtol=tolerance, atol=tolerance * (1 + np.abs(expected).max())
+    )
+
+
+@pytest.mark.parametrize("form", ["strided", "contiguous", "expanded"])
+def test_gradients_of_heads_of_one_projection(form: str, schedule: str) -> None:
+    """Queries, keys and values are slices of rows; nothing is copied on the way back, whatever the gradient is."""
+    packed = _random(2, 70, 3, 4, 16)
+    heads = [x.detach().requires_grad_() for x in packed.permute(2, 0, 3, 1, 4).unbind(0)]
+    result = scaled_dot_product_attention(*heads, is_causal=True)
+    joined = result.transpose(1, 2).reshape(2, 70, 64)
+    assert joined.data_ptr() == result.data_ptr()
+    grad = _random(2, 70, 64, seed=4).view(2, 70, 4, 16).transpose(1, 2)
+    if form == "contiguous":
+        grad = grad.contiguous()
+    elif form == "expanded":
+        grad = grad[:1].expand(2, 4, 70, 16)
+    names = _launched(lambda: result.backward(grad))
+    assert names == [f"attention_of_32_backward_{each}" for each in BACKWARD]
+    exact = _gradients([x.double() for x in heads], grad.double(), is_causal=True)
+    for x, expected in zip(heads, exact, strict=True):
+        assert x.grad.transpose(1, 2).is_contiguous()
+        _assert_close(x.grad, expected)
+
+
+@pytest.mark.parametrize("expected", [(True, False, False), (False, True, False), (False, False, True)])
+def test_only_what_is_required(expected: tuple[bool, ...], schedule: str) -> None:
+    operands = [_random(2, 40, 32, seed=seed) for seed in range(3)]
+    grad = _random(2, 40, 32, seed=9)
+    leaves = [x.detach().requires_grad_(some) for x, some in zip(operands, expected, strict=True)]
+    result = scaled_dot_product_attention(*leaves)
+    names = _launched(lambda: result.backward(grad))
+    assert names == [
+        f"attention_of_32_backward_{each}" for each in (BACKWARD[:1] if expected[0] else BACKWARD)
+    ]
+    every = _gradients(operands, grad)
+    for x, some, whole in zip(leaves, expected, every, strict=True):
+        assert (x.grad is not None) is some
+        assert not some or tensor.equal(x.grad, whole)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_dropout_is_that_of_forward(masked: bool, schedule: str) -> None:
+    """No mask of it is stored: queries in the blocks of one kernel, keys in those of the other, draw the same numbers."""
+    operands = [_random(2, 2, length, 16, seed=length) for length in (70, 45, 45)]
+    grad = _random(2, 2, 70, 16, seed=9)
+    mask = tensor.rand(2, 1, 70, 45, device="cuda") < 0.7 if masked else None
+    tensor.manual_seed(5)
+    results = _gradients(operands, grad, mask, dropout_p=0.4)
+    tensor.manual_seed(5)
+    exact = _gradients([x.double() for x in operands], grad.double(), mask, dropout_p=0.4)
+    for result, expected in zip(results, exact, strict=True):
+        _assert_close(result, expected)
+
+
+def test_the_same_numbers_every_time(schedule: str) -> None:
+    operands = [_random(1, 2, 130, 32, seed=seed, dtype=tensor.bfloat16) for seed in range(3)]
+    grad = _random(1, 2, 130, 32, seed=9, dtype=tensor.bfloat16)
+    first, second = (_gradients(operands, grad, is_causal=True) for _ in range(2))
+    assert all(tensor.equal(x, y) for x, y in zip(first, second, strict=True))
+
+
+def test_rows_without_keys_and_large_scores(schedule: str) -> None:
+    operands = [_random(1, 70, 16, seed=seed) for seed in range(3)]
+    grad = _random(1, 70, 16, seed=9)
+    mask = tensor.ones(70, 70, dtype=tensor.bool, device="cuda")
+    mask[3] = False
+    results = _gradients(operands, grad, mask)
+    assert all(x.isfinite().all() for x in results) and (results[0][:, 3] == 0).all()
+    for result, expected in zip(
+        results, _gradients([x.double() for x in operands], grad.double(), mask), strict=True
+    ):
+        _assert_close(result, expected)
+    # All scores so low that 0, where keys end, is out of reach of their exponentials.
+    low = [operands[0].abs() * 50, -operands[1].abs() * 50, operands[2]]
+    for result, expected in zip(
+        _gradients(low, grad), _gradients([x.double() for x in low], grad.double()), strict=True
+    ):
+        assert result.isfinite().all()
+        _assert_close(result, expected, 3e-2)
+
+
+def test_the_gradient_of_a_mask_goes_over_blocks_of_scores(schedule: str) -> None:
+    operands = [_random(2, 20, 16, seed=seed) for seed in range(3)]
+    grad = _random(2, 20, 16, seed=9)
+    mask = _random(20, 20, dtype=tensor.float32, seed=8).requires_grad_()
+    names = _launched(lambda: _gradients(operands, grad, mask))
+    assert not any("_backward_" in each for each in names)
+    exact = mask.detach().double().requires_grad_()
+    _gradients([x.double() for x in operands], grad.double(), exact)
+    _assert_close(mask.grad, exact.grad)
+
+
+def test_operands_that_the_kernels_do_not_read(schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gradient without rows of neighbouring elements, or at an odd address, is copied; operands go another way."""
+    operands = [_random(1, 20, 16, seed=seed) for seed in range(3)]
+    grad = _random(1, 20, 16, seed=9)
+    expected = _gradients(operands, grad)
+    apart = tensor.empty(1, 16, 20, dtype=grad.dtype, device="cuda").transpose(1, 2).copy_(grad)
+    odd = tensor.empty(321, dtype=grad.dtype, device="cuda")[1:].view(1, 20, 16).copy_(grad)
+    for other in (apart, odd):
+        results = _gradients(operands, other)
+        assert all(tensor.equal(x, y) for x, y in zip(results, expected, strict=True))
+    moved = [
+        tensor.empty(321, dtype=grad.dtype, device="cuda")[1:].view(1, 20, 16).copy_(x) for x in operands
+    ]
+    names = _launched(lambda: _gradients(moved, grad))
+    assert not any("_backward_" in each for each in names)
+
+
+def test_operands_saved_elsewhere(schedule: str) -> None:
+    """Hooks bring back a result in another layout than it was saved in."""
+    operands = [_random(2, 20, 3, 16, seed=seed).transpose(1, 2) for seed in range(3)]
+    grad = _random(2, 3, 20, 16, seed=9)
+    expected = _gradients(operands, grad)
+    hooks = tensor.autograd.graph.saved_tensors_hooks(lambda x: x.cpu(), lambda x: x.contiguous().cuda())
+    with hooks:
+        results = _gradients(operands, grad)
+    assert all(tensor.equal(x, y) for x, y in zip(results, expected, strict=True))
+
+
+def test_no_memory_but_gradients_and_two_numbers_of_a_row() -> None:
+    drv.simulator.install(check="off")
+    operands = [_random(1, 2, 256, 64, seed=seed).requires_grad_() for seed in range(3)]
+    result = scaled_dot_product_attention(*operands)
+    grad = tensor.ones_like(result)
+    tensor.cuda.reset_peak_memory_stats()
+    before = tensor.cuda.memory_allocated()
+    result.backward(grad)
+    rows, each = 2 * 256, operands[0].nbytes
+    assert tensor.cuda.max_memory_allocated() - before <= 3 * each + rows * 8
+    assert attention.WORKSPACE and on_device.plan_backward
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_of_pytorch(half: str, causal: bool) -> None:
+    import torch
+
+    drv.simulator.install(check="off")
+    rng = np.random.default_rng(2)
+    arrays = [rng.standard_normal((2, 3, 70, 64)).astype(np.float32) for _ in range(4)]
+    leaves = [torch.from_numpy(x).to(getattr(torch, half)).requires_grad_() for x in arrays[:3]]
+    grad = torch.from_numpy(arrays[3]).to(getattr(torch, half))
+    torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=causal).backward(grad)
+    dtype = getattr(tensor, half)
+    operands = [tensor.from_numpy(x).to(dtype).cuda() for x in arrays]
+    results = _gradients(operands[:3], operands[3], is_causal=causal)
+    for result, leaf in zip(results, leaves, strict=True):
+        expected = leaf.grad.double().numpy()
+        tolerance = 1e-2 if half == "float16" else 6e-2
+        np.testing.assert_allclose(result.double().cpu().numpy(), expected, rtol=tolerance, atol=tolerance)
