@@ -60,6 +60,7 @@ class Lanes(
         "frame_bytes",
         "launch",
         "n",
+        "repeated",
         "slots",
         "top",
     )
@@ -71,15 +72,19 @@ class Lanes(
         self.n = len(slots)
         self.frame_bytes = frame
         self.top = top
+        #: Whether a thread may be among them more than once.
+        self.repeated = False
         self.frame = batch.launch.wide_number(frame)
         self._constants: dict[Any, Array] = {}
         self._table: WarpTable | None = None
         #: Order of the lanes by warp, once that is known; see :meth:`MatrixAccess._warps`.
         self._in_warps: Any = False
 
-    def subset(self, index: Array) -> Lanes:
-        """The lanes ``index``."""
-        return Lanes(self.batch, self.slots[index], self.frame_bytes, self.top)
+    def subset(self, index: Array, *, repeated: bool = False) -> Lanes:
+        """The lanes ``index``, which has each once and in ascending order unless it is said to be ``repeated``."""
+        result = Lanes(self.batch, self.slots[index], self.frame_bytes, self.top)
+        result.repeated = repeated or self.repeated
+        return result
 
     def constant(self, name: str, axis: int | None = None) -> Array:
         """A value that never changes while a thread runs, such as ``"thread_index"`` along an axis."""
@@ -87,7 +92,8 @@ class Lanes(
         values = self._constants.get(key)
         if values is None:
             whole = self.batch.constant(name, axis)
-            values = whole if whole.shape[0] == 1 or self.n == self.batch.n else whole[self.slots]
+            every = self.n == self.batch.n and not self.repeated
+            values = whole if whole.shape[0] == 1 or every else whole[self.slots]
             self._constants[key] = values
         return values
 

@@ -44,7 +44,7 @@ class MatrixAccess:
         def thread(self) -> NDArray[np.int64]: ...
         def constant(self, name: str, axis: int | None = None) -> Array: ...
         def broadcast(self, value: Array) -> Array: ...
-        def subset(self, index: Array) -> Any: ...
+        def subset(self, index: Array, *, repeated: bool = False) -> Any: ...
 
     def _warps(self, site: Site) -> Array | None:
         """Indices of the lanes in order of their warps; ``None`` where they are so. All warps are whole."""
@@ -208,7 +208,7 @@ class MatrixAccess:
         step = 32 // bits if bits < 8 else 1
         line, along = (each.reshape(LANES, -1)[:, ::step] for each in (line, along))
         lanes = np.arange(self.n) if order is None else order
-        chosen = self.subset(np.repeat(lanes, line.shape[1]))
+        chosen = self.subset(np.repeat(lanes, line.shape[1]), repeated=True)
         lead = np.array([length]) if stride is None else stride.astype(np.int64)
         if order is not None and lead.shape[0] > 1:
             lead = lead[order]

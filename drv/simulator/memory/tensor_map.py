@@ -232,6 +232,10 @@ class TensorMap:
         return b"\xff" * (size - 1) + b"\x7f"
 
 
+#: What a kernel has begun to make: one element of one dimension, nowhere.
+EMPTY = TensorMap(1, 0, 0, (1,), (), (1,), (1,), 0, 0, 0, 0)
+
+
 @functools.lru_cache(maxsize=256)
 def element_offsets(count: int, element_bytes: int, swizzle: int, start: int) -> Array:
     """Offsets of the elements of a box in shared memory, from a position that is ``start`` past a whole pattern."""

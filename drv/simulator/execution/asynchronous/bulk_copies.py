@@ -190,7 +190,7 @@ class BulkAccess:
 
         def broadcast(self, value: Array) -> Array: ...
         def constant(self, name: str, axis: int | None = None) -> Array: ...
-        def subset(self, index: Array) -> Any: ...
+        def subset(self, index: Array, *, repeated: bool = False) -> Any: ...
         def mbarriers(
             self, site: Site, space: str, address: Array, offset: int, kind: Access = Access.ATOMIC
         ) -> Array: ...
@@ -216,14 +216,14 @@ class BulkAccess:
         """Pieces of ``size`` bytes at ``addresses``, for one lane."""
         if not addresses.size:
             return Side(size, [])
-        sources = self.subset(np.full(len(addresses), lane)).sources(site, addresses, 0, size, kind)
+        sources = self.subset(np.full(len(addresses), lane), repeated=True).sources(site, addresses, 0, size, kind)
         return Side(size, [(allocation, pieces, offsets) for allocation, pieces, offsets in sources])
 
     def shared_side(self, site: Site, lane: int, addresses: Array, size: int, kind: Access) -> Side:
         """The same in shared memory, at addresses in the window of the cluster."""
         if not addresses.size:
             return Side(size, [])
-        lanes = self.subset(np.full(len(addresses), lane))
+        lanes = self.subset(np.full(len(addresses), lane), repeated=True)
         positions = lanes.broadcast(lanes._shared(site, addresses, 0, size, kind, tell=False))
         return Side(size, [(None, np.arange(len(addresses)), positions)])
 

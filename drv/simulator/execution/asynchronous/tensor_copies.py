@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drv.simulator.checks.observation import Access
-from drv.simulator.memory.tensor_map import BYTES, FLUSHING, PATTERN, TensorMap, element_offsets
+from drv.simulator.memory.tensor_map import BYTES, EMPTY, FLUSHING, PATTERN, TensorMap, element_offsets
 
 from .bulk_copies import REDUCTIONS, UNIT, Side, Transfer, broadcast_address
 
@@ -91,8 +91,13 @@ class TensorAccess:
             tell: bool = True,
         ) -> Array: ...
 
-    def tensor_map(self, site: Site, lane: int, address: int, *, used: bool = True) -> TensorMap:
-        """The tensor map at a generic address; ``used`` tells that the copies' hardware reads it, not the thread."""
+    def tensor_map(
+        self, site: Site, lane: int, address: int, *, used: bool = True, empty: bool = False
+    ) -> TensorMap:
+        """The tensor map at a generic address; ``used`` tells that the copies' hardware reads it, not the thread.
+
+        With ``empty`` it may be 128 bytes of zeros, of which a kernel makes a map field by field.
+        """
         one = self.subset(np.array([lane]))
         halves = [
             one.load_generic(site, np.array([address + at], np.uint64), 0, np.uint64, 8, 8)
@@ -100,6 +105,8 @@ class TensorAccess:
         ]
         words = np.array([word[0] for half in halves for word in half], np.uint64)
         tensor = TensorMap.decode(words.tobytes())
+        if tensor is None and empty and not words.any():
+            tensor = EMPTY
         if tensor is None:
             what = f"uses the bytes at {address:#x} as a tensor map, which are none"
             raise self.launch.reports.bad_operand(self, site, lane, what)

@@ -38,7 +38,9 @@ class TensorMapAccess:
         def broadcast(self, value: Array) -> Array: ...
         def constant(self, name: str, axis: int | None = None) -> Array: ...
         def subset(self, index: Array) -> Any: ...
-        def tensor_map(self, site: Site, lane: int, address: int, *, used: bool = True) -> TensorMap: ...
+        def tensor_map(
+            self, site: Site, lane: int, address: int, *, used: bool = True, empty: bool = False
+        ) -> TensorMap: ...
 
     def replace_tensor_map(
         self, site: Site, address: tuple[Array, int], field: str, ordinal: int, value: Array
@@ -46,7 +48,7 @@ class TensorMapAccess:
         """``tensormap.replace`` of the map at a generic address."""
         addresses, values = broadcast_address(self, address), self.broadcast(value)
         for lane in range(self.n):
-            tensor = self.tensor_map(site, lane, int(addresses[lane]), used=False)
+            tensor = self.tensor_map(site, lane, int(addresses[lane]), used=False, empty=True)
             changed = _changed(tensor, field, ordinal, int(values[lane]))
             if changed is None:
                 what = f"gives the field {field} of a tensor map the value {int(values[lane])}, which it cannot have"

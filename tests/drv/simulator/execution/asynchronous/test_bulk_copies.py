@@ -65,6 +65,35 @@ def test_to_shared_memory_and_back(schedule: str, seed: int) -> None:
     np.testing.assert_array_equal(out, 2 * values[:, ::-1])
 
 
+EACH_ITS_OWN = (
+    MBARRIERS
+    + r"""
+extern "C" __global__ void each_its_own(const float* in, float* out) {
+    __shared__ alignas(16) float cells[128];
+    __shared__ u64 full;
+    if (threadIdx.x == 0) init(&full, 1);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        expect(&full, 512);
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 512, [%2];"
+            :: "r"(shared(cells)), "l"(in + 128 * blockIdx.x), "r"(shared(&full)) : "memory");
+    }
+    wait(&full, 0);
+    for (int i = threadIdx.x; i < 128; i += blockDim.x) out[128 * blockIdx.x + i] = cells[i];
+}
+"""
+)
+
+
+@pytest.mark.parametrize(("blocks", "threads"), [(4, 8), (1, 32), (2, 16), (8, 4)])
+def test_as_many_pieces_as_threads_run_together(blocks: int, threads: int) -> None:
+    # 512 bytes are 32 pieces of 16 bytes, all of one thread's, and there are 32 threads.
+    values = counted((blocks, 128))
+    out = np.zeros_like(values)
+    assert run(EACH_ITS_OWN, "each_its_own", blocks, threads, [values, out]) == ()
+    np.testing.assert_array_equal(out, values)
+
+
 @pytest.mark.parametrize(
     ("changes", "lines", "advice"),
     [

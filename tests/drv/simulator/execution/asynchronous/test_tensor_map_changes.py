@@ -52,14 +52,14 @@ extern "C" __global__ void changes(const TensorMap* pattern, TensorMap* map, con
 FENCE = 'asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" :: "l"(map) : "memory")'
 
 
-def launch(device: Device, fence: str) -> tuple:
+def launch(device: Device, fence: str, source: str = SOURCE) -> tuple:
     array = counted((7, 40))
     pattern = device.memory(
         np.frombuffer(device.tensor_map(device.memory(np.zeros(64, np.uint16)), (64,), (8,), "u16"), np.uint8)
     )
     out = device.memory(np.zeros(32, np.float32))
     findings = device.launch(
-        SOURCE.replace("FENCE;", fence),
+        source.replace("FENCE;", fence),
         "changes",
         1,
         32,
@@ -71,6 +71,14 @@ def launch(device: Device, fence: str) -> tuple:
     expected = np.full((2, 16), np.nan, np.float32)
     expected[:, :12] = array[3:6:2, 28:]
     return findings, device.read(out, np.zeros((2, 16), np.float32)), expected
+
+
+def test_a_map_may_be_made_of_nothing_but_zeros() -> None:
+    made_of_zeros = SOURCE.replace("own = *pattern;", "own = TensorMap{};")
+    assert made_of_zeros != SOURCE
+    findings, got, expected = launch(Device(), FENCE + ";", made_of_zeros)
+    assert findings == ()
+    np.testing.assert_array_equal(got, expected)
 
 
 def test_every_field_of_a_map() -> None:
