@@ -134,6 +134,75 @@ def test_our_own_programs_are_on_the_same_device() -> None:
     assert run.stdout == "[0, 1, 2, 3]\n"
 
 
+def test_lists_structures_and_values_that_calls_take_and_give() -> None:
+    run = program(
+        """
+        import numpy as np
+        from cuda.bindings import driver as d
+
+        def ok(answer):
+            assert not answer[0], answer
+            return answer[1] if len(answer) == 2 else answer[1:]
+
+        ok(d.cuInit(0))
+        ok(d.cuCtxSetCurrent(ok(d.cuDevicePrimaryCtxRetain(0))))
+        # Graphs: lists of nodes, unions of parameters, what was said of a node.
+        memory, host = ok(d.cuMemAlloc(64)), np.zeros(64, np.uint8)
+        graph, fill, copy = ok(d.cuGraphCreate(0)), d.CUgraphNodeParams(), d.CUgraphNodeParams()
+        fill.type = d.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMSET
+        fill.memset.elementSize, fill.memset.width, fill.memset.height = 1, 64, 1
+        fill.memset.dst, fill.memset.value = memory, 7
+        first = ok(d.cuGraphAddNode(graph, None, None, 0, fill))
+        copy.type = d.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMCPY
+        box = copy.memcpy.copyParams
+        box.srcMemoryType, box.srcDevice = d.CUmemorytype.CU_MEMORYTYPE_DEVICE, memory
+        box.dstMemoryType, box.dstHost = d.CUmemorytype.CU_MEMORYTYPE_HOST, host.ctypes.data
+        box.WidthInBytes, box.Height, box.Depth = 64, 1, 1
+        second = ok(d.cuGraphAddNode(graph, [first], None, 1, copy))
+        executable = ok(d.cuGraphInstantiate(graph, 0))
+        ok(d.cuGraphLaunch(executable, 0))
+        ok(d.cuCtxSynchronize())
+        assert (host == 7).all()
+        asked = ok(d.cuGraphMemcpyNodeGetParams(second))
+        assert int(asked.srcDevice) == int(memory) and asked.WidthInBytes == 64
+        # Managed memory and pointers: values of several sizes.
+        managed, pointers = ok(d.cuMemAllocManaged(4096, 1)), d.CUpointer_attribute
+        ranges = d.CUmem_range_attribute
+        kinds = [ranges.CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, ranges.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY]
+        assert ok(d.cuMemRangeGetAttributes([4, 12], kinds, 2, managed, 4096)) == [0, [-2, -2, -2]]
+        assert ok(d.cuMemRangeGetAttribute(12, kinds[1], managed, 4096)) == [-2, -2, -2]
+        for value in (True, False):
+            ok(d.cuPointerSetAttribute(value, pointers.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, managed))
+            assert ok(d.cuPointerGetAttribute(pointers.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, managed)) == value
+        assert int(ok(d.cuPointerGetAttribute(pointers.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, memory))) == 3
+        settings = d.CUcoredumpSettings
+        for setting, value in ((settings.CU_COREDUMP_LIGHTWEIGHT, True), (settings.CU_COREDUMP_FILE, b"here")):
+            ok(d.cuCoredumpSetAttributeGlobal(setting, value))
+            assert ok(d.cuCoredumpGetAttributeGlobal(setting)) == value
+        # Arrays and textures: structures as results.
+        described = d.CUDA_ARRAY3D_DESCRIPTOR()
+        described.Width, described.Height, described.NumChannels = 8, 4, 1
+        described.Format = d.CUarray_format.CU_AD_FORMAT_FLOAT
+        array = ok(d.cuArray3DCreate(described))
+        back = ok(d.cuArray3DGetDescriptor(array))
+        assert (back.Width, back.Height, back.Depth, back.Format) == (8, 4, 0, described.Format)
+        resource, texture = d.CUDA_RESOURCE_DESC(), d.CUDA_TEXTURE_DESC()
+        resource.resType, resource.res.array.hArray = d.CUresourcetype.CU_RESOURCE_TYPE_ARRAY, array
+        texture.filterMode = d.CUfilter_mode.CU_TR_FILTER_MODE_LINEAR
+        image = ok(d.cuTexObjectCreate(resource, texture, None))
+        seen, sampled = ok(d.cuTexObjectGetResourceDesc(image)), ok(d.cuTexObjectGetTextureDesc(image))
+        assert int(seen.res.array.hArray) == int(array) and sampled.filterMode == texture.filterMode
+        reference = ok(d.cuTexRefCreate())
+        ok(d.cuTexRefSetBorderColor(reference, 2.0))
+        assert ok(d.cuTexRefGetBorderColor(reference)) == 2.0
+        print("all of it")
+        """
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "all of it\n"
+    assert not run.stderr
+
+
 def test_findings_are_told_and_end_with_a_status_of_their_own() -> None:
     run = program(RACE)
     assert run.returncode == FINDINGS_STATUS

@@ -28,7 +28,11 @@ SUCCESS, INVALID_VALUE, NOT_INITIALIZED, NOT_SUPPORTED, UNKNOWN = 0, 1, 3, 801, 
 _RENAMED = {"len": "length", "type": "typename"}
 #: The stream whose meaning depends on the function's form, and what it is in those for per-thread streams.
 _PER_THREAD_STREAM = 2
-_FOUR_BYTES = ("MEMORY_TYPE", "SYNC_MEMOPS", "IS_MANAGED", "DEVICE_ORDINAL", "MAPPED")
+#: Functions that the simulated driver, like the bindings, has under another name.
+_OTHER_NAMES = {"cuGraphInstantiateWithFlags": "cuGraphInstantiate"}
+#: Parameters that say how many items the lists of a call have.
+_COUNTS = ("numDependencies", "count", "numAttributes")
+_FOUR_BYTES = ("ACCESS_FLAGS", "MEMORY_TYPE", "SYNC_MEMOPS", "IS_MANAGED", "DEVICE_ORDINAL", "MAPPED")
 
 
 class CFunctions:
@@ -94,6 +98,7 @@ class CFunctions:
     def _answer(self, form: Form) -> Callable[..., int]:
         symbol = re.sub(r"_pt[ds][sz]$", "", form.symbol)
         name = symbol if hasattr(type(self.driver), symbol) else form.function
+        name = _OTHER_NAMES.get(name, name)
         if not hasattr(type(self.driver), name) or _is_narrow(form):
             return lambda *arguments: self._refuse(form)
         call = getattr(self.driver, name)
@@ -120,8 +125,18 @@ class CFunctions:
             for index, name, c_type in inputs
         ]
 
+        counted = [
+            (index, name, c_type)
+            for index, name, c_type in inputs
+            if c_types.is_list_of_handles(c_type) or c_type == "const CUgraphEdgeData*"
+        ]
+        count_at = next((at for at, (_, name) in enumerate(form.parameters) if name in _COUNTS), None)
+
         def answer(*arguments: Any) -> int:
             operands = {name: read(arguments[index]) for index, name, read in readers}
+            if count_at is not None:
+                for index, name, c_type in counted:
+                    operands[name] = _listed(c_type, arguments[index], arguments[count_at])
             status, *results = call(**operands, **absent)
             if not status:
                 for index, c_type, position in pointers:
@@ -234,6 +249,61 @@ class CFunctions:
                 c_types.write(_type_of_attribute(attribute), value_address, value)
         return int(status)
 
+    def _cuCoredumpGetAttribute(self, call: Any, form: Form, attribute: int, value: int, size: int) -> int:
+        status, result = call(attribute)
+        if not status:
+            data = (
+                result + b"\0"
+                if isinstance(result, bytes)
+                else int(result).to_bytes(_dump_bytes(attribute), "little")
+            )
+            room = ctypes.c_size_t.from_address(size)
+            if value:
+                ctypes.memmove(value, data, min(len(data), room.value))
+            room.value = len(data)
+        return int(status)
+
+    def _cuCoredumpGetAttributeGlobal(self, call: Any, form: Form, *arguments: int) -> int:
+        return self._cuCoredumpGetAttribute(call, form, *arguments)
+
+    def _cuCoredumpSetAttribute(self, call: Any, form: Form, attribute: int, value: int, size: int) -> int:
+        length = ctypes.c_size_t.from_address(size).value if size else 0
+        data = ctypes.string_at(value, length) if value else b""
+        width = _dump_bytes(attribute)
+        return int(
+            call(attribute, int.from_bytes(data[:width], "little") if width else data.split(b"\0")[0])[0]
+        )
+
+    def _cuCoredumpSetAttributeGlobal(self, call: Any, form: Form, *arguments: int) -> int:
+        return self._cuCoredumpSetAttribute(call, form, *arguments)
+
+    def _cuTexRefSetBorderColor(self, call: Any, form: Form, reference: int, colour: int) -> int:
+        return int(call(reference, ctypes.c_float.from_address(colour).value)[0]) if colour else INVALID_VALUE
+
+    def _cuPointerSetAttribute(self, call: Any, form: Form, value: int, attribute: int, address: int) -> int:
+        number = ctypes.c_uint.from_address(value).value if value else None
+        return INVALID_VALUE if number is None else int(call(number, attribute, address)[0])
+
+    def _cuMemRangeGetAttribute(
+        self, call: Any, form: Form, data: int, size: int, attribute: int, *span: int
+    ) -> int:
+        status, value = call(size, cuda.CUmem_range_attribute(attribute), *span)
+        if not status:
+            _write_range_attribute(data, size, value)
+        return int(status)
+
+    def _cuMemRangeGetAttributes(
+        self, call: Any, form: Form, data: int, sizes: int, attributes: int, count: int, *span: int
+    ) -> int:
+        asked = [cuda.CUmem_range_attribute(each) for each in c_types.array(ctypes.c_int, attributes, count)]
+        lengths = c_types.array(ctypes.c_size_t, sizes, count)
+        status, values = call(lengths, asked, count, *span)
+        if not status:
+            addresses = c_types.array(ctypes.c_size_t, data, count)
+            for address, length, value in zip(addresses, lengths, values, strict=True):
+                _write_range_attribute(address, length, value)
+        return int(status)
+
     def _cuMemPoolGetAttribute(self, call: Any, form: Form, pool: int, attribute: int, value: int) -> int:
         status, result = call(pool, cuda.CUmemPool_attribute(attribute))
         return _written("int*" if isinstance(result, int) else "size_t*", value, (status, result))
@@ -309,6 +379,28 @@ def _result_order(form: Form, expected: list[str]) -> list[str]:
         if len(inputs) == len(expected):
             return [name for _, _, name in outputs]
     return [name for _, _, name in _parted(form, expected)[1]]
+
+
+def _listed(c_type: str, address: int, count: int) -> Any:
+    """A list of handles, or of what edges of a graph are like."""
+    if not address:
+        return None
+    if c_type == "const CUgraphEdgeData*":
+        return c_types.structures("CUgraphEdgeData", address, count)
+    return c_types.array(ctypes.c_size_t, address, count)
+
+
+def _dump_bytes(attribute: int) -> int:
+    """Bytes of a setting of core dumps; 0 for a text."""
+    name = cuda.CUcoredumpSettings(attribute).name
+    if name.endswith(("_FILE", "_PIPE")):
+        return 0
+    return 4 if name.endswith("_FLAGS") else 1
+
+
+def _write_range_attribute(address: int, size: int, value: Any) -> None:
+    numbers = [int(each) for each in (value if isinstance(value, list) else [value])]
+    ctypes.memmove(address, (ctypes.c_int * len(numbers))(*numbers), min(size, 4 * len(numbers)))
 
 
 def _thread_stream(stream: int) -> int:

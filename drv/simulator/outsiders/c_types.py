@@ -31,6 +31,23 @@ _STRUCTURES = {
     "CUipcMemHandle": 64,
     "CUipcEventHandle": 64,
     "CUmemAllocationProp": 32,
+    "CUDA_ARRAY_DESCRIPTOR": 24,
+    "CUDA_ARRAY3D_DESCRIPTOR": 40,
+    "CUDA_RESOURCE_DESC": 144,
+    "CUDA_RESOURCE_VIEW_DESC": 112,
+    "CUDA_TEXTURE_DESC": 104,
+    "CUDA_MEMCPY3D": 200,
+    "CUDA_KERNEL_NODE_PARAMS": 72,
+    "CUDA_MEMSET_NODE_PARAMS": 40,
+    "CUDA_HOST_NODE_PARAMS": 16,
+    "CUDA_MEM_ALLOC_NODE_PARAMS": 120,
+    "CUDA_BATCH_MEM_OP_NODE_PARAMS": 32,
+    "CUgraphExecUpdateResultInfo": 24,
+    "CUgraphEdgeData": 8,
+    "CUtensorMap": 128,
+    "CUlaunchAttributeValue": 64,
+    "CUexecAffinityParam": 8,
+    "CUdevprop": 56,
 }
 #: The machine that code for a GPU names in its ELF header.
 _EM_CUDA = 190
@@ -91,6 +108,12 @@ def write(c_type: str, address: int, value: Any) -> None:
 def array(c_type: Any, address: int, count: int) -> list[int]:
     """``count`` numbers of ctypes class ``kind`` at ``address``."""
     return list((c_type * count).from_address(address)) if address and count else []
+
+
+def is_list_of_handles(c_type: str) -> bool:
+    """Whether a pointer of this type leads to handles, and not to a structure."""
+    pointee = getattr(cuda, c_type.removeprefix("const ").removesuffix("*"), None)
+    return c_type.startswith("const ") and c_type.endswith("*") and hasattr(pointee, "__int__")
 
 
 def structures(name: str, address: int, count: int) -> list[Any]:

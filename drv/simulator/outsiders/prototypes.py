@@ -10,7 +10,7 @@ from pathlib import Path
 from drv.compiler import cuda_include_dirs
 from drv.errors import LibraryNotInstalledError
 
-_TYPEDEF = re.compile(r"typedef CUresult \(CUDAAPI \*PFN_(cu\w+?)_v(\d+)(_ptds|_ptsz)?\)\(([^;]*)\);")
+_TYPEDEF = re.compile(r"typedef CUresult ?\(CUDAAPI \*PFN_(cu\w+?)_v(\d+)(_ptds|_ptsz)?\)\(([^;]*)\);")
 _TYPEDEFS = ("cudaTypedefs.h", "cudaProfilerTypedefs.h")
 _CURRENT = re.compile(r"^ *#define (cu\w+?)\s+(?:__CUDA_API_PT[DS][SZ]\()?\1(?:_v(\d+))?\)?$", re.MULTILINE)
 _VERSION_OF_TYPE = re.compile(r"\b(CU\w+?)_v\d\b")

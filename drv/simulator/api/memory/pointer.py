@@ -14,7 +14,7 @@ from drv.simulator.driver_call import (
     invalid_value,
     unsigned,
 )
-from drv.simulator.memory.address_space import MemoryKind
+from drv.simulator.memory.address_space import Allocation, MemoryKind
 from drv.simulator.memory.records import MemoryBook, MemoryRecord
 
 _ATTRIBUTES = cuda.CUpointer_attribute
@@ -69,6 +69,8 @@ class PointerCalls(MemoryBook):
 
     def _attribute(self, record: MemoryRecord, address: int, attribute: cuda.CUpointer_attribute) -> Any:
         allocation = record.allocation
+        if attribute == _ATTRIBUTES.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+            return self._access_flags(allocation)
         host, managed = allocation.device is None, allocation.kind is MemoryKind.MANAGED
         ordinal = allocation.device
         if ordinal is None and record.context is not None:
@@ -103,6 +105,16 @@ class PointerCalls(MemoryBook):
             values[_ATTRIBUTES.CU_POINTER_ATTRIBUTE_MAPPING_SIZE] = allocation.size
             values[_ATTRIBUTES.CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR] = cuda.CUdeviceptr(allocation.base)
         return values.get(attribute, _UNKNOWN.get(attribute))
+
+    def _access_flags(self, allocation: Allocation) -> cuda.CUmemAccess_flags:
+        """What the current device may do with the memory."""
+        device = self.current().device.ordinal
+        rights = cuda.CUmemAccess_flags
+        if self.memory.accessible(allocation, device, write=True):
+            return rights.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        if self.memory.accessible(allocation, device):
+            return rights.CU_MEM_ACCESS_FLAGS_PROT_READ
+        return rights.CU_MEM_ACCESS_FLAGS_PROT_NONE
 
     @staticmethod
     def _handle_types(record: MemoryRecord) -> int:

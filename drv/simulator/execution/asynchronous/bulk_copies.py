@@ -216,7 +216,9 @@ class BulkAccess:
         """Pieces of ``size`` bytes at ``addresses``, for one lane."""
         if not addresses.size:
             return Side(size, [])
-        sources = self.subset(np.full(len(addresses), lane), repeated=True).sources(site, addresses, 0, size, kind)
+        sources = self.subset(np.full(len(addresses), lane), repeated=True).sources(
+            site, addresses, 0, size, kind
+        )
         return Side(size, [(allocation, pieces, offsets) for allocation, pieces, offsets in sources])
 
     def shared_side(self, site: Site, lane: int, addresses: Array, size: int, kind: Access) -> Side:
