@@ -216,6 +216,27 @@ class SteppingOptimizer(Optimizer):
                 state[name] = tensor.zeros_like(parameter, memory_format=tensor.preserve_format)
         return state
 
+    def columns(
+        self, group: dict[str, Any], params: list[Tensor], names: Sequence[str]
+    ) -> list[list[Tensor]]:
+        """The counts of steps of ``params``, of ``group``, and their states ``names``, which :meth:`prepare` makes first.
+
+        After the first step they are ready, which is told without a call for each parameter.
+        """
+        keys = ("step", *names)
+        states = [self.state[each] for each in params]
+        try:
+            result = [[state[key] for state in states] for key in keys]
+        except KeyError:
+            ready = False
+        else:
+            on_device = any(layout.device_state.is_cuda for layout in {each._layout for each in result[0]})
+            ready = not on_device and not group.get("capturable")
+        if ready:
+            return result
+        states = [self.prepare(group, each, names) for each in params]
+        return [[state[key] for state in states] for key in keys]
+
     def number(self, group: dict[str, Any], parameter: Tensor, value: float) -> Tensor:
         """A state of ``parameter`` that is one number, such as a count: on the host, or where ``group`` says on its device.
 
@@ -251,32 +272,25 @@ class SteppingOptimizer(Optimizer):
             The count, and the columns of the update: parameters, gradients and their states ``names``. Counts on devices
             are one :class:`~tensor.operations.optimizers.numbers.Number`, whatever they are.
         """
-        states = [self.prepare(group, each, names) for each in params]
-        # Otherwise prepare() has brought all counts to the host.
-        on_device = (
-            [i for i, state in enumerate(states) if state["step"].is_cuda] if group.get("capturable") else []
-        )
+        steps, *states = self.columns(group, params, names)
+        operands = [params, grads, *states]
+        # Otherwise all counts are on the host.
+        on_device = [i for i, each in enumerate(steps) if each.is_cuda] if group.get("capturable") else []
         if on_device:
-            steps = [states[i]["step"] for i in on_device]
-            advance_on_device(steps, self.found_inf)
-            columns = [[state[name] for state in states] for name in names]
-            yield (
-                Number.of_each(steps),
-                [[column[i] for i in on_device] for column in (params, grads, *columns)],
-            )
-            rest = [i for i, state in enumerate(states) if not state["step"].is_cuda]
+            counts_on_device = [steps[i] for i in on_device]
+            advance_on_device(counts_on_device, self.found_inf)
+            yield Number.of_each(counts_on_device), [[column[i] for i in on_device] for column in operands]
+            rest = [i for i, each in enumerate(steps) if not each.is_cuda]
             if not rest:
                 return
-            params, grads = ([column[i] for i in rest] for column in (params, grads))
-            states = [states[i] for i in rest]
-        counts = advance([state["step"] for state in states])
-        columns = [[state[name] for state in states] for name in names]
+            steps, *operands = ([column[i] for i in rest] for column in (steps, *operands))
+        counts = advance(steps)
         if min(counts) == max(counts):
-            yield counts[0], [params, grads, *columns]
+            yield counts[0], operands
             return
         for number in sorted(set(counts)):
             members = [i for i, each in enumerate(counts) if each == number]
-            yield number, [[column[i] for i in members] for column in (params, grads, *columns)]
+            yield number, [[column[i] for i in members] for column in operands]
 
     def counted_together(
         self, group: dict[str, Any], params: list[Tensor], names: Sequence[str]
@@ -288,12 +302,11 @@ class SteppingOptimizer(Optimizer):
         list of lists of Tensor
             One list for each of ``names``, with the state of each of ``params``.
         """
-        states = [self.prepare(group, each, names) for each in params]
-        steps = [state["step"] for state in states]
+        steps, *states = self.columns(group, params, names)
         if on_device := [each for each in steps if each.is_cuda]:
             advance_on_device(on_device, self.found_inf)
         advance([each for each in steps if not each.is_cuda])
-        return [[state[name] for state in states] for name in names]
+        return states
 
 
 def step_with_states(

@@ -7,6 +7,7 @@ optimizers are in :mod:`nn.optim`.
 from __future__ import annotations
 
 import inspect
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tensor.core.plans import planned
 from .numbers import Number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -116,12 +117,12 @@ class Step:
         if skip is not None or any(isinstance(each, Number) for each in values):
             formulas = DeviceFormulas(values)
             with unrecorded():
-                for layouts, written, rows in _by_type(zip(*operands, strict=True), read_only=1):
+                for layouts, written, rows in _by_type(operands, read_only=1):
                     formulas.run(self, layouts, written, rows, skip)
             return
         floats = [float(each) for each in values]  # type: ignore[arg-type]
         with unrecorded():
-            for layouts, written, _ in _by_type(zip(*operands, strict=True), read_only=1):
+            for layouts, written, _ in _by_type(operands, read_only=1):
                 if layouts[0].device_state.is_cuda:
                     self._on_device(layouts, written, floats)
                 else:
@@ -131,7 +132,7 @@ class Step:
         device_state: Any = layouts[0].device_state
         dtype, counts = _as_real(layouts)
         run = device_state.plans[self, device_state, dtype]
-        run(device_state.local.stream.handle, [x._address for x in tensors], counts, *values)
+        run(device_state.local.stream.handle, [x._storage.address + x._offset for x in tensors], counts, *values)
 
     def _on_host(self, tensors: list[Tensor], values: list[float]) -> None:
         operands, numbers = self.kernel.operands, dict(zip(self.numbers, values, strict=True))
@@ -229,24 +230,28 @@ ON_DEVICE = planned(_on_device_plan)
 
 
 def _by_type(
-    rows: Iterable[Sequence[Tensor]], read_only: int
-) -> Iterable[tuple[list[Layout], list[Tensor], list[int]]]:
+    columns: Sequence[Sequence[Tensor]], read_only: int
+) -> Iterator[tuple[list[Layout], list[Tensor], Sequence[int]]]:
     """Rows of tensors without gaps and of one type and device: a layout for each row, the tensors flat, the rows' numbers.
 
-    The tensors at ``read_only`` of a row are read, the others will be written when the iteration goes on. Where
-    one has gaps, or an order of its own, a copy takes its place, and is copied back then.
+    A row is an element of each of ``columns``. The tensors of the column ``read_only`` are read, the others will be written
+    when the iteration goes on. Where one has gaps, or an order of its own, a copy takes its place, and is copied back then.
     """
+    layouts = [x._layout for x in columns[0]]
+    tensors = list(chain.from_iterable(zip(*columns, strict=True)))
+    if _alike(layouts, columns):
+        for number, column in enumerate(columns):
+            if number != read_only:
+                for x in column:
+                    x._storage.version += 1
+        yield layouts, tensors, range(len(layouts))
+        return
     result: dict[tuple[Any, Any], tuple[list[Layout], list[Tensor], list[int]]] = {}
     copies: list[tuple[Tensor, Tensor]] = []
-    for position, row in enumerate(rows):
-        layout = row[0]._layout
+    for position, (layout, *row) in enumerate(zip(layouts, *columns, strict=True)):
         if not layout.numel:
             continue
-        plain = layout.dense
-        for x in row:
-            if x._layout is not layout:
-                plain = False
-        if not plain:
+        if not layout.dense or any(x._layout is not layout for x in row):
             target = layout.as_dense()
             replaced = [_as_laid_out(x, row[0], target) for x in row]
             copies += [
@@ -255,10 +260,7 @@ def _by_type(
                 if each is not x and number != read_only
             ]
             layout, row = target, replaced
-        key = layout.device_state, layout.dtype
-        group = result.get(key)
-        if group is None:
-            group = result[key] = ([], [], [])
+        group = result.setdefault((layout.device_state, layout.dtype), ([], [], []))
         group[0].append(layout)
         group[1].extend(row)
         group[2].append(position)
@@ -268,6 +270,19 @@ def _by_type(
     yield from result.values()
     for x, each in copies:
         x.copy_(each)
+
+
+def _alike(layouts: list[Layout], columns: Sequence[Sequence[Tensor]]) -> bool:
+    """Whether all tensors are of one type and device and without gaps, and those of a row laid out as ``layouts`` says.
+
+    It is so of almost every model, and told without a step of Python for each row.
+    """
+    if any([x._layout for x in column] != layouts for column in columns[1:]):
+        return False
+    distinct = set(layouts)
+    return all(each.dense and each.numel for each in distinct) and (
+        len({(each.device_state, each.dtype) for each in distinct}) == 1
+    )
 
 
 def _as_laid_out(x: Tensor, parameter: Tensor, target: Layout) -> Tensor:
@@ -337,7 +352,7 @@ class Unscale:
         flags: dict[Any, Tensor] = {}
         formulas = DeviceFormulas([factor]) if isinstance(factor, Number) else None
         with unrecorded():
-            for layouts, tensors, rows in _by_type([(x,) for x in grads], read_only=-1):
+            for layouts, tensors, rows in _by_type([grads], read_only=-1):
                 device_state: Any = layouts[0].device_state
                 flag = flags.get(device_state)
                 if flag is None:
@@ -374,7 +389,7 @@ class _Advance:
     def __call__(self, steps: Sequence[Tensor], skip: Tensor | None) -> None:
         with unrecorded():
             formulas = DeviceFormulas(())
-            for layouts, tensors, rows in _by_type([(x,) for x in steps], read_only=-1):
+            for layouts, tensors, rows in _by_type([steps], read_only=-1):
                 formulas.run(self, layouts, tensors, rows, skip)
 
 
@@ -384,11 +399,9 @@ advance_on_device = _Advance()
 
 def advance(steps: Sequence[Tensor]) -> list[float]:
     """Add 1 to each of the CPU tensors that count steps; the new counts."""
-    result = []
-    for each in steps:
-        array = each._writable
-        number = array.item() + 1.0
+    arrays = [each._writable for each in steps]
+    result = [array.item() + 1.0 for array in arrays]
+    for each, array, number in zip(steps, arrays, result, strict=True):
         array.fill(number)
         each._storage.version += 1
-        result.append(number)
     return result
