@@ -224,7 +224,11 @@ def place_in_graph(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor])
         state = x._autograd if isinstance(x, TensorBase) else None
         if state is None or not state.requires_grad:
             edges.append(None)
-        elif state.edge is not None and x._base is None:
+        elif state.edge is None:
+            # As edge_of() would, without the call.
+            accumulator = None if state.accumulator is None else state.accumulator()
+            edges.append((_accumulator(x, state) if accumulator is None else accumulator, 0))
+        elif x._base is None:
             edges.append(state.edge)
         else:
             edges.append(edge_of(x))

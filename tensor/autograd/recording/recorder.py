@@ -287,16 +287,14 @@ class BackwardFormula:
                 else:
                     return
             else:
-                asked: list[bool | None] = []
-                for x in inputs:
-                    if isinstance(x, TensorBase):
-                        state = x._autograd
-                        asked.append(state is not None and state.requires_grad)
-                    else:
-                        asked.append(None)
-                if True not in asked:
+                mask = tuple(
+                    [
+                        x._autograd is not None and x._autograd.requires_grad if isinstance(x, TensorBase) else None
+                        for x in inputs
+                    ]
+                )
+                if True not in mask:
                     return
-                mask = tuple(asked)
         if outputs[0]._layout.dtype.category >= _FLOATING:
             values = (*inputs, *others) if others else inputs
             node: OperationNode = _new(OperationNode)

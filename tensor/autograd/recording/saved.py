@@ -95,16 +95,17 @@ def save_operands(
     packing = hooks.stack
     entries: list[Any] = []
     for position in positions:
-        if position < 0:
-            is_there = outputs and position != NOTHING
-            entries.append(save_output(outputs[~position], ~position) if is_there else None)
-            continue
-        x = operands[position]
-        if packing or not isinstance(x, TensorBase):
-            entries.append(save(x))
-            continue
-        version = x._storage.version
-        entries.append((x, version) if version >= 0 else save(x))
+        if position >= 0:
+            x = operands[position]
+            # As save() would mostly, without the call.
+            if isinstance(x, TensorBase) and x._storage.version >= 0 and not packing:
+                entries.append((x, x._storage.version))
+            else:
+                entries.append(save(x))
+        elif outputs and position != NOTHING:
+            entries.append(save_output(outputs[~position], ~position))
+        else:
+            entries.append(None)
     return tuple(entries)
 
 
