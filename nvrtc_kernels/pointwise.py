@@ -84,7 +84,7 @@ class Expression:
         What the value is converted to before it becomes the output's type: C computes with small integers and bools in
         ``int``, and half precision is computed in single, which an output of a wider type must not show.
     include : str
-        Header in ``cuda/`` that the expression needs.
+        Header in ``cuda/`` that the expression needs, or several with spaces between.
     options : tuple of str
         Options of NVRTC.
     """
@@ -268,7 +268,7 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, work
     half = any(ctype is not None and ctype.cuda in ("__half", "__nv_bfloat16") for ctype in (*types, result))
     headers = ["half_elements.cuh" if half else "elements.cuh"]
     headers += ["pointwise.cuh" if work is None else "pointwise_strided.cuh"]
-    headers += [expression.include] if expression.include else []
+    headers += expression.include.split()
     scalars = [(name, _CTYPES[code]) for name, code in expression.scalars]
     taken = [name for name, _ in scalars if name in tuple(_NAMES)]
     names = [name for name in _NAMES if name not in taken][: len(inputs)]

@@ -121,6 +121,16 @@ class Module(KeywordHints):
             return hooks.call(self, args, kwargs)
         return self.forward(*args, **kwargs)
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile :meth:`forward`, with the arguments of :func:`tensor.compile`, and what that raises.
+
+        >>> model = nn.Linear(2, 2)
+        >>> model.compile()
+        >>> model(tensor.ones(3, 2)).shape
+        tensor.Size([3, 2])
+        """
+        tensor.compile(self, *args, **kwargs)
+
     # Registering
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:

@@ -1,18 +1,24 @@
-"""``compile`` and what goes with it: the names of ``torch.compiler``. Nothing is compiled yet.
+"""``compile`` and what goes with it: the names of ``torch.compiler``.
 
-A program that compiles its model runs as if it had not: each operation is launched when it is called.
+What a compiled function does on a CUDA device is recorded at the first call, forward and backward, and runs as a flat list of
+launches from then on, with chains of pointwise operations as one kernel each; see :mod:`tensor.compilation`. On the CPU it
+runs as it is.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensor.compilation import CompilationError, Compiled
+from tensor.compilation import compiled as _compiled
+from tensor.compilation.reading import is_module as _is_module
 from tensor.core.names.absent import hints as _hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "CompilationError",
     "allow_in_graph",
     "assume_constant_result",
     "compile",
@@ -44,18 +50,41 @@ def compile(
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
 ) -> Any:
-    """``model`` itself, a module or a function, until there is compilation; without it, a decorator that does the same.
+    """``model``, a module or a function, with its work on CUDA devices compiled; without it, a decorator that does the same.
 
-    A module stays what it is: PyTorch wraps it, so that the names in the state dict of its wrapper begin with
-    ``_orig_mod.``, and here they do not. ``mode`` and ``options`` are checked as PyTorch checks them. ``fullgraph``,
-    ``dynamic``, ``backend``, ``name``, ``disable``, ``recompile_limit``, ``isolate_recompiles`` and ``shapes_spec``
-    are taken, and change nothing.
+    The first call with a signature (layouts of tensors, values of other arguments, modes such as autocast) runs the function
+    and records what it does to tensors on the device, forward and backward; chains of pointwise operations become one kernel.
+    Later calls with that signature run what was recorded, and no Python code of the function. What it reads besides (globals,
+    closures, attributes of modules and objects) is looked at before each call: where it has changed, the function is compiled
+    anew. Parameters, buffers and other tensors are taken as they are at the call. Random numbers are those of a call that is
+    not compiled. What the Python code does to anything but tensors, as printing and counting, it does in the first call only.
 
-    >>> @tensor.compile
-    ... def double(x):
-    ...     return 2 * x
-    >>> double(tensor.ones(2))
-    tensor([2., 2.])
+    Where the function asks for a value of a tensor, works on several devices, or reads what cannot be told apart from a later
+    state, it runs as it is, and one warning says why and where. On the CPU it runs as it is.
+
+    Parameters
+    ----------
+    model : Module or callable
+        A module stays what it is, and its ``forward`` is compiled. (PyTorch wraps it, so that the names in its wrapper's
+        state dict begin with ``_orig_mod.``)
+    fullgraph : bool
+        Whether it is an error where the function cannot be compiled.
+    backend : str or callable, optional
+        ``"fused"``, which ``"inductor"`` and the default mean too; ``"eager"`` and all others run the function as it is.
+    mode : str, optional
+        One of PyTorch's; all mean the same here. For a CUDA graph see :func:`tensor.cuda.make_graphed_callables`.
+    disable : bool
+        Whether to run it as it is.
+    recompile_limit : int, optional
+        How many programs it may have, 8 by default; then it runs as it is, and a warning says what kept changing.
+    dynamic, options, name, isolate_recompiles, shapes_spec
+        Taken, and change nothing: each shape is a signature of its own.
+
+    Returns
+    -------
+    callable
+        ``model`` if that is a module. Else a callable with ``explain(*args)``, a text with the operations and calls of both
+        passes, and ``sources(*args)``, the code of the fused kernels.
 
     Raises
     ------
@@ -63,6 +92,16 @@ def compile(
         If both ``mode`` and ``options`` are given, or for an unknown mode.
     TypeError
         If ``model`` cannot be called.
+    CompilationError
+        From a call, with ``fullgraph=True``, where the function cannot be compiled.
+
+    Examples
+    --------
+    >>> @tensor.compile
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(tensor.ones(2))
+    tensor([2., 2.])
     """
     if mode is not None and options is not None:
         raise RuntimeError(
@@ -70,7 +109,18 @@ def compile(
         )
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
-    return _same if model is None else _same(model)
+    if disable or backend not in (None, "fused", "inductor"):
+        return _same if model is None else _same(model)
+
+    def decorate(model: Any) -> Any:
+        _same(model)
+        if not _is_module(model):
+            return Compiled(model, fullgraph=fullgraph, limit=recompile_limit)
+        if not isinstance(vars(model).get("forward"), Compiled):
+            vars(model)["forward"] = Compiled(model.forward, fullgraph=fullgraph, limit=recompile_limit)
+        return model
+
+    return decorate if model is None else decorate(model)
 
 
 def _same(model: Any) -> Any:
@@ -80,11 +130,13 @@ def _same(model: Any) -> Any:
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """``fn`` itself, which is not compiled anyway; without it, a decorator that does the same.
+    """``fn``, which is not compiled: a function that calls it is not compiled either. Without it, a decorator.
 
     ``recursive`` and ``reason`` change nothing. Raises as :func:`compile`.
     """
-    return _same if fn is None else _same(fn)
+    if fn is None:
+        return lambda function: disable(function, recursive, reason=reason)
+    return _compiled.uncompiled(_same(fn))
 
 
 def allow_in_graph(fn: Any) -> Any:
@@ -104,13 +156,13 @@ def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_compiling() -> bool:
-    """False: nothing is being compiled."""
-    return False
+    """Whether this thread runs a function in order to record it: see :func:`compile`."""
+    return _compiled.is_compiling()
 
 
 def is_dynamo_compiling() -> bool:
-    """False: nothing is being compiled."""
-    return False
+    """As :func:`is_compiling`, for programs that ask by this name."""
+    return _compiled.is_compiling()
 
 
 def is_exporting() -> bool:
@@ -119,15 +171,16 @@ def is_exporting() -> bool:
 
 
 def list_backends(exclude_tags: tuple[str, ...] = ("debug", "experimental")) -> list[str]:
-    """Backends of :func:`compile`: none, whatever ``exclude_tags`` leaves out.
+    """Names of the backends of :func:`compile`: ``["fused"]``.
 
-    Always an empty list of strings.
+    ``exclude_tags`` leaves none out.
     """
-    return []
+    return ["fused"]
 
 
 def reset() -> None:
-    """Forget what was compiled, which is nothing."""
+    """Forget what was compiled: functions are compiled anew when they are called."""
+    _compiled.reset()
 
 
 def cudagraph_mark_step_begin() -> None:
@@ -135,7 +188,9 @@ def cudagraph_mark_step_begin() -> None:
 
 
 class set_stance:  # noqa: N801 - PyTorch's name
-    """Accept how compiled functions would behave, by a call, with ``with`` or as a decorator: they run as Python.
+    """How compiled functions behave from now on, or with ``with`` in a block: ``"force_eager"`` runs them as they are.
+
+    Other stances are taken, and mean ``"default"``. As a decorator it changes nothing.
 
     Parameters
     ----------
@@ -167,6 +222,8 @@ class set_stance:  # noqa: N801 - PyTorch's name
     ) -> None:
         if stance not in self._STANCES:
             raise RuntimeError(f"invalid torch.compile stance {stance!r}, expected one of {self._STANCES}")
+        self._before = _compiled.stance.as_it_is
+        _compiled.stance.as_it_is = stance == "force_eager"
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return fn
@@ -175,7 +232,7 @@ class set_stance:  # noqa: N801 - PyTorch's name
         pass
 
     def __exit__(self, *exception: object) -> None:
-        pass
+        _compiled.stance.as_it_is = self._before
 
 
 def nested_compile_region(fn: Any = None, **options: Any) -> Any:

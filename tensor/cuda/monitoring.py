@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import drv
-from tensor.core.modes.sync_debug import DEFAULT, ERROR, WARN, sync_debug
+from tensor.core.modes.sync_debug import DEFAULT, ERROR, OBSERVED, WARN, sync_debug
 
 from .devices import existing_device, mem_get_info
 
@@ -154,7 +154,8 @@ def ipc_collect() -> None:
 
 def get_sync_debug_mode() -> int:
     """What happens where the host waits for a device: 0 nothing, 1 a warning, 2 an error."""
-    return sync_debug.level
+    level: int = sync_debug.level & ~OBSERVED
+    return level
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
@@ -184,4 +185,4 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
     mode = _SYNC_MODES.get(debug_mode) if isinstance(debug_mode, str) else debug_mode
     if mode is None or mode not in _SYNC_MODES.values():
         raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
-    sync_debug.level = mode
+    sync_debug.level = mode | (sync_debug.level & OBSERVED)

@@ -138,7 +138,7 @@ def _cast_group(group: Sequence[Any], first: Tensor, dtype: dtype, stream: Any) 
         _CAST.record((result,), (x,))
         _expect_gradient(result, x)
         casts[key] = CachedCast(x, stream, result)
-    device_state.plans[_CASTS, device_state, dtype, float32](stream.handle, addresses, counts)
+    device_state.plans[CASTS, device_state, dtype, float32](stream.handle, addresses, counts)
 
 
 def _casts_plan(device_state: Any, target: dtype, source: dtype) -> Callable[..., None]:
@@ -146,7 +146,8 @@ def _casts_plan(device_state: Any, target: dtype, source: dtype) -> Callable[...
     return coalescing.plan_casts(device_state.native, target, source)
 
 
-_CASTS = planned(_casts_plan)
+#: Many tensors of one dtype to another at once, given by their addresses.
+CASTS = planned(_casts_plan)
 _CAST = BackwardFormula("ToCopyBackward0", "input", [Derivative(lambda grad: grad.to(float32), needs="")])
 
 

@@ -289,7 +289,9 @@ class BackwardFormula:
             else:
                 mask = tuple(
                     [
-                        x._autograd is not None and x._autograd.requires_grad if isinstance(x, TensorBase) else None
+                        x._autograd is not None and x._autograd.requires_grad
+                        if isinstance(x, TensorBase)
+                        else None
                         for x in inputs
                     ]
                 )

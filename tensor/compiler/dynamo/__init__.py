@@ -1,9 +1,10 @@
-"""Names of ``torch._dynamo``, which programs call beside ``torch.compile``: there is no compiler that they would tell."""
+"""Names of ``torch._dynamo``, which programs call beside ``torch.compile``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensor.compilation.compiled import refuse
 from tensor.compiler import (
     allow_in_graph,
     assume_constant_result,
@@ -37,29 +38,30 @@ __all__ = [
 
 
 def disallow_in_graph(fn: Any) -> Any:
-    """``fn`` itself.
+    """As :func:`disable`: a function that does what ``fn`` does.
 
-    There is no graph that it would be left out of.
+    What calls it is not compiled. Raises TypeError if ``fn`` cannot be called.
     """
-    return fn
+    return disable(fn)
 
 
 def graph_break(msg: str = "") -> None:
-    """Do nothing, whatever ``msg`` says.
+    """Have the function that is being compiled run as it is, with ``msg`` in the warning that says so.
 
-    There is no graph to break.
+    With ``fullgraph=True`` its call raises CompilationError. In other functions it does nothing.
     """
+    refuse(f"it calls graph_break({msg!r})" if msg else "it calls graph_break()")
 
 
 def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
-    """Do nothing: nothing is compiled for sizes of tensors.
+    """Do nothing: each shape is compiled for itself.
 
     The tensor ``t``, its dimension ``index`` and ``options`` are taken.
     """
 
 
 def mark_static(t: Any, index: Any = None) -> None:
-    """Do nothing: nothing is compiled for sizes of tensors.
+    """Do nothing: each shape is compiled for itself.
 
     The tensor ``t`` and its dimension ``index`` are taken.
     """
@@ -71,7 +73,7 @@ maybe_mark_dynamic = mark_dynamic
 def mark_static_address(t: Any, guard: bool = False) -> None:
     """Do nothing, with ``guard`` or without.
 
-    No graph of launches holds the address of the tensor ``t``.
+    What is compiled does not hold the address of the tensor ``t``.
     """
 
 

@@ -162,8 +162,18 @@ def cuda_state(ordinal: int | None = None) -> CudaState:
 
 def forget_plans() -> None:
     """Make plans anew, because something else than layouts that they were made from has changed."""
+    global _forgotten
+    _forgotten += 1
     for device_state in (cpu, *_cuda_states):
         device_state.plans.clear()
+
+
+_forgotten = 0
+
+
+def plans_forgotten() -> int:
+    """How often :func:`forget_plans` was called: what was made of plans is good for one count only."""
+    return _forgotten
 
 
 def device_state_of(argument: Any) -> DeviceState:

@@ -8,24 +8,51 @@ from typing import TYPE_CHECKING
 from tensor.core.warning import warn_caller
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 DEFAULT, WARN, ERROR = 0, 1, 2
+#: A bit beside these: somebody else asks too.
+OBSERVED = 4
 
 _TEXT = "called a synchronizing CUDA operation"
 
 
 class _SyncDebug:
-    """``level`` is asked before each copy that the host waits for; :meth:`report` is for levels other than 0."""
+    """``level`` is asked before each copy that the host waits for; :meth:`report` is for levels other than 0.
 
-    __slots__ = ("level",)
+    Attributes
+    ----------
+    level : int
+        What the program set, and :data:`OBSERVED` while there are observers.
+    observers : list of callables
+        Called without arguments before each such copy.
+    """
+
+    __slots__ = ("level", "observers")
 
     def __init__(self) -> None:
         self.level = DEFAULT
+        self.observers: list[Callable[[], None]] = []
+
+    def observe(self, observer: Callable[[], None]) -> None:
+        """Have ``observer`` called before each copy that the host waits for, in any thread."""
+        self.observers.append(observer)
+        self.level |= OBSERVED
+
+    def unobserve(self, observer: Callable[[], None]) -> None:
+        """Have ``observer`` called no more."""
+        self.observers.remove(observer)
+        if not self.observers:
+            self.level &= ~OBSERVED
 
     def report(self) -> None:
         """Warn, or raise RuntimeError, before the operation is queued."""
-        if self.level == ERROR:
+        for observer in self.observers:
+            observer()
+        level = self.level & ~OBSERVED
+        if level == DEFAULT:
+            return
+        if level == ERROR:
             raise RuntimeError(
                 f"{_TEXT}: the host would wait for the device here, which cuda.set_sync_debug_mode('error') forbids; "
                 "keep the value on the device, or copy with non_blocking=True from or to pinned memory"

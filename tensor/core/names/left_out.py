@@ -14,7 +14,7 @@ _AUTOCAST_DEVICE = (
     "left out: such devices are not supported; use tensor.get_autocast_dtype('cuda') and its neighbours"
 )
 _NO_GRAPHS = "planned with graphs of launches; until then operations are launched one by one"
-_COMPILED = "left out: compile() runs the function as Python, and there are no guards or caches to set"
+_COMPILED = "left out: what guards and programs of tensor.compile are kept is not for programs to set"
 _PIPES = "left out, as PyTorch deprecates data pipes; use an IterableDataset"
 _SHARDING = "planned; until then use parallel.DistributedDataParallel"
 _RENAMED = "left out, as PyTorch deprecates it; use {}"

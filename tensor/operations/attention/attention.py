@@ -17,6 +17,7 @@ from nvrtc_kernels.dtypes import bool_
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core.base import TensorBase, view_of
 from tensor.core.plans import planned
+from tensor.core.plans.steps import one_step
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
@@ -93,6 +94,7 @@ def _backward_plan(
 _FORWARD, _BACKWARD = planned(_forward_plan), planned(_backward_plan)
 
 
+@one_step
 def _attend(
     arrangement: Arrangement, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
     dropout: kernels.Dropout | None, scale: float,
@@ -122,6 +124,7 @@ def _aligned(arrangement: Arrangement, query: Tensor, key: Tensor, value: Tensor
     )
 
 
+@one_step
 def _gradients(
     expected: tuple[bool, ...], grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
     result: Tensor, logarithms: Tensor, causal: bool, grouped: bool, dropout: kernels.Dropout | None, scale: float,

@@ -132,7 +132,12 @@ class Step:
         device_state: Any = layouts[0].device_state
         dtype, counts = _as_real(layouts)
         run = device_state.plans[self, device_state, dtype]
-        run(device_state.local.stream.handle, [x._storage.address + x._offset for x in tensors], counts, *values)
+        run(
+            device_state.local.stream.handle,
+            [x._storage.address + x._offset for x in tensors],
+            counts,
+            *values,
+        )
 
     def _on_host(self, tensors: list[Tensor], values: list[float]) -> None:
         operands, numbers = self.kernel.operands, dict(zip(self.numbers, values, strict=True))

@@ -20,6 +20,7 @@ from .captured import captured_draws, draws_of_thread, refuse_seeding
 
 if TYPE_CHECKING:
     import builtins
+    from collections.abc import Callable
 
     from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
@@ -29,6 +30,10 @@ DEFAULT_SEED = 67280421310721
 _state = struct.Struct("<QQ")
 #: Bytes of a state: seed and number of calls, little-endian.
 STATE_BYTES = _state.size
+
+#: Told of each call that is served, and of each seed, in any thread: ``observer(generator, device_state, seed, call)``, with
+#: ``None`` for a device where the host draws or a seed is set.
+observers: list[Callable[[Generator, DeviceState | None, int, int], None]] = []
 
 
 class Generator:
@@ -75,6 +80,8 @@ class Generator:
         """
         number = unsigned_seed(seed)
         refuse_seeding(self)
+        for observer in observers:
+            observer(self, None, number, 0)
         with self._lock:
             self._seed, self._calls = number, 0
         return self
@@ -116,7 +123,10 @@ class Generator:
                     f"{self!r} has served 2**63 calls or more, as a state that was set says: seed it anew"
                 )
             self._calls = (call + 1) & 0xFFFFFFFFFFFFFFFF
-            return self._seed, call
+            seed = self._seed
+        for observer in observers:
+            observer(self, device_state, seed, call)
+        return seed, call
 
     def skip(self, calls: int) -> tuple[int, int]:
         """Let somebody else, such as a CUDA graph, serve the next ``calls`` calls.

@@ -1,0 +1,732 @@
+"""What :func:`tensor.compile` returns: a program for each signature, or the function itself where there can be none."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from tensor.autograd.differentiation import grad as gradients_of
+from tensor.autograd.function import Function
+from tensor.core.base import TensorBase
+from tensor.core.devices import state as devices
+from tensor.core.dtypes.default import get_default_dtype
+from tensor.core.modes.autocast import settings as autocast_settings
+from tensor.core.modes.determinism import determinism
+from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.precision import settings as precision
+from tensor.core.plans.copies import copied
+from tensor.core.plans.fills import filled
+from tensor.core.sparse import SparseLayout
+from tensor.core.warning import warn_caller
+
+from .fusion import Fused, fuse, recomputed
+from .grouping import Grouped, group_casts
+from .program import Program
+from .reading import PLAIN, Readings, Unreadable, watched
+from .tape import Ref, Tape, Unsupported, map_tensors, refs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensor.core.devices.state import CudaState
+    from tensor.methods.tensor import Tensor
+
+    from .tape import Draw, Step
+
+#: How many programs a function may have before it is not compiled again.
+RECOMPILE_LIMIT = 8
+
+
+class CompilationError(RuntimeError):
+    """A function that was to be compiled as a whole cannot be.
+
+    Calls of functions that :func:`compile` was given with ``fullgraph=True`` raise it; the text says why, and where.
+    """
+
+
+class _Tracing(threading.local):
+    """What this thread records, if it does."""
+
+    tape: Tape | None = None
+
+
+_tracing = _Tracing()
+
+
+class _Stance:
+    """Of the process: whether compiled functions run as they are."""
+
+    as_it_is = False
+
+
+stance = _Stance()
+#: All that are there, for :func:`reset`.
+_everything: WeakSet[Compiled] = WeakSet()
+
+
+def is_compiling() -> bool:
+    """Whether this thread runs a function to record it."""
+    return _tracing.tape is not None
+
+
+def reset() -> None:
+    """Forget all programs."""
+    for each in list(_everything):
+        each.forget()
+
+
+def refuse(reason: str) -> None:
+    """Have the function that this thread records, if it does, run as it is from now on."""
+    if _tracing.tape is not None:
+        _tracing.tape.fail(Unsupported(reason))
+
+
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, and no function that calls it is compiled."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        refuse(
+            f"it calls {getattr(function, '__qualname__', type(function).__name__)}(), which is not to be compiled"
+        )
+        return function(*args, **kwargs)
+
+    return call
+
+
+@dataclass(slots=True)
+class _Gradients:
+    """The backward pass of a program.
+
+    Attributes
+    ----------
+    program : Program
+        Its inputs are the gradients of the outputs that have one, and then what it takes of the forward pass.
+    outputs : list of (int, Layout)
+        Which outputs have a gradient, and of which layout it was.
+    takes : list of int
+        Which tensors it takes: those that the function read by number, then what the forward pass keeps.
+    inputs : list of (int, int)
+        For each tensor that has a gradient: its number, and which of the program's results that is.
+    draws : list of int
+        Which draws of the forward pass it takes.
+    """
+
+    program: Program
+    outputs: list[tuple[int, Any]]
+    takes: list[int]
+    inputs: list[tuple[int, int]]
+    draws: list[int]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A program of one signature, with what it holds for.
+
+    Attributes
+    ----------
+    readings : Readings
+        What the function reads besides its arguments.
+    layouts : list of (Layout, bool)
+        Of the tensors among that, and whether they require grad.
+    distinct : int
+        How many different memories the tensors have, arguments included.
+    forward : Program
+        Gives the outputs, and then what the backward pass keeps.
+    outputs : int
+        How many outputs there are.
+    plain : set of int
+        Which of them have no gradients.
+    result : object
+        The function's result, with an :class:`_Output` for each tensor.
+    written : list of (int, int)
+        Which tensors it writes, and by how much their versions go up.
+    draws : list of Draw
+        Its draws of random numbers.
+    gradients : _Gradients or None
+        The backward pass, if there is one.
+    """
+
+    readings: Readings
+    layouts: list[tuple[Any, bool]]
+    distinct: int
+    forward: Program
+    outputs: int
+    plain: set[int]
+    result: Any
+    written: list[tuple[int, int]]
+    draws: list[Draw]
+    gradients: _Gradients | None
+
+    def tensors(self, arguments: list[Tensor]) -> list[Tensor] | None:
+        """``arguments`` and the tensors that are read besides; None if one is not as it was."""
+        result = list(arguments)
+        for (container, key), (layout, requires_grad) in zip(
+            self.readings.tensors, self.layouts, strict=True
+        ):
+            x = container[key]
+            if (
+                not isinstance(x, TensorBase)
+                or x._layout is not layout
+                or x.requires_grad is not requires_grad
+            ):
+                return None
+            result.append(x)
+        return result if len({id(x._storage) for x in result}) == self.distinct else None
+
+
+@dataclass(slots=True)
+class _Output:
+    """Stands in a result's structure for a tensor: an output by number, or an argument that is given back."""
+
+    number: int
+    is_argument: bool = False
+
+
+class _Foreign(Exception):  # noqa: N818 - never leaves this module
+    """An argument that no signature describes."""
+
+
+class Compiled:
+    """A function whose operations on a CUDA device run as recorded ones.
+
+    The first call with a signature runs the function, and records what it does to tensors on the device, forward and
+    backward. Later calls with that signature run what was recorded, if what the function reads besides is as it was.
+
+    Parameters
+    ----------
+    function : callable
+        What is compiled: a function, or a method of a module.
+    fullgraph : bool
+        Whether it is an error if it cannot be compiled.
+    limit : int, optional
+        How many programs it may have; :data:`RECOMPILE_LIMIT` by default.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *, fullgraph: bool = False, limit: int | None = None
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._fullgraph = fullgraph
+        self._limit = RECOMPILE_LIMIT if limit is None else limit
+        self._entries: dict[Any, list[_Entry]] = {}
+        self._refused: dict[Any, Unsupported] = {}
+        #: Signatures that have nothing on a CUDA device.
+        self._on_host: set[Any] = set()
+        self._warned = False
+        self._lock = threading.RLock()
+        _everything.add(self)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+        return Compiled(copy.deepcopy(self._function, memo), fullgraph=self._fullgraph, limit=self._limit)
+
+    def __reduce__(self) -> Any:
+        return _compiled, (self._function, self._fullgraph, self._limit)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _tracing.tape is not None or stance.as_it_is:
+            return self._function(*args, **kwargs)
+        arguments: list[Tensor] = []
+        try:
+            signature = (*_described([args, kwargs], arguments), *_environment())
+        except _Foreign as foreign:
+            return self._uncompiled(
+                Unsupported(f"an argument is a {foreign}, which cannot be told apart from a later one", ""),
+                args,
+                kwargs,
+            )
+        if signature in self._on_host:
+            return self._function(*args, **kwargs)
+        with self._lock:
+            entries = self._entries.get(signature, [])
+            for entry in entries:
+                if entry.readings.hold() and (tensors := entry.tensors(arguments)) is not None:
+                    break
+            else:
+                failure = self._refused.get(signature)
+                count = sum(map(len, self._entries.values()))
+                if failure is None and count >= self._limit:
+                    change = entries[-1].readings.change() if entries else None
+                    reason = f"it has been compiled {count} times: {change or 'its arguments'} kept changing"
+                    failure = Unsupported(reason, "")
+                if failure is not None:
+                    return self._uncompiled(failure, args, kwargs)
+                return self._first_call(signature, args, kwargs, arguments)
+        return self._run(entry, args, kwargs, tensors)
+
+    def forget(self) -> None:
+        """Forget the programs: the function is compiled anew when it is called."""
+        with self._lock:
+            self._entries.clear()
+            self._refused.clear()
+            self._on_host.clear()
+            self._warned = False
+
+    @property
+    def programs(self) -> int:
+        """How many programs the function has."""
+        return sum(map(len, self._entries.values()))
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """What a call with these arguments does on the device; it is made, if there is no program for it yet.
+
+        Returns
+        -------
+        str
+            Operations and calls of the forward and the backward pass, what was fused, and the line of each; or why the
+            function is not compiled.
+        """
+        entry = self._entry_for(args, kwargs)
+        if isinstance(entry, str):
+            return entry
+        passes = [("forward", entry.forward)]
+        if entry.gradients is not None:
+            passes.append(("backward", entry.gradients.program))
+        lines = []
+        for name, program in passes:
+            operations = sum(_operations(step) for step in program.steps)
+            lines.append(f"{name}: {operations} operations in {len(program.steps)} calls")
+            lines += [f"  {step.name:40} {step.line}" for step in program.steps]
+        return "\n".join(lines)
+
+    def sources(self, *args: Any, **kwargs: Any) -> str:
+        """The expressions of the kernels that a call with these arguments runs fused operations by.
+
+        Returns
+        -------
+        str
+            CUDA C++, each part with the operation and the line of the program that it came from.
+        """
+        entry = self._entry_for(args, kwargs)
+        if isinstance(entry, str):
+            return entry
+        steps = [*entry.forward.steps, *(entry.gradients.program.steps if entry.gradients else ())]
+        fused = [step.key[0] for step in steps if isinstance(step.key[0], Fused)]
+        return "\n\n".join(f"// {each.name}\n{each.code}" for each in fused)
+
+    def _entry_for(self, args: Any, kwargs: Any) -> _Entry | str:
+        arguments: list[Tensor] = []
+        signature = (*_described([args, kwargs], arguments), *_environment())
+        for attempt in range(2):
+            for entry in self._entries.get(signature, []):
+                if entry.readings.hold():
+                    return entry
+            if signature in self._refused:
+                break
+            if not attempt:
+                self(*args, **kwargs)
+        failure = self._refused.get(signature)
+        return (
+            self._text(failure)
+            if failure is not None
+            else f"{self._name} runs as it is: nothing is on a CUDA device"
+        )
+
+    # Running
+
+    def _run(self, entry: _Entry, args: Any, kwargs: Any, tensors: list[Tensor]) -> Any:
+        draws = [draw.generator.next_call(draw.device_state) for draw in entry.draws]
+        if entry.gradients is None:
+            values = _forward(entry, tensors, draws)
+        else:
+            values = _Call.apply(self, entry, draws, (args, kwargs), *tensors)
+        return map_tensors(
+            lambda each: tensors[each.number] if each.is_argument else values[each.number],
+            entry.result,
+            _Output,
+        )
+
+    def _uncompiled(self, failure: Unsupported, args: Any, kwargs: Any) -> Any:
+        """What the function gives without a program; ``failure`` says why there is none."""
+        self._report(failure)
+        return self._function(*args, **kwargs)
+
+    def _report(self, failure: Unsupported) -> None:
+        if self._fullgraph:
+            raise CompilationError(f"{self._text(failure)}; without fullgraph=True it would run as it is")
+        if not self._warned:
+            self._warned = True
+            warn_caller(f"{self._text(failure)}; it runs as it is")
+
+    def _text(self, failure: Unsupported) -> str:
+        where = f" ({failure.where})" if failure.where else ""
+        return f"{self._name} cannot be compiled: {failure.reason}{where}"
+
+    @property
+    def _name(self) -> str:
+        return f"{getattr(self._function, '__qualname__', None) or repr(self._function)}()"
+
+    # Recording
+
+    def _first_call(self, signature: Any, args: Any, kwargs: Any, arguments: list[Tensor]) -> Any:
+        """Run the function, and make a program of what it does; the function's result."""
+        try:
+            readings = Readings(self._function)
+        except Unreadable as reason:
+            failure = self._refused[signature] = Unsupported(str(reason), _line_of(self._function))
+            return self._uncompiled(failure, args, kwargs)
+        tensors = [*arguments, *(container[key] for container, key in readings.tensors)]
+        device_state = next((x._layout.device_state for x in tensors if x._layout.device_state.is_cuda), None)
+        if device_state is None:
+            self._on_host.add(signature)
+            return self._function(*args, **kwargs)
+        recorder = _Recorder(device_state, readings, tensors)
+        result = recorder.run(lambda: self._function(*args, **kwargs))
+        try:
+            entry = recorder.entry(result, len(arguments))
+            change = readings.change()
+            if change is not None:
+                raise Unsupported(f"it changes what it reads: {change}", _line_of(self._function))
+        except Unsupported as reason_why:
+            self._refused[signature] = reason_why
+            self._report(reason_why)
+        else:
+            self._entries.setdefault(signature, []).append(entry)
+        return result
+
+
+def _compiled(function: Callable[..., Any], fullgraph: bool, limit: int) -> Compiled:
+    """A :class:`Compiled` from a pickle."""
+    return Compiled(function, fullgraph=fullgraph, limit=limit)
+
+
+def _operations(step: Step) -> int:
+    operation = step.key[0]
+    return len(operation.steps) if isinstance(operation, (Fused, Grouped)) else 1
+
+
+def _line_of(function: Any) -> str:
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _described(value: Any, tensors: list[Tensor]) -> tuple[Any, ...]:
+    """What a program depends on of an argument, which can be hashed; the tensors in it are added to ``tensors``.
+
+    Raises
+    ------
+    _Foreign
+        If that cannot be told.
+    """
+    if isinstance(value, TensorBase):
+        tensors.append(value)
+        first = next(i for i, x in enumerate(tensors) if x._storage is value._storage)
+        return type(value), value._layout, value._offset % 16 == 0, value.requires_grad, value.is_leaf, first
+    if isinstance(value, PLAIN):
+        # 1, 1.0 and True are equal.
+        return type(value), (value.start, value.stop, value.step) if isinstance(value, slice) else value
+    if isinstance(value, (list, tuple)):
+        return type(value), *(_described(each, tensors) for each in value)
+    if isinstance(value, dict):
+        return dict, *((name, _described(each, tensors)) for name, each in value.items())
+    if type(value).__module__.startswith(("tensor.core.", "nvrtc_kernels.dtypes")):
+        return type(value), value
+    raise _Foreign(type(value).__name__)
+
+
+def _environment() -> tuple[Any, ...]:
+    """What operations depend on besides their operands."""
+    return (
+        modes.recording,
+        modes.inference,
+        modes.autocast,
+        get_default_dtype(),
+        determinism.required,
+        *[getattr(precision, name) for name in precision.__slots__],
+        devices.plans_forgotten(),
+    )
+
+
+class _Recorder:
+    """Records a call, and makes an entry of it."""
+
+    def __init__(self, device_state: CudaState, readings: Readings, tensors: list[Tensor]) -> None:
+        self._readings = readings
+        self._tensors = tensors
+        self._tape = tape = Tape(device_state)
+        self._failure: Unsupported | None = None
+        for x in tensors:
+            if type(x._layout) is SparseLayout:
+                self._failure = Unsupported("it reads a sparse tensor", "")
+            elif x._layout.device_state.is_cuda and x._layout.device_state is not device_state:
+                self._failure = Unsupported("it reads tensors of several devices", "")
+        if self._failure is None:
+            self._inputs = [tape.argument(x) for x in tensors]
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        """What ``function`` gives; it is recorded on the way."""
+        if self._failure is not None:
+            return function()
+        tape = self._tape
+
+        def refuse(reason: str, frame: Any) -> None:
+            tape.fail(Unsupported(reason, f"{frame.f_code.co_filename}:{frame.f_lineno}"))
+
+        casts, groups = autocast_settings.casts, autocast_settings.groups
+        # Casts that are cached, or made together with others', would be on no tape.
+        autocast_settings.casts, autocast_settings.groups = {}, {}
+        _tracing.tape = tape
+        try:
+            with tape, watched(self._readings, refuse):
+                return function()
+        finally:
+            autocast_settings.casts, autocast_settings.groups = casts, groups
+            _tracing.tape = None
+
+    def entry(self, result: Any, arguments: int) -> _Entry:
+        """The program of the call that gave ``result``.
+
+        Raises
+        ------
+        Unsupported
+            If there can be none.
+        """
+        if self._failure is not None:
+            raise self._failure
+        tape = self._tape
+        try:
+            tape.check()
+            written = tape.written()
+            outputs: list[Tensor] = []
+            template = self._template(result, outputs)
+            refs_of_outputs = [tape.ref(x) for x in outputs]
+            self._check_written(written)
+            count = len(tape.steps)
+            steps, forward_buffers = tape.steps[:count], len(tape.buffers)
+            differentiable = [i for i, x in enumerate(outputs) if x.requires_grad]
+            # A tensor that is read in two ways, such as a weight that two layers share, has one gradient.
+            first = {id(x): i for i, x in reversed(list(enumerate(self._tensors)))}
+            asked = [i for i, x in enumerate(self._tensors) if x.requires_grad and first[id(x)] == i]
+            saved: list[Ref] = []
+            gradients = None
+            if differentiable and asked and modes.recording:
+                if len({ref.buffer for ref in refs_of_outputs}) < len(refs_of_outputs):
+                    raise Unsupported("two of its results share memory", "")
+                available = {ref.buffer for ref in (*self._inputs, *refs_of_outputs)} - set(written)
+                gradients = self._gradients(
+                    outputs, differentiable, asked, forward_buffers, steps, available, saved
+                )
+            results = [*refs_of_outputs, *saved]
+            needed = {ref.buffer for ref in results} | set(range(len(self._inputs)))
+            forward = Program(
+                tape.device_state,
+                tape.buffers,
+                fuse(group_casts(steps, range(len(self._inputs))), needed),
+                tape.draws,
+                self._inputs,
+                results,
+            )
+            return _Entry(
+                self._readings,
+                [(x._layout, x.requires_grad) for x in self._tensors[arguments:]],
+                len({id(x._storage) for x in self._tensors}),
+                forward,
+                len(outputs),
+                set(range(len(outputs))) - set(differentiable),
+                template,
+                [
+                    (number, times)
+                    for buffer, times in written.items()
+                    for number in [next(i for i, ref in enumerate(self._inputs) if ref.buffer == buffer)]
+                ],
+                tape.draws,
+                gradients,
+            )
+        finally:
+            tape.forget_memory()
+
+    def _template(self, result: Any, outputs: list[Tensor]) -> Any:
+        """The structure of ``result``; its tensors that are no arguments are added to ``outputs``."""
+        if isinstance(result, TensorBase):
+            for number, x in enumerate(self._tensors):
+                if x is result:
+                    return _Output(number, is_argument=True)
+            for number, x in enumerate(outputs):
+                if x is result:
+                    return _Output(number)
+            ref = self._tape.ref(result)
+            if self._tape.buffers[ref.buffer].source in ("argument", "constant"):
+                raise Unsupported("its result is a view of a tensor from outside", "")
+            outputs.append(result)
+            return _Output(len(outputs) - 1)
+        if isinstance(result, (list, tuple)):
+            elements = [self._template(each, outputs) for each in result]
+            return result._make(elements) if hasattr(result, "_make") else type(result)(elements)
+        if type(result) is dict:
+            return {name: self._template(each, outputs) for name, each in result.items()}
+        if isinstance(result, PLAIN):
+            return result
+        raise Unsupported(f"its result is a {type(result).__name__}", "")
+
+    def _check_written(self, written: dict[int, int]) -> None:
+        for x, ref in zip(self._tensors, self._inputs, strict=True):
+            if ref.buffer in written and (x.requires_grad or x._autograd is not None):
+                raise Unsupported("it writes to a tensor from outside that has a gradient", "")
+
+    def _gradients(
+        self,
+        outputs: Sequence[Tensor],
+        differentiable: Sequence[int],
+        asked: Sequence[int],
+        forward_buffers: int,
+        forward: Sequence[Step],
+        available: set[int],
+        saved: list[Ref],
+    ) -> _Gradients:
+        """The backward pass; what it takes of the forward pass beside tensors from outside is added to ``saved``.
+
+        ``available`` are buffers that are there anyway: it computes again what follows from them element by element.
+        """
+        tape = self._tape
+        layouts = [outputs[i]._layout for i in differentiable]
+        layouts = [layout if layout.dense else layout.as_contiguous() for layout in layouts]
+        ones = [filled(layout, 1) for layout in layouts]
+        seeds = [tape.argument(x) for x in ones]
+        first = len(tape.steps)
+        with tape:
+            derivatives = gradients_of(
+                [outputs[i] for i in differentiable],
+                [self._tensors[i] for i in asked],
+                ones,
+                retain_graph=True,
+                allow_unused=True,
+            )
+        tape.check()
+        steps = tape.steps[first:]
+        results = [(i, tape.ref(x)) for i, x in zip(asked, derivatives, strict=True) if x is not None]
+        repeated = recomputed(forward, steps, available, [ref.buffer for _, ref in results])
+        recreated = {ref.buffer for step in repeated for ref in refs(step.result)}
+        steps = [*repeated, *steps]
+        takes: list[int] = []
+        inputs: list[Ref] = []
+        taken: set[int] = {seed.buffer for seed in seeds}
+        for ref in (*(ref for step in steps for ref in step.reads()), *(ref for _, ref in results)):
+            if ref.buffer in taken or ref.buffer in recreated or ref.buffer >= forward_buffers:
+                continue
+            if tape.buffers[ref.buffer].source == "constant":
+                continue
+            taken.add(ref.buffer)
+            number = next((i for i, each in enumerate(self._inputs) if each.buffer == ref.buffer), None)
+            if number is None:
+                takes.append(len(self._inputs) + len(saved))
+                saved.append(ref)
+                inputs.append(ref)
+            else:
+                takes.append(number)
+                inputs.append(self._inputs[number])
+        needed = {ref.buffer for _, ref in results} | taken
+        used = [step.draw for step in steps if step.draw is not None]
+        draws = [i for i, draw in enumerate(tape.draws) if any(draw is each for each in used)]
+        program = Program(
+            tape.device_state,
+            tape.buffers,
+            fuse(steps, needed),
+            [tape.draws[i] for i in draws],
+            [*seeds, *inputs],
+            [ref for _, ref in results],
+        )
+        return _Gradients(
+            program,
+            list(zip(differentiable, layouts, strict=True)),
+            takes,
+            [(number, position) for position, (number, _) in enumerate(results)],
+            draws,
+        )
+
+
+def _forward(entry: _Entry, tensors: Sequence[Tensor], draws: Sequence[tuple[int, int]]) -> list[Tensor]:
+    """Run the forward pass; its outputs, and what the backward pass keeps."""
+    values = entry.forward.run(tensors, draws)
+    for number, times in entry.written:
+        tensors[number]._storage.version += times
+    return values
+
+
+class _Call(Function):
+    """A run of a program in the graph."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, compiled: Compiled, entry: _Entry, draws: list[tuple[int, int]], call: Any, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        """The outputs of a program for ``tensors``, and what backward needs of them."""
+        values = _forward(entry, tensors, draws)
+        gradients = entry.gradients
+        assert gradients is not None
+        outputs = values[: entry.outputs]
+        everything = [*tensors, *values[entry.outputs :]]
+        ctx.save_for_backward(*[everything[i] for i in gradients.takes])
+        ctx.compiled, ctx.entry, ctx.draws, ctx.call = compiled, entry, draws, call
+        ctx.arguments = tensors
+        ctx.mark_non_differentiable(*[outputs[i] for i in entry.plain])
+        ctx.set_materialize_grads(False)
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        """Gradients of the tensors that the program read."""
+        entry, count = ctx.entry, len(ctx.arguments)
+        result: list[Any] = [None] * (4 + count)
+        if modes.recording:
+            for number, gradient in _recorded_gradients(ctx, grads):
+                result[4 + number] = gradient
+            return tuple(result)
+        gradients = entry.gradients
+        seeds = []
+        for number, layout in gradients.outputs:
+            grad = grads[number]
+            if grad is None:
+                grad = filled(layout, 0)
+            elif grad._layout is not layout:
+                grad = copied(grad, layout)
+            seeds.append(grad)
+        draws = [ctx.draws[i] for i in gradients.draws]
+        values = gradients.program.run([*seeds, *ctx.saved_tensors], draws)
+        for number, position in gradients.inputs:
+            result[4 + number] = values[position]
+        return tuple(result)
+
+
+def _recorded_gradients(ctx: Any, grads: Sequence[Tensor | None]) -> list[tuple[int, Tensor]]:
+    """Gradients that have gradients themselves: the function runs again, uncompiled, for its graph."""
+    entry, compiled = ctx.entry, ctx.compiled
+    if entry.draws or entry.written:
+        raise RuntimeError(
+            f"{compiled._name}: create_graph=True through a compiled function that draws random numbers or writes to a tensor "
+            "from outside would do so twice; compile it without, or differentiate it uncompiled"
+        )
+    args, kwargs = ctx.call
+    outputs: list[Tensor] = []
+    result = compiled._function(*args, **kwargs)
+    _collect(result, entry.result, outputs)
+    pairs = [(outputs[i], grads[i]) for i, _ in entry.gradients.outputs if grads[i] is not None]
+    numbers = [number for number, _ in entry.gradients.inputs]
+    derivatives = gradients_of(
+        [x for x, _ in pairs],
+        [ctx.arguments[number] for number in numbers],
+        [grad for _, grad in pairs],
+        create_graph=True,
+        allow_unused=True,
+    )
+    return [(number, x) for number, x in zip(numbers, derivatives, strict=True) if x is not None]
+
+
+def _collect(result: Any, template: Any, outputs: list[Tensor]) -> None:
+    """Add the tensors of ``result`` to ``outputs`` that ``template`` has an output for."""
+    if isinstance(template, _Output):
+        if not template.is_argument and template.number == len(outputs):
+            outputs.append(result)
+    elif isinstance(template, (list, tuple)):
+        for each, inner in zip(result, template, strict=True):
+            _collect(each, inner, outputs)
+    elif isinstance(template, dict):
+        for name, inner in template.items():
+            _collect(result[name], inner, outputs)

@@ -1,0 +1,89 @@
+"""Casts of what comes from outside, such as those of parameters under autocast, are made by one launch for each pair of dtypes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.base import empty
+from tensor.core.plans.copies import COPIED
+from tensor.operations.autocast import CASTS
+
+from .tape import Ref, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Steps that are done in one launch.
+
+    Attributes
+    ----------
+    name : str
+        For people.
+    steps : tuple of Step
+        What they were.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+def group_casts(steps: Sequence[Step], inputs: Iterable[int]) -> list[Step]:
+    """``steps`` with casts of ``inputs``, the buffers that are there before, in groups.
+
+    A group stands where the first of its casts stood: what they read is not written.
+    """
+    there = set(inputs) - {buffer for step in steps for buffer in step.writes}
+    groups: dict[Any, list[Step]] = {}
+    for step in steps:
+        if _is_cast(step) and step.arguments[0].buffer in there:
+            to, origin = step.key[1:]
+            groups.setdefault((to.device_state, to.dtype, origin.dtype), []).append(step)
+    first = {id(members[0]): members for members in groups.values() if len(members) > 1}
+    others = {id(step) for members in first.values() for step in members[1:]}
+    result = []
+    for step in steps:
+        if id(step) in first:
+            result.append(_grouped(first[id(step)]))
+        elif id(step) not in others:
+            result.append(step)
+    return result
+
+
+def _is_cast(step: Step) -> bool:
+    if step.key[0] is not COPIED or type(step.arguments[0]) is not Ref or type(step.result) is not Ref:
+        return False
+    to, origin = step.key[1:]
+    return (
+        origin.dense
+        and to is origin.with_dtype(to.dtype)
+        and to.dtype is not origin.dtype
+        and all(each.is_floating_point and not each.is_storage_only for each in (to.dtype, origin.dtype))
+        and step.result.offset == 0
+    )
+
+
+def _grouped(steps: Sequence[Step]) -> Step:
+    to, origin = steps[0].key[1:]
+    device_state = to.device_state
+    layouts = [step.result.layout for step in steps]
+    counts = [layout.numel for layout in layouts]
+    cast: Callable[..., None] = device_state.plans[CASTS, device_state, to.dtype, origin.dtype]
+    local = device_state.local
+
+    def run(*tensors: Any) -> list[Any]:
+        results = [empty(layout) for layout in layouts]
+        addresses: list[int] = []
+        for result, x in zip(results, tensors, strict=True):
+            addresses += result._storage.address, x._storage.address + x._offset
+        cast(local.stream.handle, addresses, counts)
+        return results
+
+    name = f"{len(steps)} casts to {to.dtype!r}"
+    key = (Grouped(name, tuple(steps)), None)
+    return Step(
+        key, run, tuple(step.arguments[0] for step in steps), [step.result for step in steps], steps[0].line
+    )

@@ -1,0 +1,367 @@
+"""What a function reads besides its arguments: the guards of a compiled program, and the tensors it takes by reference.
+
+A compiled program is right for as long as the Python code would do the same. Beside its arguments, that follows from
+globals, cells of closures, and attributes of the modules and objects that these lead to. All of that is looked through
+before the function is recorded; :meth:`Readings.hold` tells later whether it still is as it was. The code that ran while it
+was recorded must be code that was looked through: :func:`watched` notes what else ran, and what is never the same twice, such
+as the clock.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import sys
+import sysconfig
+import types
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensor.core.base import TensorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_ROOT = Path(__file__).resolve().parents[2]
+#: Where this library's code is, and Python's and NumPy's, which does not depend on what a program sets.
+_OWN = tuple(
+    str(_ROOT / name) + "/" for name in ("tensor", "nn", "drv", "nvrtc_kernels", "parallel", "graphroot")
+)
+_TRUSTED = (
+    *_OWN,
+    *(sysconfig.get_paths()[name] + "/" for name in ("stdlib", "platstdlib")),
+    "<frozen",
+    "<string",
+)
+#: Code whose calls are not the function's.
+_INCIDENTAL = (
+    *(str(_ROOT / name) + "/" for name in ("drv", "graphroot")),
+    str(Path(importlib.__file__).parent) + "/",
+    "<frozen importlib",
+)
+_HERE = str(Path(__file__).parent) + "/"
+#: Packages that this library stands on.
+_BINDINGS = ("-packages/cuda/", "-packages/numpy/")
+_SITE_PACKAGES = ("/site-packages/", "/dist-packages/")
+#: Modules whose functions give something else at each call, or do something that a later call would not.
+_CHANGING = ("random", "_random", "time", "secrets", "numpy.random", "uuid", "builtins.input")
+#: Types of values that are equal only to what means the same.
+PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), slice, range, np.generic)
+_MAX_DEPTH = 12
+
+
+class Unreadable(Exception):  # noqa: N818 - a reason, which becomes Unsupported
+    """What a function reads cannot be guarded."""
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_trusted(file: str) -> bool:
+    """Whether code of ``file`` does nothing that depends on what a program sets."""
+    if file.startswith(_OWN) or any(each in file for each in _BINDINGS):
+        return True
+    return file.startswith(_TRUSTED) and not any(each in file for each in _SITE_PACKAGES)
+
+
+def is_own_code(code: types.CodeType) -> bool:
+    """Whether ``code`` is part of this library."""
+    return code.co_filename.startswith(_OWN)
+
+
+def _is_incidental(frame: types.FrameType) -> bool:
+    """Whether a frame belongs to the driver, such as a simulated kernel's, or to an import, and not to the function."""
+    caller = frame.f_back
+    while caller is not None and not caller.f_code.co_filename.startswith(_HERE):
+        if caller.f_code.co_filename.startswith(_INCIDENTAL):
+            return True
+        caller = caller.f_back
+    return False
+
+
+def is_module(x: Any) -> bool:
+    """Whether ``x`` is a module of layers: :mod:`nn` stands above this package."""
+    return hasattr(x, "_parameters") and hasattr(x, "_modules") and hasattr(x, "_buffers")
+
+
+class Readings:
+    """What a function reads, as it was when this was made.
+
+    Parameters
+    ----------
+    function : callable
+        A function, a method, or a module.
+
+    Attributes
+    ----------
+    tensors : list of (container, key)
+        Where the tensors are that it may read: ``container[key]`` is one.
+    codes : set
+        The code that was looked through.
+
+    Raises
+    ------
+    Unreadable
+        If something cannot be guarded.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.tensors: list[tuple[Any, Any]] = []
+        self.codes: set[types.CodeType] = set()
+        self._items: list[tuple[Any, Any, Any]] = []
+        self._cells: list[tuple[types.CellType, Any]] = []
+        self._sizes: list[tuple[Any, int]] = []
+        self._seen: dict[int, Any] = {}
+        self._value(function, 0)
+
+    def hold(self) -> bool:
+        """Whether everything that was read is as it was."""
+        return self.change() is None
+
+    def change(self) -> str | None:
+        """What is no longer as it was, for people; ``None`` if nothing."""
+        try:
+            for container, key, value in self._items:
+                now = container[key]
+                if now is not value and not _equal(now, value):
+                    return f"{key!r} was {_short(value)} and is {_short(now)}"
+            for cell, value in self._cells:
+                now = cell.cell_contents
+                if now is not value and not _equal(now, value):
+                    return f"a variable of the enclosing function was {_short(value)} and is {_short(now)}"
+            for container, size in self._sizes:
+                if len(container) != size:
+                    return f"a container has {len(container)} elements instead of {size}"
+        except (KeyError, IndexError, ValueError) as error:
+            return f"{error} is gone"
+        return None
+
+    # Looking through
+
+    def _item(self, container: Any, key: Any, depth: int) -> None:
+        value = container[key]
+        if isinstance(value, TensorBase):
+            self.tensors.append((container, key))
+            return
+        self._items.append((container, key, value))
+        self._value(value, depth)
+
+    def _value(self, value: Any, depth: int) -> None:
+        if isinstance(value, PLAIN) or id(value) in self._seen:
+            return
+        if depth > _MAX_DEPTH:
+            raise Unreadable(
+                f"what it reads leads through more than {_MAX_DEPTH} objects, the last a {type(value).__name__}"
+            )
+        self._seen[id(value)] = value
+        if isinstance(value, types.FunctionType):
+            self._function(value, depth)
+        elif isinstance(value, types.MethodType):
+            self._value(value.__func__, depth)
+            self._value(value.__self__, depth + 1)
+        elif isinstance(value, functools.partial):
+            for each in (value.func, *value.args, *value.keywords.values()):
+                self._value(each, depth + 1)
+        elif is_module(value) and not isinstance(value, type):
+            self._module(value, depth)
+        elif isinstance(value, (list, tuple)):
+            self._sizes.append((value, len(value)))
+            for key in range(len(value)):
+                self._item(value, key, depth + 1)
+        elif isinstance(value, dict):
+            self._sizes.append((value, len(value)))
+            for key in list(value):
+                self._item(value, key, depth + 1)
+        elif isinstance(value, (set, frozenset)):
+            self._sizes.append((value, len(value)))
+            for each in value:
+                self._value(each, depth + 1)
+        elif isinstance(value, type):
+            self._class(value, depth)
+        elif isinstance(value, (types.ModuleType, types.BuiltinFunctionType, np.ufunc)):
+            return
+        else:
+            self._object(value, depth)
+
+    def _object(self, value: Any, depth: int) -> None:
+        inner = getattr(value, "__wrapped__", None)
+        if isinstance(inner, (types.FunctionType, types.MethodType)):
+            self._value(inner, depth)
+        kind = type(value)
+        if kind.__module__.startswith(
+            ("tensor", "nvrtc_kernels", "drv", "builtins", "collections")
+        ) or isinstance(
+            value,
+            (
+                types.WrapperDescriptorType,
+                types.MethodDescriptorType,
+                types.BuiltinMethodType,
+                property,
+                staticmethod,
+            ),
+        ):
+            return
+        attributes = getattr(value, "__dict__", None)
+        if attributes is None and not hasattr(kind, "__slots__"):
+            raise Unreadable(
+                f"it reads a {kind.__name__}, whose contents cannot be told apart from later ones"
+            )
+        self._class(kind, depth)
+        if attributes is not None:
+            self._sizes.append((attributes, len(attributes)))
+            for name in list(attributes):
+                self._item(attributes, name, depth + 1)
+        for each in kind.__mro__:
+            slots = vars(each).get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if hasattr(value, name):
+                    self._item(_Attributes(value), name, depth + 1)
+
+    def _module(self, module: Any, depth: int) -> None:
+        attributes = vars(module)
+        self._sizes.append((attributes, len(attributes)))
+        for name in list(attributes):
+            if name == "forward":
+                self._value(attributes[name], depth + 1)
+            else:
+                self._item(attributes, name, depth)
+        self._class(type(module), depth)
+
+    def _class(self, cls: type, depth: int) -> None:
+        for each in cls.__mro__:
+            if id(each) in self._seen and each is not cls:
+                continue
+            self._seen[id(each)] = each
+            if _is_trusted(getattr(sys.modules.get(each.__module__), "__file__", None) or "<string"):
+                continue
+            members = vars(each)
+            for name, member in members.items():
+                if isinstance(member, PLAIN):
+                    self._items.append((members, name, member))
+                function = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
+                if isinstance(function, types.FunctionType):
+                    self._value(function, depth + 1)
+
+    def _function(self, function: types.FunctionType, depth: int) -> None:
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None:
+            self._value(wrapped, depth)
+        if _is_trusted(function.__code__.co_filename):
+            # What it calls back is among what it was made of.
+            for cell in function.__closure__ or ():
+                content = _content(cell)
+                if isinstance(content, (types.FunctionType, types.MethodType)) or is_module(content):
+                    self._cells.append((cell, content))
+                    self._value(content, depth + 1)
+            return
+        for cell in function.__closure__ or ():
+            content = _content(cell)
+            if isinstance(content, TensorBase):
+                self.tensors.append((_CellContents(cell), 0))
+                continue
+            self._cells.append((cell, content))
+            self._value(content, depth + 1)
+        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self._value(default, depth + 1)
+        self._code(function.__code__, function.__globals__, depth)
+
+    def _code(self, code: types.CodeType, namespace: dict[str, Any], depth: int) -> None:
+        self.codes.add(code)
+        for name in code.co_names:
+            if name not in namespace:
+                continue
+            value = namespace[name]
+            self._item(namespace, name, depth + 1)
+            if isinstance(value, types.ModuleType) and not _is_trusted(
+                getattr(value, "__file__", None) or "<frozen"
+            ):
+                members = vars(value)
+                for each in code.co_names:
+                    if each in members:
+                        self._item(members, each, depth + 1)
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                self._code(constant, namespace, depth)
+
+
+class _Attributes:
+    """The attributes of an object without a ``__dict__`` as a container."""
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return getattr(self._owner, name)
+        except AttributeError as error:
+            raise KeyError(name) from error
+
+
+class _CellContents:
+    """A cell as a container of one element."""
+
+    def __init__(self, cell: types.CellType) -> None:
+        self._cell = cell
+
+    def __getitem__(self, key: int) -> Any:
+        return self._cell.cell_contents
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _equal(now: Any, value: Any) -> bool:
+    return (
+        type(now) is type(value)
+        and isinstance(value, PLAIN)
+        and bool(now == value or (now != now and value != value))
+    )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"a {type(value).__name__}"
+
+
+@contextmanager
+def watched(readings: Readings, refuse: Callable[[str, types.FrameType], None]) -> Iterator[None]:
+    """Inside, ``refuse(reason, frame)`` is called for code that runs and was not looked through, in this thread."""
+    codes = readings.codes
+
+    def note(frame: types.FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            code = frame.f_code
+            if _is_trusted(code.co_filename):
+                caller = frame.f_back
+                module = frame.f_globals.get("__name__", "")
+                if module in _CHANGING and caller is not None and caller.f_code in codes:
+                    refuse(
+                        f"it calls {module}.{code.co_name}(), which gives something else each time", caller
+                    )
+            elif code not in codes and not _is_incidental(frame):
+                refuse(f"it calls {code.co_qualname}(), and what that reads cannot be told", frame)
+        elif event == "c_call" and frame.f_code in codes:
+            owner = getattr(argument, "__self__", None)
+            module = getattr(argument, "__module__", None) or type(owner).__module__
+            if str(module).startswith(_CHANGING) or argument is input or argument is open:
+                refuse(
+                    f"it calls {getattr(argument, '__name__', argument)}(), which gives something else each time",
+                    frame,
+                )
+
+    before, collects = sys.getprofile(), gc.isenabled()
+    # What a collection of garbage finalizes has nothing to do with the function.
+    gc.disable()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+        if collects:
+            gc.enable()

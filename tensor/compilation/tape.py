@@ -1,0 +1,501 @@
+"""Records what a function does to tensors on a device, while it runs.
+
+Whatever an operation is made of, in the end it looks up a plan for its operands' layouts, ``device_state.plans[...]``, and
+runs that on tensors; derivatives do the same. A tape stands in for the device's plans and writes down each run: the plan,
+and which elements of which memory it was given. That takes nothing from programs that are not being recorded.
+
+What a tape cannot account for makes it unusable (:class:`Unsupported`): memory that nothing on it wrote, work on another
+device or stream, a value that the host asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from tensor.core.base import TensorBase
+from tensor.core.modes.sync_debug import sync_debug
+from tensor.core.plans import Plans
+from tensor.core.plans.copies import COPY
+from tensor.core.plans.fills import FILL, ZERO
+from tensor.core.plans.steps import recorders
+from tensor.operations.pointwise_operation import Pointwise
+from tensor.operations.products.matrix_products import PRODUCT
+from tensor.operations.random import generator as generators
+from tensor.operations.random.dropout import DROPOUT
+from tensor.operations.random.fills import RANDOM
+
+from .reading import is_own_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from tensor.core.devices.state import CudaState
+    from tensor.core.layout import Layout
+    from tensor.core.storage import Storage
+    from tensor.methods.tensor import Tensor
+
+#: Which operand is written without being read, by the plan's operation.
+_TARGETS = {FILL: 0, ZERO: 0, COPY: 0, RANDOM: 0, DROPOUT: 2}
+
+
+class Unsupported(Exception):  # noqa: N818 - a reason, which the program's user gets as a warning or an error
+    """Why a function cannot be compiled; ``where`` is the line of the program, as ``file:line``."""
+
+    def __init__(self, reason: str, where: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.where = where if where is not None else line_of_program()
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Elements of memory: ``buffer`` is its number, the other two say which elements, as a tensor does."""
+
+    buffer: int
+    layout: Layout
+    offset: int
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Memory that a tape knows.
+
+    Attributes
+    ----------
+    storage : Storage or None
+        The memory during the recording.
+    source : str
+        ``"argument"`` for what comes from outside, ``"result"`` for what a step made, ``"empty"`` for what a step was the
+        first to write.
+    size : int
+        Bytes.
+    """
+
+    storage: Storage | None
+    source: str
+    size: int
+
+
+@dataclass(slots=True)
+class Step:
+    """A plan that ran.
+
+    Attributes
+    ----------
+    key : tuple
+        What it was looked up by: the operation, layouts, options.
+    run : callable
+        The plan.
+    arguments : tuple
+        What it was run on, with a :class:`Ref` for each tensor, in lists, tuples and dicts too.
+    result : object
+        What it gave, likewise.
+    line : str
+        The line of the program, as ``file:line``.
+    draw : Draw or None
+        The draw of random numbers that ``arguments`` name.
+    writes : set of int
+        Buffers among ``arguments`` that are written.
+    """
+
+    key: tuple[Any, ...]
+    run: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    result: Any
+    line: str
+    draw: Draw | None = None
+    writes: set[int] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        """The operation's name, for people."""
+        operation = self.key[0]
+        own = operation if isinstance(operation, str) else getattr(operation, "name", None)
+        if own is not None:
+            return str(own)
+        # A plan, or a function, is known by its module and by what it does there.
+        function = getattr(operation, "plan", operation)
+        function = getattr(function, "func", function)
+        module = getattr(function, "__module__", "").rpartition(".")[2]
+        name = getattr(function, "__name__", type(operation).__name__).strip("_").removesuffix("_plan")
+        return f"{module}.{name}" if name != "plan" else type(operation).__name__.strip("_")
+
+    def reads(self) -> Iterator[Ref]:
+        """What the step was given, the elements that it writes among them."""
+        return refs(self.arguments)
+
+
+@dataclass(slots=True)
+class Draw:
+    """A call that a generator of random numbers served."""
+
+    generator: Any
+    device_state: Any
+    seed: int
+    call: int
+
+
+def refs(template: Any) -> Iterator[Ref]:
+    """The :class:`Ref` in a template, in order."""
+    if type(template) is Ref:
+        yield template
+    elif isinstance(template, (list, tuple)):
+        for each in template:
+            yield from refs(each)
+    elif isinstance(template, dict):
+        for each in template.values():
+            yield from refs(each)
+
+
+def map_tensors(function: Callable[[Any], Any], value: Any, leaf: type) -> Any:
+    """``value`` with ``function`` of each ``leaf`` in it, in lists, tuples and dicts too."""
+    if isinstance(value, leaf):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        elements = [map_tensors(function, each, leaf) for each in value]
+        return value._make(elements) if hasattr(value, "_make") else type(value)(elements)
+    if type(value) is dict:
+        return {name: map_tensors(function, each, leaf) for name, each in value.items()}
+    return value
+
+
+def line_of_program() -> str:
+    """The line that the program is at, below the frames of this library, as ``file:line``."""
+    frame = sys._getframe(1)
+    while frame is not None and is_own_code(frame.f_code):
+        frame = frame.f_back  # type: ignore[assignment]
+    return "?" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+@dataclass
+class Tape:
+    """What a function does to tensors of one device, recorded inside of ``with tape:``.
+
+    Attributes
+    ----------
+    device_state : CudaState
+        The device.
+    buffers : list of Buffer
+        The memory, by number.
+    steps : list of Step
+        The plans that ran, in order.
+    draws : list of Draw
+        The draws of random numbers, in order.
+    """
+
+    device_state: CudaState
+    buffers: list[Buffer] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    draws: list[Draw] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+        self._failure: Unsupported | None = None
+        self._stream = self.device_state.local.stream
+        self._thread = threading.get_ident()
+        self._versions: dict[int, int] = {}
+        #: The versions of the last step's operands before it ran.
+        self._before: dict[int, int] = {}
+
+    # Memory
+
+    def argument(self, x: Tensor) -> Ref:
+        """Make memory known that the function gets from outside."""
+        return self._known(x._storage, "argument", x)
+
+    def constant(self, x: Tensor) -> Ref:
+        """Make memory known that is kept for good and not written, such as a table of the runtime's own."""
+        return self._known(x._storage, "constant", x)
+
+    def _known(self, storage: Storage, source: str, x: Tensor) -> Ref:
+        number = self._numbers.get(id(storage))
+        if number is None:
+            number = self._numbers[id(storage)] = len(self.buffers)
+            self.buffers.append(Buffer(storage, source, storage.nbytes()))
+            self._versions[number] = storage.version
+        return Ref(number, x._layout, x._offset)
+
+    def ref(self, x: Tensor) -> Ref:
+        """Which memory ``x`` shows.
+
+        Raises
+        ------
+        Unsupported
+            If nothing on the tape has made it.
+        """
+        number = self._numbers.get(id(x._storage))
+        if number is None:
+            what = f"a tensor of shape {list(x._layout.shape)} on {x._layout.device}"
+            raise Unsupported(f"{what} comes from where compilation does not follow")
+        return Ref(number, x._layout, x._offset)
+
+    def written(self) -> dict[int, int]:
+        """Buffers from outside that were written, and how often."""
+        return {
+            number: buffer.storage.version - self._versions[number]
+            for number, buffer in enumerate(self.buffers)
+            if buffer.source == "argument"
+            and buffer.storage is not None
+            and buffer.storage.version != self._versions[number]
+        }
+
+    def forget_memory(self) -> None:
+        """Let go of the memory that the function used while it was recorded."""
+        for buffer in self.buffers:
+            if buffer.source != "constant":
+                buffer.storage = None
+
+    # Recording
+
+    def __enter__(self) -> Self:
+        state = self.device_state
+        if state.runtime.captures:
+            raise Unsupported("a stream of the device is being captured into a CUDA graph")
+        self._plans = state.plans
+        state.plans = _RecordingPlans(self)
+        recorders.append(self)
+        generators.observers.append(self._drawn)
+        sync_debug.observe(self._waited)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._settle()
+        self.device_state.plans = self._plans
+        recorders.remove(self)
+        generators.observers.remove(self._drawn)
+        sync_debug.unobserve(self._waited)
+
+    def _settle(self) -> None:
+        """Note what the last step wrote: operations count their writes once they have run."""
+        if self.steps:
+            for number, version in self._before.items():
+                storage = self.buffers[number].storage
+                if storage is not None and storage.version != version:
+                    self.steps[-1].writes.add(number)
+        self._before = {}
+
+    def check(self) -> None:
+        """Raise :class:`Unsupported` if something could not be recorded."""
+        if self._failure is not None:
+            raise self._failure
+        unused = [draw for draw in self.draws if all(step.draw is not draw for step in self.steps)]
+        if unused:
+            raise Unsupported("random numbers are drawn in a way that compilation does not follow", "")
+        read = {ref.buffer for step in self.steps for ref in step.reads()}
+        for number in self.written():
+            if number not in read:
+                raise Unsupported(
+                    "a tensor from outside of the function is written in a way that compilation does not follow",
+                    "",
+                )
+
+    def fail(self, failure: Unsupported) -> None:
+        """Keep the first reason why the tape is unusable; the function goes on."""
+        if self._failure is None:
+            self._failure = failure
+
+    @property
+    def failed(self) -> bool:
+        """Whether something could not be recorded."""
+        return self._failure is not None
+
+    def _waited(self) -> None:
+        if threading.get_ident() == self._thread:
+            self.fail(Unsupported("the host asks for a value on the device"))
+
+    def _drawn(self, generator: Any, device_state: Any, seed: int, call: int) -> None:
+        if threading.get_ident() == self._thread:
+            self.draws.append(Draw(generator, device_state, seed, call))
+
+    def looked_up(self, key: tuple[Any, ...], look: Callable[[], Any]) -> Any:
+        """The plan for ``key``, which records each time it runs."""
+        if threading.get_ident() != self._thread:
+            return look()
+        state, recording = self.device_state, self.device_state.plans
+        # Plans that a new plan is made of are no part of the tape, nor may it keep what records.
+        state.plans = self._plans
+        try:
+            plan = look()
+        finally:
+            state.plans = recording
+        return self._recorded(key, plan)
+
+    def _recorded(self, key: tuple[Any, ...], plan: Any) -> Any:
+        if isinstance(plan, TensorBase):
+            self.constant(plan)
+            return plan
+        if isinstance(plan, type) or plan is None:
+            return plan
+        if type(plan) is tuple and plan and callable(plan[0]):
+            return (_Recorded(self, key, plan[0]), *plan[1:])
+        inner = getattr(plan, "run", None)
+        if dataclasses.is_dataclass(plan) and callable(inner):
+            changed: Any = plan
+            return dataclasses.replace(changed, run=_Recorded(self, key, inner))
+        return _Recorded(self, key, plan) if callable(plan) else plan
+
+    def step(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Run a function that is one step, and write it down."""
+        if threading.get_ident() != self._thread or self.device_state.plans is self._plans:
+            return function(*arguments)
+        return self.run((function,), function, arguments)
+
+    def run(self, key: tuple[Any, ...], plan: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Run ``plan`` and write it down."""
+        state, recording = self.device_state, self.device_state.plans
+        template, target = None, None
+        self._settle()
+        if self._failure is None:
+            try:
+                target = self._target(key, arguments)
+                template = self._template(key, arguments, target)
+            except Unsupported as failure:
+                self.fail(failure)
+        state.plans = self._plans
+        try:
+            result = plan(*arguments)
+        finally:
+            state.plans = recording
+        if template is not None:
+            outputs = map_tensors(lambda x: self._known(x._storage, "result", x), result, TensorBase)
+            step = Step(key, plan, template, outputs, line_of_program(), self._draw_of(arguments))
+            if target is not None:
+                step.writes.add(self.ref(target).buffer)
+            self.steps.append(step)
+            for ref in step.reads():
+                storage = self.buffers[ref.buffer].storage
+                if storage is not None:
+                    self._before[ref.buffer] = storage.version
+        return result
+
+    def _template(
+        self, key: tuple[Any, ...], arguments: tuple[Any, ...], target: Tensor | None
+    ) -> tuple[Any, ...]:
+        if self.device_state.local.stream is not self._stream:
+            raise Unsupported("the current stream changes")
+        if target is not None and id(target._storage) not in self._numbers:
+            self._known(target._storage, "empty", target)
+        result: tuple[Any, ...] = map_tensors(self._operand, arguments, TensorBase)
+        numbers = {number for draw in self.draws for number in (draw.seed, draw.call)}
+        for each in arguments:
+            if not _is_followed(each, numbers):
+                name, what = Step(key, self.ref, (), None, "").name, type(each).__name__
+                raise Unsupported(f"{name} is given {what}, which compilation does not follow")
+        return result
+
+    def _operand(self, x: Tensor) -> Ref:
+        if x._layout.device_state is not self.device_state:
+            raise Unsupported(
+                f"a tensor on {x._layout.device} takes part in work on {self.device_state.device}"
+            )
+        return self.ref(x)
+
+    @staticmethod
+    def _target(key: tuple[Any, ...], arguments: tuple[Any, ...]) -> Tensor | None:
+        """The operand that is written without being read, if there is one."""
+        operation = key[0]
+        if isinstance(operation, Pointwise):
+            position = None if key[1] is None else 0
+        elif operation is PRODUCT:
+            position = 0 if len(arguments) == 5 and arguments[4] == 0 else None
+        else:
+            position = _TARGETS.get(operation) if operation.__hash__ is not None else None
+        if position is None or position >= len(arguments):
+            return None
+        result = arguments[position]
+        return result if isinstance(result, TensorBase) else None
+
+    def _draw_of(self, arguments: tuple[Any, ...]) -> Draw | None:
+        for draw in reversed(self.draws):
+            for each, after in zip(arguments, (*arguments[1:], None), strict=True):
+                if _is_of(each, draw):
+                    return draw
+                if type(each) is int and type(after) is int and (each, after) == (draw.seed, draw.call):
+                    return draw
+        return None
+
+
+def _is_of(argument: Any, draw: Draw) -> bool:
+    """Whether an argument has the numbers of ``draw`` as its fields ``seed`` and ``call``."""
+    return (
+        dataclasses.is_dataclass(argument)
+        and getattr(argument, "seed", None) == draw.seed
+        and getattr(argument, "call", None) == draw.call
+    )
+
+
+def drawn(arguments: tuple[Any, ...], draw: Draw, seed: int, call: int) -> tuple[Any, ...]:
+    """``arguments`` of a step with another draw in place of ``draw``."""
+    result: list[Any] = []
+    for position, each in enumerate(arguments):
+        if _is_of(each, draw):
+            each = dataclasses.replace(each, seed=seed, call=call)
+        elif (
+            type(each) is int
+            and position
+            and arguments[position - 1 : position + 1] == (draw.seed, draw.call)
+        ):
+            result[-1], each = seed, call
+        result.append(each)
+    return tuple(result)
+
+
+#: Numbers from here on may be addresses, which a plan that takes no tensors is given.
+_ADDRESSES = 1 << 31
+
+
+def _is_followed(argument: Any, numbers: Collection[int]) -> bool:
+    """Whether a plan that is given ``argument`` may be given it again; ``numbers`` are large ones that are no addresses."""
+    if argument is None or isinstance(argument, (TensorBase, bool, float, complex, str)):
+        return True
+    if isinstance(argument, int):
+        return abs(argument) < _ADDRESSES or argument in numbers
+    if isinstance(argument, (list, tuple)):
+        return all(_is_followed(each, numbers) for each in argument)
+    return type(argument).__module__.startswith(("tensor.core.", "nvrtc_kernels.", "tensor.operations."))
+
+
+class _Recorded:
+    """A plan that writes down each of its runs, and is the plan in all else."""
+
+    __slots__ = ("_key", "_plan", "_tape")
+
+    def __init__(self, tape: Tape, key: tuple[Any, ...], plan: Any) -> None:
+        self._tape, self._key, self._plan = tape, key, plan
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._tape.run(self._key, self._plan, arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plan, name)
+
+
+class _RecordingPlans(Plans):
+    """Stands in for a device's plans while a tape records."""
+
+    __slots__ = ("_tape",)
+
+    def __init__(self, tape: Tape) -> None:
+        super().__init__()
+        self._tape = tape
+
+    def __getitem__(self, key: Any) -> Any:
+        plans = self._tape._plans
+        return self._tape.looked_up(key, lambda: plans[key])
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        plans = self._tape._plans
+        return default if key not in plans else self._tape.looked_up(key, lambda: plans[key])
+
+    def __setitem__(self, key: Any, plan: Any) -> None:
+        self._tape._plans[key] = plan
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._tape._plans
+
+    def clear(self) -> None:
+        self._tape._plans.clear()

@@ -1,0 +1,354 @@
+"""A program is used for as long as its function would do the same; what cannot be told apart is not compiled."""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import drv
+import nn
+import tensor
+from tensor.compiler import dynamo
+
+_SCALE: Any = 2.0
+_TABLE = {"gain": 3.0, "names": ["a"]}
+_SETTINGS = SimpleNamespace(depth=2, inner=SimpleNamespace(gain=1.0))
+_WEIGHT: Any = None
+
+
+@pytest.fixture
+def x(device: drv.Device) -> Any:
+    """A tensor on the device."""
+    return tensor.ones(3, device="cuda")
+
+
+def _scaled(x: Any) -> Any:
+    return _helper(x) * _SCALE
+
+
+def _helper(x: Any) -> Any:
+    for _ in range(_SETTINGS.depth):
+        x = x + _TABLE["gain"] * _SETTINGS.inner.gain
+    return x
+
+
+def test_globals(x: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = tensor.compile(_scaled, fullgraph=True)
+
+    def check(value: float, programs: int) -> None:
+        for _ in range(2):
+            assert compiled(x).tolist() == [value] * 3
+        assert compiled.programs == programs
+
+    check(14.0, 1)
+    monkeypatch.setitem(globals(), "_SCALE", 3.0)
+    check(21.0, 2)
+    monkeypatch.setitem(_TABLE, "gain", 1.0)
+    check(9.0, 3)
+    monkeypatch.setattr(_SETTINGS, "depth", 1)
+    check(6.0, 4)
+    monkeypatch.setattr(_SETTINGS.inner, "gain", 5.0)
+    check(18.0, 5)
+    monkeypatch.setitem(globals(), "_helper", lambda x: x)
+    check(3.0, 6)
+    monkeypatch.undo()
+    check(14.0, 6)
+
+
+def test_closures_defaults_and_tensors_by_reference(x: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    factor = 2.0
+    inner = tensor.full((3,), 10.0, device="cuda")
+
+    def function(x: Any, *, power: int = 2) -> Any:
+        return (x * factor) ** power + inner + _WEIGHT
+
+    monkeypatch.setitem(globals(), "_WEIGHT", tensor.ones(3, device="cuda"))
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(2):
+        assert compiled(x).tolist() == [15.0] * 3
+    inner.fill_(20.0)
+    assert compiled(x).tolist() == [25.0] * 3
+    inner = tensor.full((3,), 30.0, device="cuda")
+    _WEIGHT.zero_()
+    assert compiled(x).tolist() == [34.0] * 3
+    assert compiled.programs == 1
+    factor = 3.0
+    assert compiled(x).tolist() == [39.0] * 3
+    assert compiled(x, power=1).tolist() == [33.0] * 3
+    inner = tensor.ones(3, 1, device="cuda")
+    assert compiled(x).tolist() == [[10.0] * 3] * 3
+    assert compiled.programs == 4
+
+
+class _Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.drop = nn.Dropout(0.5)
+        self.gain = 1.0
+
+    def forward(self, x: Any, flag: bool = False) -> Any:
+        x = self.drop(self.layer(x)) * self.gain
+        return -x if flag else x
+
+
+def test_modules(x: Any) -> None:
+    model = _Model().to("cuda").eval()
+    compiled = tensor.compile(model, fullgraph=True)
+    program = vars(compiled)["forward"]
+    reference = _Model().to("cuda").eval()
+    reference.load_state_dict(model.state_dict())
+
+    def check(programs: int, *args: Any) -> None:
+        for _ in range(2):
+            tensor.testing.assert_close(compiled(x, *args), reference(x, *args))
+        assert program.programs == programs
+
+    check(1)
+    check(2, True)
+    for each in (model, reference):
+        each.gain = 2.0
+    check(3)
+    for each in (model, reference):
+        each.layer = nn.Linear(3, 3, device="cuda")
+    reference.load_state_dict(model.state_dict())
+    check(4)
+    for each in (model, reference):
+        each.layer.register_forward_hook(lambda module, args, result: result + 1)
+    check(5)
+    model.train()
+    reference.train()
+    tensor.manual_seed(0)
+    one = compiled(x)
+    tensor.manual_seed(0)
+    tensor.testing.assert_close(one, reference(x))
+    assert program.programs == 6
+    with tensor.no_grad():
+        for parameter in (*model.parameters(), *reference.parameters()):
+            parameter.fill_(0.5)
+    tensor.manual_seed(1)
+    one = compiled(x)
+    tensor.manual_seed(1)
+    tensor.testing.assert_close(one, reference(x))
+    assert program.programs == 6
+
+
+def test_signatures(x: Any) -> None:
+    compiled = tensor.compile(lambda x, y: x + y, fullgraph=True)
+    for y, programs in (
+        (1, 1),
+        (1.0, 2),
+        (True, 3),
+        (1, 3),
+        (x, 4),
+        (x.clone(), 5),
+        (x[:1], 6),
+        (x.double(), 7),
+    ):
+        for _ in range(2):
+            result = compiled(x, y)
+        tensor.testing.assert_close(result, x + y)
+        assert result.dtype is (x + y).dtype
+        assert compiled.programs == programs
+
+
+def test_modes(x: Any) -> None:
+    x = x.requires_grad_()
+    compiled = tensor.compile(lambda x: x * tensor.ones(3, device="cuda"), fullgraph=True)
+    for _ in range(2):
+        assert compiled(x).requires_grad
+        with tensor.no_grad():
+            assert not compiled(x).requires_grad
+        with tensor.inference_mode():
+            assert compiled(x).is_inference()
+    assert compiled.programs == 3
+    tensor.set_default_dtype(tensor.float64)
+    try:
+        assert compiled(x).dtype is tensor.float64
+    finally:
+        tensor.set_default_dtype(tensor.float32)
+
+
+def _asks(x: Any) -> Any:
+    return x * 2 if x.sum() > 0 else x
+
+
+def _prints(x: Any) -> Any:
+    return x * x.max().item()
+
+
+def _draws(x: Any) -> Any:
+    return x * random.random()
+
+
+def _clock(x: Any) -> Any:
+    return x * (time.time() > 0)
+
+
+def _shape_of_data(x: Any) -> Any:
+    return x[x > 0] * 2
+
+
+def _view(x: Any) -> Any:
+    return x[1:]
+
+
+def _to_host(x: Any) -> Any:
+    return x.cpu() + 1
+
+
+def _seeds(x: Any) -> Any:
+    tensor.manual_seed(0)
+    return x + tensor.rand(3, device="cuda")
+
+
+def _other_stream(x: Any) -> Any:
+    side = tensor.cuda.Stream()
+    side.wait_stream(tensor.cuda.current_stream())
+    with tensor.cuda.stream(side):
+        result = x * 2
+    tensor.cuda.current_stream().wait_stream(side)
+    return result
+
+
+def _breaks(x: Any) -> Any:
+    dynamo.graph_break()
+    return x * 2
+
+
+@tensor.compiler.disable
+def _disabled(x: Any) -> Any:
+    return x * 2
+
+
+def _calls_disabled(x: Any) -> Any:
+    return _disabled(x) + 1
+
+
+class _Slots:
+    __slots__ = ("value",)
+
+
+_COUNTS: list[int] = []
+
+
+def _counts(x: Any) -> Any:
+    _COUNTS.append(1)
+    return x * len(_COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (_asks, "the host asks for a value on the device"),
+        (_prints, "the host asks for a value on the device"),
+        (_draws, r"it calls random\(\), which gives something else each time"),
+        (_clock, r"it calls time\(\), which gives something else each time"),
+        (_shape_of_data, "the host asks for a value on the device"),
+        (_view, "its result is a view of a tensor from outside"),
+        (_to_host, "takes part in work on|the host asks"),
+        (_seeds, "random numbers are drawn in a way"),
+        (_other_stream, "the current stream changes|comes from where compilation"),
+        (_breaks, r"it calls graph_break\(\)"),
+        (_calls_disabled, r"it calls _disabled\(\), which is not to be compiled"),
+        (_counts, "it changes what it reads: a container has 1 elements instead of 0"),
+    ],
+)
+def test_what_is_not_compiled(x: Any, function: Any, reason: str) -> None:
+    _COUNTS.clear()
+    compiled = tensor.compile(function)
+    with pytest.warns(UserWarning, match=reason) as caught:
+        compiled(x)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert (
+        "test_guards.py:" in str(caught[0].message)
+        or "random numbers" in str(caught[0].message)
+        or "view" in str(caught[0].message)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for value in (2.0, -1.0):
+            y = tensor.full((3,), value, device="cuda")
+            if function not in (_draws, _counts):
+                tensor.testing.assert_close(compiled(y), function(y))
+            else:
+                compiled(y)
+    assert compiled.programs == 0
+    whole = tensor.compile(function, fullgraph=True)
+    _COUNTS.clear()
+    with pytest.raises(tensor.compiler.CompilationError, match=reason):
+        whole(x)
+
+
+def test_foreign_arguments_and_results(x: Any) -> None:
+    compiled = tensor.compile(lambda x, other: x * 2)
+    with pytest.warns(
+        UserWarning, match="an argument is a _Slots, which cannot be told apart from a later one"
+    ):
+        assert compiled(x, _Slots()).tolist() == [2.0] * 3
+    compiled = tensor.compile(lambda x: SimpleNamespace(x=x * 2))
+    with pytest.warns(UserWarning, match="its result is a SimpleNamespace"):
+        assert compiled(x).x.tolist() == [2.0] * 3
+
+
+def test_a_leaf_that_is_written(x: Any) -> None:
+    weight = nn.Parameter(tensor.ones(3, device="cuda"))
+
+    def function(x: Any) -> Any:
+        with tensor.no_grad():
+            weight.mul_(2)
+        return weight * x
+
+    with pytest.warns(UserWarning, match="it writes to a tensor from outside that has a gradient"):
+        assert tensor.compile(function)(x).tolist() == [2.0] * 3
+
+
+def test_the_limit(x: Any) -> None:
+    compiled = tensor.compile(lambda x, y: x * y, recompile_limit=3)
+    for y in range(3):
+        compiled(x, y)
+    with pytest.warns(UserWarning, match="it has been compiled 3 times: its arguments kept changing"):
+        assert compiled(x, 7).tolist() == [7.0] * 3
+    assert compiled(x, 2).tolist() == [2.0] * 3
+    tensor.compiler.reset()
+    assert compiled.programs == 0
+    assert compiled(x, 9).tolist() == [9.0] * 3
+    assert compiled.programs == 1
+
+
+def test_stance(x: Any) -> None:
+    compiled = tensor.compile(lambda x: x * 2)
+    with tensor.compiler.set_stance("force_eager"):
+        compiled(x)
+        assert compiled.programs == 0
+    compiled(x)
+    assert compiled.programs == 1
+
+
+def test_is_compiling(x: Any) -> None:
+    seen = []
+
+    def function(x: Any) -> Any:
+        seen.append(tensor.compiler.is_compiling())
+        return x * 2
+
+    with pytest.warns(UserWarning, match="it changes what it reads"):
+        tensor.compile(function)(x)
+    assert seen == [True]
+    assert not tensor.compiler.is_compiling()
+
+
+def test_an_error_in_the_function(x: Any) -> None:
+    def function(x: Any) -> Any:
+        raise ValueError("of the program")
+
+    with pytest.raises(ValueError, match="of the program"):
+        tensor.compile(function)(x)
+    assert (x + 1).tolist() == [2.0] * 3
+    assert not tensor.compiler.is_compiling()
