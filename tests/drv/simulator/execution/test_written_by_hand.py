@@ -158,7 +158,7 @@ def test_asynchronous_copies_to_shared_memory() -> None:
     "instruction",
     [
         "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1,%f1,%f1,%f1},{%r1,%r1,%r1,%r1},{%r1,%r1},{%f1,%f1,%f1,%f1};",
-        "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5,%f6}];",
+        "tex.2dms.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r1,%r2,%r2,%r2}];",
         "frobnicate.s32 %r2, %r1;",
         "mov.u32 %r2, %pm0;",
     ],
