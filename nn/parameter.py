@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tensor import Tensor, empty, preserve_format
 from tensor.core.base import TensorBase, view_of
 from tensor.core.names.absent import hints as _hints
+from tensor.methods.overriding.protocol import disabled_torch_function
 from tensor.serialization import keep_class
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Parameter(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled_torch_function
     _text_name = "tensor"
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
@@ -83,6 +85,7 @@ class Buffer(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled_torch_function
     _text_name = "tensor"
 
     persistent: bool

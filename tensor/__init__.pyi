@@ -212,6 +212,8 @@ from tensor.methods.description import is_tensor
 from tensor.methods.description import numel
 from tensor.methods.description import typename
 from tensor.methods.operation_methods import OperationMethods
+from tensor.methods.overriding.protocol import DisableTorchFunction as DisableTorchFunction
+from tensor.methods.overriding.protocol import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from tensor.operations.convolution.convolution import conv1d
 from tensor.operations.convolution.convolution import conv2d
 from tensor.operations.convolution.convolution import conv3d
@@ -633,6 +635,7 @@ import tensor.distributions as distributions
 import tensor.func as func
 import tensor.library as library
 import tensor.ops as ops
+import tensor.overrides as overrides
 import tensor.profiler as profiler
 
 half, double, cfloat, cdouble = (float16, float64, complex64, complex128)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensor
 from tensor import Tensor
 from tensor.core.names.absent import hints as _hints
+from tensor.methods.overriding.protocol import disabled_torch_function
 
 if TYPE_CHECKING:
     from typing import Self
@@ -51,6 +52,7 @@ class CausalBias(Tensor):
             [ True,  True,  True]])
     """
 
+    __torch_function__ = disabled_torch_function
     _text_name = "tensor"
 
     variant: CausalVariant

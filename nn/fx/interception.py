@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 from nn import functional
 from tensor import Tensor, _assert
-from tensor.func.interception import Interception, Operation
+from tensor.func.interception import Interception
 from tensor.operations.definition.catalogue import published
+from tensor.operations.definition.exchanged_code import TRACE, Operation
 
 from .proxy import tracer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_LAYER = 1
-
 
 def _record(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tracer = tracer_of(args, kwargs)
     if tracer is None:
-        return operation.below(_LAYER)(*args, **kwargs)
+        return operation.below(TRACE)(*args, **kwargs)
     method = _methods().get(operation.function)
     if method is not None:
         return tracer.create_proxy("call_method", method, args, kwargs)
@@ -63,7 +62,7 @@ def _functions() -> Iterable[FunctionType]:
     return [each for each in (*_named(), *_methods()) if not each.__code__.co_freevars]
 
 
-_interception = Interception(_LAYER, _record, _functions)
+_interception = Interception(TRACE, _record, _functions)
 
 
 @contextmanager

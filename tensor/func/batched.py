@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tensor.core import layout as layouts
+from tensor.methods.overriding.protocol import disabled_torch_function
 from tensor.methods.tensor import Tensor
 from tensor.operations.shapes.views import expand, unsqueeze
 
@@ -57,6 +58,7 @@ class Batched(Tensor):
     """One sample of a batch, as a function under ``vmap`` sees it."""
 
     __slots__ = ("level", "value")
+    __torch_function__ = disabled_torch_function
 
     level: VmapLevel
     value: Tensor

@@ -11,13 +11,14 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import TensorBase
+from tensor.operations.definition.exchanged_code import VMAP, Operation
 from tensor.operations.pointwise_operation import IN_PLACE
 from tensor.operations.shapes.joining import stack
 from tensor.operations.shapes.slices import select
 from tensor.operations.shapes.views import expand, unsqueeze
 
 from .batched import Batched, BatchingError, VmapLevel, batched, levels, mapped
-from .interception import Interception, Operation
+from .interception import Interception
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -232,7 +233,7 @@ def _check_in_place(call: Call) -> None:
         )
 
 
-interception = Interception(0, dispatch)
+interception = Interception(VMAP, dispatch)
 
 
 def promoted(call: Call, operands: list[Any]) -> list[Any]:

@@ -21,6 +21,7 @@ from tensor.operations.sparse.elementwise import replace_parts, writable
 from tensor.operations.sparse_rules import on_sparse, refusal, rule_of
 
 from .operators import operand
+from .overriding.protocol import disabled_torch_function
 from .printing import sparse_text
 from .tensor import Tensor
 
@@ -39,6 +40,7 @@ class SparseTensor(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled_torch_function
 
     def __new__(cls, *data: Any, device: Any = None) -> Tensor:  # type: ignore[misc]
         """Refused: raises TypeError."""

@@ -29,6 +29,8 @@ from . import element_functions, notebook, pickling, printing
 from .description import Description
 from .operation_methods import OperationMethods
 from .operators import Operators
+from .overriding.interception import intercept, is_intercepted, overridden
+from .overriding.protocol import overrides
 from .sparse_methods import SparseMethods
 
 if TYPE_CHECKING:
@@ -64,10 +66,28 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
         >>> type(tensor.zeros(2).as_subclass(Weight)).__name__
         'Weight'
         """
+        if not is_intercepted() and overrides(cls):
+            intercept()
         result = object.__new__(cls)
         result._storage, result._layout, result._offset = self._storage, self._layout, self._offset
         result._array, result._autograd, result._base = self._array, self._autograd, self._base
         return result
+
+    @staticmethod
+    def _make_subclass(cls: builtins.type[Any], data: Tensor, require_grad: builtins.bool = False) -> Any:
+        """The elements of ``data``, without its graph, as an object of ``cls``, which requires grad if asked."""
+        result = data.detach().as_subclass(cls)
+        return result.requires_grad_() if require_grad else result
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call ``func``, and make the tensors that it returns objects of ``cls``: see :mod:`tensor.overrides`.
+
+        A subclass that does something else with calls overrides this, and calls it for the rest.
+        """
+        return overridden(cls, func, types, args, kwargs)
 
     # The array API standard
 
@@ -738,6 +758,8 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
         return self._layout.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
+        if builtins.type(self) is not Tensor and overrides(builtins.type(self)):
+            return iter(self.unbind())
         return indexing.iterate(self)
 
     __contains__ = conversions.contains

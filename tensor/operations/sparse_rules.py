@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensor.core.base import TensorBase
 from tensor.core.sparse import SparseLayout, SparseOperandError
+from tensor.operations.definition.exchanged_code import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +87,7 @@ def on_sparse(name: str, *operands: Any) -> Any:
 
 
 def _defaults(function: FunctionType) -> dict[str, Any]:
-    code, values = function.__code__, function.__defaults__ or ()
+    code, values = code_of(function), function.__defaults__ or ()
     names = code.co_varnames[code.co_argcount - len(values) : code.co_argcount]
     return dict(zip(names, values, strict=True)) | (function.__kwdefaults__ or {})
 
@@ -106,7 +107,7 @@ def answer(
     own_rule = _rules.get(own)
     if own_rule is None:
         raise SparseOperandError(error.layout_name, name) from None
-    code = function.__code__
+    code = code_of(function)
     places = code.co_varnames[: code.co_argcount]
     starred = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :][: bool(code.co_flags & 4)]
     left_out = _defaults(function)

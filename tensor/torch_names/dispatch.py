@@ -1,7 +1,7 @@
 """What packages for PyTorch read of its C++ half, ``torch._C``: notes of their use, and the dispatcher's keys and guards.
 
 There is no dispatcher here. What its guards ask for is done where there is something to do: without autocast, or
-without classes that intercept operations, which nothing here does.
+without classes that take over operations (:mod:`tensor.overrides`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING
 
 from tensor.amp import autocast
 from tensor.core.names.absent import hints as _hints
+from tensor.methods.overriding.protocol import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+)
+from tensor.methods.overriding.protocol import disabled_torch_function as _disabled_torch_function_impl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +27,7 @@ __all__ = [
     "DispatchKey",
     "DispatchKeySet",
     "_ExcludeDispatchKeyGuard",
+    "_disabled_torch_function_impl",
     "_get_privateuse1_backend_name",
     "_get_tracing_state",
     "_log_api_usage_once",
@@ -128,20 +134,6 @@ class _ExcludeDispatchKeyGuard(AbstractContextManager[None]):
     def __exit__(self, *exception: object) -> None:
         self._without.close()
 
-
-class DisableTorchFunctionSubclass(AbstractContextManager[None]):
-    """Change nothing: operations never ask ``__torch_function__`` of their operands' classes."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exception: object) -> None:
-        pass
-
-
-DisableTorchFunction = DisableTorchFunctionSubclass
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
     __getattr__ = _hints(__name__)

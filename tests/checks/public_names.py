@@ -62,6 +62,7 @@ NAMESPACES = (
     "tensor.distributions.utils",
     "tensor.func",
     "tensor.hub",
+    "tensor.overrides",
     "tensor.jit",
     "tensor.linalg",
     "tensor.onnx",

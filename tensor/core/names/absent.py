@@ -31,7 +31,6 @@ _WORDS = {
         "mps": "left out: Apple's devices are not supported; use device='cpu' or 'cuda'",
         "mtia": "left out: such devices are not supported; use device='cpu' or 'cuda'",
         "nested": "left out; pad the sequences with nn.utils.rnn.pad_sequence and use a mask",
-        "overrides": "left out: tensors do not dispatch to __torch_function__",
         "package": "left out; save a state dict with tensor.save",
         "quantization": "left out: there are no quantized dtypes",
         "solve": "left out, as PyTorch removed it; use tensor.linalg.solve",

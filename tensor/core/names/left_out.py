@@ -9,7 +9,7 @@ _BLOCKS = "left out: sparse tensors of blocks are not implemented; use tensor.sp
 _COPIES = "left out: PyTorch's own transformations use it; call the method without _copy, and clone()"
 _MATRICES = "left out; use tensor.sparse.mm and tensor.sparse.addmm"
 _BITS = "left out: there are no dtypes below a byte; use tensor.uint8"
-_DISPATCH = "left out: there is no dispatcher to intercept operations in"
+_DISPATCH = "left out; use tensor.overrides.has_torch_function"
 _AUTOCAST_DEVICE = (
     "left out: such devices are not supported; use tensor.get_autocast_dtype('cuda') and its neighbours"
 )
@@ -58,7 +58,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             "left out: PyTorch's entry to one library of its own; use the functions of nn.functional",
         ),
         **_each("convolution conv_tbc", "left out; use nn.functional.conv1d, conv2d or conv3d"),
-        **_each("DisableTorchFunction DisableTorchFunctionSubclass", _DISPATCH),
         **_each(
             "alias_copy as_strided_copy detach_copy diagonal_copy expand_copy permute_copy select_copy slice_copy "
             "split_copy split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy unfold_copy "

@@ -25,8 +25,9 @@ from tensor.operations.autocast import enter
 from tensor.operations.sparse_rules import answer
 
 from .catalogue import published
+from .exchanged_code import code_of
 from .written_forms import FORMS
-from .wrong_arguments import explanation
+from .wrong_arguments import Answer, explanation
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -43,7 +44,12 @@ _ABSENT = object()
 #: Files that :mod:`linecache` knows the written functions by begin so.
 FILE_PREFIX = "<tensor call form "
 #: What functions call that gave up: for an argument of a wrong class, and for a sparse tensor.
-_FALLBACKS = {"_explanation": explanation, "_SparseOperandError": SparseOperandError, "_answer": answer}
+_FALLBACKS = {
+    "_explanation": explanation,
+    "_Answer": Answer,
+    "_SparseOperandError": SparseOperandError,
+    "_answer": answer,
+}
 
 
 def complete_methods(cls: type[Any]) -> None:
@@ -131,11 +137,12 @@ def in_place(function: FunctionType, marker: Any) -> FunctionType:
         "_name": name,
         **_FALLBACKS,
     }
-    call = written(text, name, {"__name__": function.__module__, **names})
+    names["__name__"] = function.__module__
+    call = names["_public"] = written(text, name, names)
     call.__module__, call.__qualname__, call.__name__ = function.__module__, f"Tensor.{name}", name
     call.__doc__ = _IN_PLACE_TEXT.format(
         name=function.__name__,
-        written=call.__code__.co_varnames[0],
+        written=code_of(call).co_varnames[0],
         summary=(function.__doc__ or "").partition("\n")[0],
     )
     call.__annotations__ = {key: value for key, value in function.__annotations__.items() if key != "out"}
@@ -151,6 +158,7 @@ def _written(
         names |= {"_blocks": autocast_blocks, "_enter": enter, "_modes": modes}
         names |= {"_rules": rules._replace(dtype_at=dtype_at), "_name": function.__name__}
     call: Any = update_wrapper(written(text, name, names), function)
+    names["_public"] = call
     if rules is not None:
         call.autocasts, call.bare = rules, function
     return call  # type: ignore[no-any-return]
@@ -232,10 +240,12 @@ def _call({heads}):
 {steps}
     try:{cast}
         return _function({passed})
-    except AttributeError as _error:
+    except (AttributeError, TypeError) as _error:
         _clearer = _explanation(_error, _function, _name, ({arguments}))
         if _clearer is None:
             raise
+        if _clearer.__class__ is _Answer:
+            return _clearer.of(_public)
         raise _clearer from None
     except _SparseOperandError as _error:
         return _answer(_error, _function, _name, ({arguments}))
@@ -386,7 +396,7 @@ class Form(NamedTuple):
     def of(cls, function: FunctionType) -> Form:
         """That of a function, or of the one that it wraps; many times quicker than ``inspect.signature``."""
         function = _wrapped(function)
-        code = function.__code__
+        code = code_of(function)
         positions, named = code.co_argcount, code.co_kwonlyargcount
         starred = bool(code.co_flags & inspect.CO_VARARGS)
         double_starred = bool(code.co_flags & inspect.CO_VARKEYWORDS)
@@ -421,7 +431,7 @@ class Form(NamedTuple):
 def defaults(function: FunctionType) -> dict[str, Any]:
     """Defaults by the names of the parameters that have one."""
     function = _wrapped(function)
-    code, positions = function.__code__, function.__defaults__ or ()
+    code, positions = code_of(function), function.__defaults__ or ()
     names = code.co_varnames[code.co_argcount - len(positions) : code.co_argcount]
     return dict(zip(names, positions, strict=True)) | (function.__kwdefaults__ or {})
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _published: dict[str, dict[str, FunctionType]] = {}
 _bound: dict[str, list[Callable[[str, FunctionType], None]]] = {}
+_observers: list[Callable[[FunctionType], None]] = []
 
 
 def publish(namespace: str, name: str, function: FunctionType) -> None:
@@ -32,6 +33,8 @@ def publish(namespace: str, name: str, function: FunctionType) -> None:
             "publish it in another namespace"
         )
     names[name] = function
+    for observe in _observers:
+        observe(function)
     for assign in _bound.get(namespace, ()):
         assign(name, function)
 
@@ -53,3 +56,13 @@ def bind(namespace: str, target: dict[str, Any] | type[Any]) -> None:
 def published(namespace: str) -> dict[str, FunctionType]:
     """The functions of a namespace by name."""
     return dict(_published.get(namespace, {}))
+
+
+def namespaces() -> tuple[str, ...]:
+    """The namespaces that have functions."""
+    return tuple(_published)
+
+
+def observe(observer: Callable[[FunctionType], None]) -> None:
+    """Call ``observer`` with every function that is published from now on."""
+    _observers.append(observer)

@@ -20,10 +20,12 @@ def form_0():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(*matrices, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('matrices', matrices), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('matrices', matrices), ('out', out), ))
@@ -35,10 +37,12 @@ def form_1():
 
         try:
             return _function(*tensors)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ))
@@ -50,10 +54,12 @@ def form_2():
 
         try:
             return _function(*tensors, indexing=indexing)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ('indexing', indexing), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ('indexing', indexing), ))
@@ -72,10 +78,12 @@ def form_3():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, check_errors=check_errors, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('check_errors', check_errors), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('check_errors', check_errors), ('out', out), ))
@@ -94,10 +102,12 @@ def form_4():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, driver=driver, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('driver', driver), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('driver', driver), ('out', out), ))
@@ -109,10 +119,12 @@ def form_5():
 
         try:
             return _function(A, hermitian=hermitian, check_errors=check_errors, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('check_errors', check_errors), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('check_errors', check_errors), ('out', out), ))
@@ -124,10 +136,12 @@ def form_6():
 
         try:
             return _function(A, hermitian=hermitian, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('hermitian', hermitian), ('out', out), ))
@@ -139,10 +153,12 @@ def form_7():
 
         try:
             return _function(A, offset=offset, dim1=dim1, dim2=dim2)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
@@ -161,10 +177,12 @@ def form_8():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('out', out), ))
@@ -176,10 +194,12 @@ def form_9():
 
         try:
             return _function(A, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('out', out), ))
@@ -191,10 +211,12 @@ def form_10():
 
         try:
             return _function(A, pivot=pivot, check_errors=check_errors, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('check_errors', check_errors), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('pivot', pivot), ('check_errors', check_errors), ('out', out), ))
@@ -206,10 +228,12 @@ def form_11():
 
         try:
             return _function(A, pivot=pivot, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('pivot', pivot), ('out', out), ))
@@ -228,10 +252,12 @@ def form_12():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, upper=upper, check_errors=check_errors, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('upper', upper), ('check_errors', check_errors), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('upper', upper), ('check_errors', check_errors), ('out', out), ))
@@ -250,10 +276,12 @@ def form_13():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, upper=upper, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('upper', upper), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('upper', upper), ('out', out), ))
@@ -265,10 +293,12 @@ def form_14():
 
         try:
             return _function(A, B, left=left, check_errors=check_errors, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('check_errors', check_errors), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('check_errors', check_errors), ('out', out), ))
@@ -287,10 +317,12 @@ def form_15():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, B, left=left, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('B', B), ('left', left), ('out', out), ))
@@ -302,10 +334,12 @@ def form_16():
 
         try:
             return _function(A, B, upper=upper, left=left, unitriangular=unitriangular, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('B', B), ('upper', upper), ('left', left), ('unitriangular', unitriangular), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('B', B), ('upper', upper), ('left', left), ('unitriangular', unitriangular), ('out', out), ))
@@ -324,10 +358,12 @@ def form_17():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, B, dims, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('B', B), ('dims', dims), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('B', B), ('dims', dims), ('out', out), ))
@@ -346,10 +382,12 @@ def form_18():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, B, rcond, driver=driver)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('B', B), ('rcond', rcond), ('driver', driver), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('B', B), ('rcond', rcond), ('driver', driver), ))
@@ -368,10 +406,12 @@ def form_19():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, UPLO, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('UPLO', UPLO), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('UPLO', UPLO), ('out', out), ))
@@ -390,10 +430,12 @@ def form_20():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, full_matrices, driver=driver, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('full_matrices', full_matrices), ('driver', driver), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('full_matrices', full_matrices), ('driver', driver), ('out', out), ))
@@ -412,10 +454,12 @@ def form_21():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, ind, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('ind', ind), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('ind', ind), ('out', out), ))
@@ -434,10 +478,12 @@ def form_22():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, mode, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('mode', mode), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('mode', mode), ('out', out), ))
@@ -449,10 +495,12 @@ def form_23():
 
         try:
             return _function(A, n, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('n', n), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('n', n), ('out', out), ))
@@ -471,10 +519,12 @@ def form_24():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, ord, dim, keepdim, dtype=dtype, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
@@ -502,10 +552,12 @@ def form_25():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, ord, dim, keepdim, dtype=dtype, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
@@ -524,10 +576,12 @@ def form_26():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, ord, dim, keepdim, out=out, dtype=dtype)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
@@ -555,10 +609,12 @@ def form_27():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, ord, dim, keepdim, out=out, dtype=dtype)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
@@ -577,10 +633,12 @@ def form_28():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, p, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('p', p), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('p', p), ('out', out), ))
@@ -592,10 +650,12 @@ def form_29():
 
         try:
             return _function(A, pivot, get_infos, out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('pivot', pivot), ('get_infos', get_infos), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('pivot', pivot), ('get_infos', get_infos), ('out', out), ))
@@ -607,10 +667,12 @@ def form_30():
 
         try:
             return _function(A, q, center, niter)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('q', q), ('center', center), ('niter', niter), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('q', q), ('center', center), ('niter', niter), ))
@@ -622,10 +684,12 @@ def form_31():
 
         try:
             return _function(A, q, niter, M)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('q', q), ('niter', niter), ('M', M), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('q', q), ('niter', niter), ('M', M), ))
@@ -637,10 +701,12 @@ def form_32():
 
         try:
             return _function(A, rcond, hermitian, atol=atol, rtol=rtol, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('rcond', rcond), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('rcond', rcond), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
@@ -659,10 +725,12 @@ def form_33():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, tau, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('tau', tau), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('tau', tau), ('out', out), ))
@@ -681,10 +749,12 @@ def form_34():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(A, tol, hermitian, atol=atol, rtol=rtol, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('A', A), ('tol', tol), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('A', A), ('tol', tol), ('hermitian', hermitian), ('atol', atol), ('rtol', rtol), ('out', out), ))
@@ -703,10 +773,12 @@ def form_35():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(L, upper, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('L', L), ('upper', upper), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('L', L), ('upper', upper), ('out', out), ))
@@ -718,10 +790,12 @@ def form_36():
 
         try:
             return _function(LD, pivots, B, hermitian=hermitian, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('LD', LD), ('pivots', pivots), ('B', B), ('hermitian', hermitian), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('LD', LD), ('pivots', pivots), ('B', B), ('hermitian', hermitian), ('out', out), ))
@@ -740,10 +814,12 @@ def form_37():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(LU, pivots, B, left=left, adjoint=adjoint, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('LU', LU), ('pivots', pivots), ('B', B), ('left', left), ('adjoint', adjoint), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('LU', LU), ('pivots', pivots), ('B', B), ('left', left), ('adjoint', adjoint), ('out', out), ))
@@ -755,10 +831,12 @@ def form_38():
 
         try:
             return _function(LU_data, LU_pivots, unpack_data, unpack_pivots, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('LU_data', LU_data), ('LU_pivots', LU_pivots), ('unpack_data', unpack_data), ('unpack_pivots', unpack_pivots), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('LU_data', LU_data), ('LU_pivots', LU_pivots), ('unpack_data', unpack_data), ('unpack_pivots', unpack_pivots), ('out', out), ))
@@ -777,10 +855,12 @@ def form_39():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(a, b, dims, out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('a', a), ('b', b), ('dims', dims), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('a', a), ('b', b), ('dims', dims), ('out', out), ))
@@ -799,10 +879,12 @@ def form_40():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(abs, angle, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('abs', abs), ('angle', angle), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('abs', abs), ('angle', angle), ('out', out), ))
@@ -814,10 +896,12 @@ def form_41():
 
         try:
             return _function(anchor, positive, negative, distance_function=distance_function, margin=margin, swap=swap, reduction=reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('distance_function', distance_function), ('margin', margin), ('swap', swap), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('distance_function', distance_function), ('margin', margin), ('swap', swap), ('reduction', reduction), ))
@@ -829,10 +913,12 @@ def form_42():
 
         try:
             return _function(anchor, positive, negative, margin, p, eps, swap, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('reduction', reduction), ))
@@ -851,10 +937,12 @@ def form_43():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(anchor, positive, negative, margin, p, eps, swap, size_average, reduce, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('anchor', anchor), ('positive', positive), ('negative', negative), ('margin', margin), ('p', p), ('eps', eps), ('swap', swap), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
@@ -873,10 +961,12 @@ def form_44():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(b, LU_data, LU_pivots, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('b', b), ('LU_data', LU_data), ('LU_pivots', LU_pivots), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('b', b), ('LU_data', LU_data), ('LU_pivots', LU_pivots), ('out', out), ))
@@ -895,10 +985,12 @@ def form_45():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(cell, data, states, weights, spans, batch)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('cell', cell), ('data', data), ('states', states), ('weights', weights), ('spans', spans), ('batch', batch), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('cell', cell), ('data', data), ('states', states), ('weights', weights), ('spans', spans), ('batch', batch), ))
@@ -910,10 +1002,12 @@ def form_46():
 
         try:
             return _function(condition, input, other, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('condition', condition), ('input', input), ('other', other), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('condition', condition), ('input', input), ('other', other), ('out', out), ))
@@ -925,10 +1019,12 @@ def form_47():
 
         try:
             return _function(count, prob, generator)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('count', count), ('prob', prob), ('generator', generator), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('count', count), ('prob', prob), ('generator', generator), ))
@@ -947,10 +1043,12 @@ def form_48():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(equation, *operands)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('equation', equation), ('operands', operands), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('equation', equation), ('operands', operands), ))
@@ -962,10 +1060,12 @@ def form_49():
 
         try:
             return _function(indices, shape)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('indices', indices), ('shape', shape), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('indices', indices), ('shape', shape), ))
@@ -984,10 +1084,12 @@ def form_50():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ))
@@ -999,10 +1101,12 @@ def form_51():
 
         try:
             return _function(input)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ))
@@ -1014,10 +1118,12 @@ def form_52():
 
         try:
             return _function(input, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ))
@@ -1029,10 +1135,12 @@ def form_53():
 
         try:
             return _function(input, correction=correction, fweights=fweights, aweights=aweights)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('correction', correction), ('fweights', fweights), ('aweights', aweights), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('correction', correction), ('fweights', fweights), ('aweights', aweights), ))
@@ -1044,10 +1152,12 @@ def form_54():
 
         try:
             return _function(input, decimals=decimals)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('decimals', decimals), ))
@@ -1059,10 +1169,12 @@ def form_55():
 
         try:
             return _function(input, decimals=decimals, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('decimals', decimals), ))
@@ -1074,10 +1186,12 @@ def form_56():
 
         try:
             return _function(input, decimals=decimals, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('decimals', decimals), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('decimals', decimals), ('out', out), ))
@@ -1098,10 +1212,12 @@ def form_57():
             dim = axis
         try:
             return _function(input, dim=dim, keepdim=keepdim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
@@ -1113,10 +1229,12 @@ def form_58():
 
         try:
             return _function(input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
@@ -1128,10 +1246,12 @@ def form_59():
 
         try:
             return _function(input, generator=generator, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
@@ -1143,10 +1263,12 @@ def form_60():
 
         try:
             return _function(input, memory_format=memory_format)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('memory_format', memory_format), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('memory_format', memory_format), ))
@@ -1165,10 +1287,12 @@ def form_61():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('out', out), ))
@@ -1180,10 +1304,12 @@ def form_62():
 
         try:
             return _function(input, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('out', out), ))
@@ -1195,10 +1321,12 @@ def form_63():
 
         try:
             return _function(input, out=out, as_tuple=as_tuple)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('out', out), ('as_tuple', as_tuple), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('out', out), ('as_tuple', as_tuple), ))
@@ -1210,10 +1338,12 @@ def form_64():
 
         try:
             return _function(input, size=size, fill_value=fill_value, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('fill_value', fill_value), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('fill_value', fill_value), ('out', out), ))
@@ -1229,10 +1359,12 @@ def form_65():
             dim = axis
         try:
             return _function(input, spacing=spacing, dim=dim, edge_order=edge_order)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('spacing', spacing), ('dim', dim), ('edge_order', edge_order), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('spacing', spacing), ('dim', dim), ('edge_order', edge_order), ))
@@ -1244,10 +1376,12 @@ def form_66():
 
         try:
             return _function(input, *args, device=device, dtype=dtype, non_blocking=non_blocking, copy=copy, memory_format=memory_format, tensor=tensor)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('args', args), ('device', device), ('dtype', dtype), ('non_blocking', non_blocking), ('copy', copy), ('memory_format', memory_format), ('tensor', tensor), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('args', args), ('device', device), ('dtype', dtype), ('non_blocking', non_blocking), ('copy', copy), ('memory_format', memory_format), ('tensor', tensor), ))
@@ -1259,10 +1393,12 @@ def form_67():
 
         try:
             return _function(input, *arguments, low=low, high=high, generator=generator, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('arguments', arguments), ('low', low), ('high', high), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('arguments', arguments), ('low', low), ('high', high), ('generator', generator), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
@@ -1274,10 +1410,12 @@ def form_68():
 
         try:
             return _function(input, *axes, dims=dims)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('axes', axes), ('dims', dims), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('axes', axes), ('dims', dims), ))
@@ -1289,10 +1427,12 @@ def form_69():
 
         try:
             return _function(input, *counts, dims=dims)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('counts', counts), ('dims', dims), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('counts', counts), ('dims', dims), ))
@@ -1304,10 +1444,12 @@ def form_70():
 
         try:
             return _function(input, *order, dims=dims)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('order', order), ('dims', dims), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('order', order), ('dims', dims), ))
@@ -1319,10 +1461,12 @@ def form_71():
 
         try:
             return _function(input, *sizes, shape=shape)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('sizes', sizes), ('shape', shape), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('sizes', sizes), ('shape', shape), ))
@@ -1334,10 +1478,12 @@ def form_72():
 
         try:
             return _function(input, *sizes, size=size)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('sizes', sizes), ('size', size), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('sizes', sizes), ('size', size), ))
@@ -1356,10 +1502,12 @@ def form_73():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, A, upper, transpose, unitriangular, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('A', A), ('upper', upper), ('transpose', transpose), ('unitriangular', unitriangular), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('A', A), ('upper', upper), ('transpose', transpose), ('unitriangular', unitriangular), ('out', out), ))
@@ -1378,10 +1526,12 @@ def form_74():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, L, upper, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('L', L), ('upper', upper), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('L', L), ('upper', upper), ('out', out), ))
@@ -1393,10 +1543,12 @@ def form_75():
 
         try:
             return _function(input, alpha)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('alpha', alpha), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('alpha', alpha), ))
@@ -1408,10 +1560,12 @@ def form_76():
 
         try:
             return _function(input, alpha, inplace)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('alpha', alpha), ('inplace', inplace), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('alpha', alpha), ('inplace', inplace), ))
@@ -1423,10 +1577,12 @@ def form_77():
 
         try:
             return _function(input, approximate, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('approximate', approximate), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('approximate', approximate), ('out', out), ))
@@ -1438,10 +1594,12 @@ def form_78():
 
         try:
             return _function(input, axis0, axis1)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('axis0', axis0), ('axis1', axis1), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('axis0', axis0), ('axis1', axis1), ))
@@ -1453,10 +1611,12 @@ def form_79():
 
         try:
             return _function(input, batch1, batch2, beta=beta, alpha=alpha, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ))
@@ -1475,10 +1635,12 @@ def form_80():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, batch1, batch2, beta=beta, alpha=alpha, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('batch1', batch1), ('batch2', batch2), ('beta', beta), ('alpha', alpha), ('out', out), ))
@@ -1497,10 +1659,12 @@ def form_81():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, beta, threshold, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('beta', beta), ('threshold', threshold), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('beta', beta), ('threshold', threshold), ('out', out), ))
@@ -1512,10 +1676,12 @@ def form_82():
 
         try:
             return _function(input, bins, range=range, weight=weight, density=density)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ))
@@ -1527,10 +1693,12 @@ def form_83():
 
         try:
             return _function(input, bins, range=range, weight=weight, density=density, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('bins', bins), ('range', range), ('weight', weight), ('density', density), ('out', out), ))
@@ -1542,10 +1710,12 @@ def form_84():
 
         try:
             return _function(input, bins, min, max, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('bins', bins), ('min', min), ('max', max), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('bins', bins), ('min', min), ('max', max), ('out', out), ))
@@ -1557,10 +1727,12 @@ def form_85():
 
         try:
             return _function(input, boundaries, out_int32=out_int32, right=right, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('boundaries', boundaries), ('out_int32', out_int32), ('right', right), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('boundaries', boundaries), ('out_int32', out_int32), ('right', right), ('out', out), ))
@@ -1576,10 +1748,12 @@ def form_86():
             dim = axis
         try:
             return _function(input, chunks, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('chunks', chunks), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('chunks', chunks), ('dim', dim), ))
@@ -1591,10 +1765,12 @@ def form_87():
 
         try:
             return _function(input, diagonal, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('diagonal', diagonal), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('diagonal', diagonal), ('out', out), ))
@@ -1613,10 +1789,12 @@ def form_88():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, dtype=dtype, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
@@ -1635,10 +1813,12 @@ def form_89():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, index, source, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
@@ -1657,10 +1837,12 @@ def form_90():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, index, src, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
@@ -1679,10 +1861,12 @@ def form_91():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, keepdim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
@@ -1694,10 +1878,12 @@ def form_92():
 
         try:
             return _function(input, dim0, dim1)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim0', dim0), ('dim1', dim1), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim0', dim0), ('dim1', dim1), ))
@@ -1714,10 +1900,12 @@ def form_93():
         if dim is _absent: raise _missing(_name, 'dim')
         try:
             return _function(input, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ))
@@ -1734,10 +1922,12 @@ def form_94():
         if dim is _absent: raise _missing(_name, 'dim')
         try:
             return _function(input, dim, dtype=dtype)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ))
@@ -1761,10 +1951,12 @@ def form_95():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, dtype=dtype, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
@@ -1781,10 +1973,12 @@ def form_96():
         if dim is _absent: raise _missing(_name, 'dim')
         try:
             return _function(input, dim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('out', out), ))
@@ -1802,10 +1996,12 @@ def form_97():
         if index is _absent: raise _missing(_name, 'index')
         try:
             return _function(input, dim, index)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ))
@@ -1823,10 +2019,12 @@ def form_98():
         if index is _absent: raise _missing(_name, 'index')
         try:
             return _function(input, dim, index, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('out', out), ))
@@ -1844,10 +2042,12 @@ def form_99():
         if index is _absent: raise _missing(_name, 'index')
         try:
             return _function(input, dim, index, sparse_grad=sparse_grad, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('sparse_grad', sparse_grad), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('sparse_grad', sparse_grad), ('out', out), ))
@@ -1866,10 +2066,12 @@ def form_100():
         if source is _absent: raise _missing(_name, 'source')
         try:
             return _function(input, dim, index, source, alpha=alpha)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ))
@@ -1888,10 +2090,12 @@ def form_101():
         if source is _absent: raise _missing(_name, 'source')
         try:
             return _function(input, dim, index, source, alpha=alpha, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('alpha', alpha), ('out', out), ))
@@ -1910,10 +2114,12 @@ def form_102():
         if source is _absent: raise _missing(_name, 'source')
         try:
             return _function(input, dim, index, source)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ))
@@ -1939,10 +2145,12 @@ def form_103():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, index, source, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('out', out), ))
@@ -1962,10 +2170,12 @@ def form_104():
         if reduce is _absent: raise _missing(_name, 'reduce')
         try:
             return _function(input, dim, index, source, reduce, include_self=include_self)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ))
@@ -1985,10 +2195,12 @@ def form_105():
         if reduce is _absent: raise _missing(_name, 'reduce')
         try:
             return _function(input, dim, index, source, reduce, include_self=include_self, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('source', source), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
@@ -2007,10 +2219,12 @@ def form_106():
         if src is _absent: raise _missing(_name, 'src')
         try:
             return _function(input, dim, index, src)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ))
@@ -2036,10 +2250,12 @@ def form_107():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, index, src, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('out', out), ))
@@ -2059,10 +2275,12 @@ def form_108():
         if reduce is _absent: raise _missing(_name, 'reduce')
         try:
             return _function(input, dim, index, src, reduce, include_self=include_self)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ))
@@ -2082,10 +2300,12 @@ def form_109():
         if reduce is _absent: raise _missing(_name, 'reduce')
         try:
             return _function(input, dim, index, src, reduce, include_self=include_self, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('reduce', reduce), ('include_self', include_self), ('out', out), ))
@@ -2103,10 +2323,12 @@ def form_110():
         if index is _absent: raise _missing(_name, 'index')
         try:
             return _function(input, dim, index, src, value=value, reduce=reduce)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ))
@@ -2124,10 +2346,12 @@ def form_111():
         if index is _absent: raise _missing(_name, 'index')
         try:
             return _function(input, dim, index, src, value=value, reduce=reduce, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('src', src), ('value', value), ('reduce', reduce), ('out', out), ))
@@ -2146,10 +2370,12 @@ def form_112():
         if value is _absent: raise _missing(_name, 'value')
         try:
             return _function(input, dim, index, value)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('value', value), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('index', index), ('value', value), ))
@@ -2178,10 +2404,12 @@ def form_113():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, keepdim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
@@ -2199,10 +2427,12 @@ def form_114():
         if sizes is _absent: raise _missing(_name, 'sizes')
         try:
             return _function(input, dim, sizes)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('sizes', sizes), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('sizes', sizes), ))
@@ -2221,10 +2451,12 @@ def form_115():
         if length is _absent: raise _missing(_name, 'length')
         try:
             return _function(input, dim, start, length)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ))
@@ -2243,10 +2475,12 @@ def form_116():
         if length is _absent: raise _missing(_name, 'length')
         try:
             return _function(input, dim, start, length, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('start', start), ('length', length), ('out', out), ))
@@ -2258,10 +2492,12 @@ def form_117():
 
         try:
             return _function(input, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ))
@@ -2277,10 +2513,12 @@ def form_118():
             dim = axis
         try:
             return _function(input, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ))
@@ -2292,10 +2530,12 @@ def form_119():
 
         try:
             return _function(input, dim, _stacklevel, dtype)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('_stacklevel', _stacklevel), ('dtype', dtype), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('_stacklevel', _stacklevel), ('dtype', dtype), ))
@@ -2311,10 +2551,12 @@ def form_120():
             dim = axis
         try:
             return _function(input, dim, descending, stable)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ))
@@ -2330,10 +2572,12 @@ def form_121():
             dim = axis
         try:
             return _function(input, dim, descending, stable, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('descending', descending), ('stable', stable), ('out', out), ))
@@ -2352,10 +2596,12 @@ def form_122():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, dtype, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
@@ -2378,10 +2624,12 @@ def form_123():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, dtype, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('dtype', dtype), ('out', out), ))
@@ -2400,10 +2648,12 @@ def form_124():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, keepdim, dtype=dtype, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
@@ -2431,10 +2681,12 @@ def form_125():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, dim, keepdim, dtype=dtype, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
@@ -2455,10 +2707,12 @@ def form_126():
             dim = axis
         try:
             return _function(input, dim, keepdim, dtype=dtype, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
@@ -2479,10 +2733,12 @@ def form_127():
             dim = axis
         try:
             return _function(input, dim, keepdim, other=other, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('other', other), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('other', other), ('out', out), ))
@@ -2503,10 +2759,12 @@ def form_128():
             dim = axis
         try:
             return _function(input, dim, keepdim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
@@ -2527,10 +2785,12 @@ def form_129():
             dim = axis
         try:
             return _function(input, dim, unbiased, keepdim, correction=correction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ))
@@ -2551,10 +2811,12 @@ def form_130():
             dim = axis
         try:
             return _function(input, dim, unbiased, keepdim, correction=correction, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('dim', dim), ('unbiased', unbiased), ('keepdim', keepdim), ('correction', correction), ('out', out), ))
@@ -2566,10 +2828,12 @@ def form_131():
 
         try:
             return _function(input, downscale_factor)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('downscale_factor', downscale_factor), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('downscale_factor', downscale_factor), ))
@@ -2581,10 +2845,12 @@ def form_132():
 
         try:
             return _function(input, end, weight, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ))
@@ -2596,10 +2862,12 @@ def form_133():
 
         try:
             return _function(input, end, weight, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('end', end), ('weight', weight), ('out', out), ))
@@ -2618,10 +2886,12 @@ def form_134():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, ends)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('ends', ends), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('ends', ends), ))
@@ -2633,10 +2903,12 @@ def form_135():
 
         try:
             return _function(input, eps)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('eps', eps), ))
@@ -2648,10 +2920,12 @@ def form_136():
 
         try:
             return _function(input, eps, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('eps', eps), ))
@@ -2663,10 +2937,12 @@ def form_137():
 
         try:
             return _function(input, eps, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('eps', eps), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('eps', eps), ('out', out), ))
@@ -2678,10 +2954,12 @@ def form_138():
 
         try:
             return _function(input, exponent, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('exponent', exponent), ))
@@ -2700,10 +2978,12 @@ def form_139():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, exponent, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
@@ -2715,10 +2995,12 @@ def form_140():
 
         try:
             return _function(input, exponent, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('exponent', exponent), ('out', out), ))
@@ -2730,10 +3012,12 @@ def form_141():
 
         try:
             return _function(input, fill_value, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('fill_value', fill_value), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('fill_value', fill_value), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ('memory_format', memory_format), ))
@@ -2745,10 +3029,12 @@ def form_142():
 
         try:
             return _function(input, generator)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('generator', generator), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('generator', generator), ))
@@ -2767,10 +3053,12 @@ def form_143():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, grid, mode, padding_mode, align_corners)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('grid', grid), ('mode', mode), ('padding_mode', padding_mode), ('align_corners', align_corners), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('grid', grid), ('mode', mode), ('padding_mode', padding_mode), ('align_corners', align_corners), ))
@@ -2782,10 +3070,12 @@ def form_144():
 
         try:
             return _function(input, groups)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('groups', groups), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('groups', groups), ))
@@ -2797,10 +3087,12 @@ def form_145():
 
         try:
             return _function(input, hx, w_ih, w_hh, b_ih, b_hh)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('hx', hx), ('w_ih', w_ih), ('w_hh', w_hh), ('b_ih', b_ih), ('b_hh', b_hh), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('hx', hx), ('w_ih', w_ih), ('w_hh', w_hh), ('b_ih', b_ih), ('b_hh', b_hh), ))
@@ -2812,10 +3104,12 @@ def form_146():
 
         try:
             return _function(input, index, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('index', index), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('index', index), ('out', out), ))
@@ -2827,10 +3121,12 @@ def form_147():
 
         try:
             return _function(input, index, source, accumulate)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('index', index), ('source', source), ('accumulate', accumulate), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('index', index), ('source', source), ('accumulate', accumulate), ))
@@ -2846,10 +3142,12 @@ def form_148():
             dim = axis
         try:
             return _function(input, indices, dim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('dim', dim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('dim', dim), ('out', out), ))
@@ -2868,10 +3166,12 @@ def form_149():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, indices, kernel_size, stride, padding, output_size)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
@@ -2883,10 +3183,12 @@ def form_150():
 
         try:
             return _function(input, indices, kernel_size, stride, padding, output_size)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('output_size', output_size), ))
@@ -2905,10 +3207,12 @@ def form_151():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, indices, values, accumulate)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
@@ -2920,10 +3224,12 @@ def form_152():
 
         try:
             return _function(input, indices, values, accumulate)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices', indices), ('values', values), ('accumulate', accumulate), ))
@@ -2935,10 +3241,12 @@ def form_153():
 
         try:
             return _function(input, indices_or_sections, sections=sections, indices=indices)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('sections', sections), ('indices', indices), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('sections', sections), ('indices', indices), ))
@@ -2954,10 +3262,12 @@ def form_154():
             dim = axis
         try:
             return _function(input, indices_or_sections, dim, sections=sections, indices=indices)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('dim', dim), ('sections', sections), ('indices', indices), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('indices_or_sections', indices_or_sections), ('dim', dim), ('sections', sections), ('indices', indices), ))
@@ -2969,10 +3279,12 @@ def form_155():
 
         try:
             return _function(input, inplace)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('inplace', inplace), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('inplace', inplace), ))
@@ -2993,10 +3305,12 @@ def form_156():
             dim = axis
         try:
             return _function(input, k, dim, keepdim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('keepdim', keepdim), ('out', out), ))
@@ -3012,10 +3326,12 @@ def form_157():
             dim = axis
         try:
             return _function(input, k, dim, largest, sorted, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('largest', largest), ('sorted', sorted), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('k', k), ('dim', dim), ('largest', largest), ('sorted', sorted), ('out', out), ))
@@ -3027,10 +3343,12 @@ def form_158():
 
         try:
             return _function(input, k, dims)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('k', k), ('dims', dims), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('k', k), ('dims', dims), ))
@@ -3042,10 +3360,12 @@ def form_159():
 
         try:
             return _function(input, kernel_size, dilation, padding, stride)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
@@ -3064,10 +3384,12 @@ def form_160():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
@@ -3079,10 +3401,12 @@ def form_161():
 
         try:
             return _function(input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('output_size', output_size), ('output_ratio', output_ratio), ('return_indices', return_indices), ('_random_samples', _random_samples), ))
@@ -3094,10 +3418,12 @@ def form_162():
 
         try:
             return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ))
@@ -3116,10 +3442,12 @@ def form_163():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
@@ -3131,10 +3459,12 @@ def form_164():
 
         try:
             return _function(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('ceil_mode', ceil_mode), ('count_include_pad', count_include_pad), ('divisor_override', divisor_override), ('out', out), ))
@@ -3153,10 +3483,12 @@ def form_165():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
@@ -3168,10 +3500,12 @@ def form_166():
 
         try:
             return _function(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('kernel_size', kernel_size), ('stride', stride), ('padding', padding), ('dilation', dilation), ('ceil_mode', ceil_mode), ('return_indices', return_indices), ))
@@ -3183,10 +3517,12 @@ def form_167():
 
         try:
             return _function(input, lambd, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('lambd', lambd), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('lambd', lambd), ('out', out), ))
@@ -3198,10 +3534,12 @@ def form_168():
 
         try:
             return _function(input, lower, upper, training)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ))
@@ -3213,10 +3551,12 @@ def form_169():
 
         try:
             return _function(input, lower, upper, training, inplace)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ('inplace', inplace), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('lower', lower), ('upper', upper), ('training', training), ('inplace', inplace), ))
@@ -3228,10 +3568,12 @@ def form_170():
 
         try:
             return _function(input, mask, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mask', mask), ('out', out), ))
@@ -3243,10 +3585,12 @@ def form_171():
 
         try:
             return _function(input, mask, source)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('source', source), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mask', mask), ('source', source), ))
@@ -3258,10 +3602,12 @@ def form_172():
 
         try:
             return _function(input, mask, value)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('mask', mask), ('value', value), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mask', mask), ('value', value), ))
@@ -3273,10 +3619,12 @@ def form_173():
 
         try:
             return _function(input, mat, vec, beta=beta, alpha=alpha)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
@@ -3288,10 +3636,12 @@ def form_174():
 
         try:
             return _function(input, mat, vec, beta=beta, alpha=alpha, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ))
@@ -3310,10 +3660,12 @@ def form_175():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, mat, vec, beta=beta, alpha=alpha, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat', mat), ('vec', vec), ('beta', beta), ('alpha', alpha), ('out', out), ))
@@ -3325,10 +3677,12 @@ def form_176():
 
         try:
             return _function(input, mat1, mat2, beta=beta, alpha=alpha, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ))
@@ -3347,10 +3701,12 @@ def form_177():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ('out', out), ))
@@ -3362,10 +3718,12 @@ def form_178():
 
         try:
             return _function(input, mat2)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('mat2', mat2), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat2', mat2), ))
@@ -3384,10 +3742,12 @@ def form_179():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, mat2, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('mat2', mat2), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('mat2', mat2), ('out', out), ))
@@ -3399,10 +3759,12 @@ def form_180():
 
         try:
             return _function(input, max)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('max', max), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('max', max), ))
@@ -3414,10 +3776,12 @@ def form_181():
 
         try:
             return _function(input, max, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('max', max), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('max', max), ))
@@ -3429,10 +3793,12 @@ def form_182():
 
         try:
             return _function(input, max, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('max', max), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('max', max), ('out', out), ))
@@ -3444,10 +3810,12 @@ def form_183():
 
         try:
             return _function(input, min)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ))
@@ -3459,10 +3827,12 @@ def form_184():
 
         try:
             return _function(input, min, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ))
@@ -3474,10 +3844,12 @@ def form_185():
 
         try:
             return _function(input, min, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ('out', out), ))
@@ -3489,10 +3861,12 @@ def form_186():
 
         try:
             return _function(input, min, max)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
@@ -3504,10 +3878,12 @@ def form_187():
 
         try:
             return _function(input, min, max, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ('max', max), ))
@@ -3519,10 +3895,12 @@ def form_188():
 
         try:
             return _function(input, min, max, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('min', min), ('max', max), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min', min), ('max', max), ('out', out), ))
@@ -3534,10 +3912,12 @@ def form_189():
 
         try:
             return _function(input, min_val, max_val)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ))
@@ -3549,10 +3929,12 @@ def form_190():
 
         try:
             return _function(input, min_val, max_val, inplace)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ('inplace', inplace), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('min_val', min_val), ('max_val', max_val), ('inplace', inplace), ))
@@ -3564,10 +3946,12 @@ def form_191():
 
         try:
             return _function(input, n, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('n', n), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n', n), ))
@@ -3579,10 +3963,12 @@ def form_192():
 
         try:
             return _function(input, n, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('n', n), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n', n), ('out', out), ))
@@ -3601,10 +3987,12 @@ def form_193():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, n, dim, norm, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
@@ -3627,10 +4015,12 @@ def form_194():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, n, dim, norm, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('norm', norm), ('out', out), ))
@@ -3646,10 +4036,12 @@ def form_195():
             dim = axis
         try:
             return _function(input, n, dim, prepend, append, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('prepend', prepend), ('append', append), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n', n), ('dim', dim), ('prepend', prepend), ('append', append), ('out', out), ))
@@ -3661,10 +4053,12 @@ def form_196():
 
         try:
             return _function(input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('normalized', normalized), ('onesided', onesided), ('length', length), ('return_complex', return_complex), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('normalized', normalized), ('onesided', onesided), ('length', length), ('return_complex', return_complex), ))
@@ -3683,10 +4077,12 @@ def form_197():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('pad_mode', pad_mode), ('normalized', normalized), ('onesided', onesided), ('return_complex', return_complex), ('align_to_window', align_to_window), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('n_fft', n_fft), ('hop_length', hop_length), ('win_length', win_length), ('window', window), ('center', center), ('pad_mode', pad_mode), ('normalized', normalized), ('onesided', onesided), ('return_complex', return_complex), ('align_to_window', align_to_window), ))
@@ -3698,10 +4094,12 @@ def form_198():
 
         try:
             return _function(input, nan, posinf, neginf)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
@@ -3713,10 +4111,12 @@ def form_199():
 
         try:
             return _function(input, nan, posinf, neginf, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ))
@@ -3728,10 +4128,12 @@ def form_200():
 
         try:
             return _function(input, nan, posinf, neginf, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('nan', nan), ('posinf', posinf), ('neginf', neginf), ('out', out), ))
@@ -3743,10 +4145,12 @@ def form_201():
 
         try:
             return _function(input, negative_slope)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ))
@@ -3758,10 +4162,12 @@ def form_202():
 
         try:
             return _function(input, negative_slope, inplace)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ('inplace', inplace), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('negative_slope', negative_slope), ('inplace', inplace), ))
@@ -3773,10 +4179,12 @@ def form_203():
 
         try:
             return _function(input, norm_type, kernel_size, stride, ceil_mode)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('norm_type', norm_type), ('kernel_size', kernel_size), ('stride', stride), ('ceil_mode', ceil_mode), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('norm_type', norm_type), ('kernel_size', kernel_size), ('stride', stride), ('ceil_mode', ceil_mode), ))
@@ -3788,10 +4196,12 @@ def form_204():
 
         try:
             return _function(input, normalized_shape, weight, bias, eps)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ))
@@ -3810,10 +4220,12 @@ def form_205():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, normalized_shape, weight, bias, eps, cudnn_enable)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enable', cudnn_enable), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enable', cudnn_enable), ))
@@ -3832,10 +4244,12 @@ def form_206():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, normalized_shape, weight, eps)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('eps', eps), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('normalized_shape', normalized_shape), ('weight', weight), ('eps', eps), ))
@@ -3847,10 +4261,12 @@ def form_207():
 
         try:
             return _function(input, num_groups, weight, bias, eps)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ))
@@ -3869,10 +4285,12 @@ def form_208():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, num_groups, weight, bias, eps, cudnn_enabled)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('num_groups', num_groups), ('weight', weight), ('bias', bias), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
@@ -3884,10 +4302,12 @@ def form_209():
 
         try:
             return _function(input, num_samples, replacement, generator=generator, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('num_samples', num_samples), ('replacement', replacement), ('generator', generator), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('num_samples', num_samples), ('replacement', replacement), ('generator', generator), ('out', out), ))
@@ -3899,10 +4319,12 @@ def form_210():
 
         try:
             return _function(input, offset)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('offset', offset), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('offset', offset), ))
@@ -3914,10 +4336,12 @@ def form_211():
 
         try:
             return _function(input, offset, dim1, dim2)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
@@ -3936,10 +4360,12 @@ def form_212():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, other)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ))
@@ -3951,10 +4377,12 @@ def form_213():
 
         try:
             return _function(input, other)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ))
@@ -3966,10 +4394,12 @@ def form_214():
 
         try:
             return _function(input, other, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ))
@@ -3981,10 +4411,12 @@ def form_215():
 
         try:
             return _function(input, other, alpha=alpha)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
@@ -3996,10 +4428,12 @@ def form_216():
 
         try:
             return _function(input, other, alpha=alpha, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ))
@@ -4011,10 +4445,12 @@ def form_217():
 
         try:
             return _function(input, other, alpha=alpha, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('alpha', alpha), ('out', out), ))
@@ -4030,10 +4466,12 @@ def form_218():
             dim = axis
         try:
             return _function(input, other, dim=dim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
@@ -4052,10 +4490,12 @@ def form_219():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, other, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
@@ -4067,10 +4507,12 @@ def form_220():
 
         try:
             return _function(input, other, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('out', out), ))
@@ -4082,10 +4524,12 @@ def form_221():
 
         try:
             return _function(input, other, rounding_mode=rounding_mode, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ))
@@ -4097,10 +4541,12 @@ def form_222():
 
         try:
             return _function(input, other, rounding_mode=rounding_mode, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('rounding_mode', rounding_mode), ('out', out), ))
@@ -4119,10 +4565,12 @@ def form_223():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, other, dim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
@@ -4145,10 +4593,12 @@ def form_224():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, other, dim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('dim', dim), ('out', out), ))
@@ -4167,10 +4617,12 @@ def form_225():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, other, p)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('p', p), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('p', p), ))
@@ -4182,10 +4634,12 @@ def form_226():
 
         try:
             return _function(input, other, rtol, atol, equal_nan)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('other', other), ('rtol', rtol), ('atol', atol), ('equal_nan', equal_nan), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('other', other), ('rtol', rtol), ('atol', atol), ('equal_nan', equal_nan), ))
@@ -4204,10 +4658,12 @@ def form_227():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, output_size)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ))
@@ -4219,10 +4675,12 @@ def form_228():
 
         try:
             return _function(input, output_size)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ))
@@ -4234,10 +4692,12 @@ def form_229():
 
         try:
             return _function(input, output_size, kernel_size, dilation, padding, stride)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ('kernel_size', kernel_size), ('dilation', dilation), ('padding', padding), ('stride', stride), ))
@@ -4256,10 +4716,12 @@ def form_230():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, output_size, return_indices)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
@@ -4271,10 +4733,12 @@ def form_231():
 
         try:
             return _function(input, output_size, return_indices)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('output_size', output_size), ('return_indices', return_indices), ))
@@ -4286,10 +4750,12 @@ def form_232():
 
         try:
             return _function(input, p, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ))
@@ -4301,10 +4767,12 @@ def form_233():
 
         try:
             return _function(input, p, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('out', out), ))
@@ -4316,10 +4784,12 @@ def form_234():
 
         try:
             return _function(input, p, dim, maxnorm, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ))
@@ -4338,10 +4808,12 @@ def form_235():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, p, dim, maxnorm, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
@@ -4366,10 +4838,12 @@ def form_236():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, p, dim, maxnorm, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('maxnorm', maxnorm), ('out', out), ))
@@ -4381,10 +4855,12 @@ def form_237():
 
         try:
             return _function(input, p, train)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('train', train), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('train', train), ))
@@ -4403,10 +4879,12 @@ def form_238():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, p)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ))
@@ -4418,10 +4896,12 @@ def form_239():
 
         try:
             return _function(input, p, generator=generator)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ))
@@ -4433,10 +4913,12 @@ def form_240():
 
         try:
             return _function(input, p, generator=generator, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('generator', generator), ('out', out), ))
@@ -4448,10 +4930,12 @@ def form_241():
 
         try:
             return _function(input, p, dim, eps, out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('eps', eps), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('eps', eps), ('out', out), ))
@@ -4470,10 +4954,12 @@ def form_242():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, p, dim, keepdim, out, dtype)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
@@ -4501,10 +4987,12 @@ def form_243():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, p, dim, keepdim, out, dtype)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('dim', dim), ('keepdim', keepdim), ('out', out), ('dtype', dtype), ))
@@ -4516,10 +5004,12 @@ def form_244():
 
         try:
             return _function(input, p, training, inplace)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('p', p), ('training', training), ('inplace', inplace), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('p', p), ('training', training), ('inplace', inplace), ))
@@ -4531,10 +5021,12 @@ def form_245():
 
         try:
             return _function(input, pad, mode, value)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('pad', pad), ('mode', mode), ('value', value), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('pad', pad), ('mode', mode), ('value', value), ))
@@ -4553,10 +5045,12 @@ def form_246():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, q, dim, keepdim, interpolation=interpolation, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
@@ -4584,10 +5078,12 @@ def form_247():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, q, dim, keepdim, interpolation=interpolation, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('q', q), ('dim', dim), ('keepdim', keepdim), ('interpolation', interpolation), ('out', out), ))
@@ -4599,10 +5095,12 @@ def form_248():
 
         try:
             return _function(input, r, with_replacement)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('r', r), ('with_replacement', with_replacement), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('r', r), ('with_replacement', with_replacement), ))
@@ -4621,10 +5119,12 @@ def form_249():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, rcond)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('rcond', rcond), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('rcond', rcond), ))
@@ -4640,10 +5140,12 @@ def form_250():
             dim = axis
         try:
             return _function(input, return_inverse, return_counts, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
@@ -4655,10 +5157,12 @@ def form_251():
 
         try:
             return _function(input, running_mean, running_var, weight, bias, training, momentum, eps)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('training', training), ('momentum', momentum), ('eps', eps), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('training', training), ('momentum', momentum), ('eps', eps), ))
@@ -4670,10 +5174,12 @@ def form_252():
 
         try:
             return _function(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('running_mean', running_mean), ('running_var', running_var), ('weight', weight), ('bias', bias), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ))
@@ -4692,10 +5198,12 @@ def form_253():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, s, dim, norm, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
@@ -4718,10 +5226,12 @@ def form_254():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, s, dim, norm, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
@@ -4737,10 +5247,12 @@ def form_255():
             dim = axis
         try:
             return _function(input, s, dim, norm, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
@@ -4752,10 +5264,12 @@ def form_256():
 
         try:
             return _function(input, shifts, dims)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('shifts', shifts), ('dims', dims), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('shifts', shifts), ('dims', dims), ))
@@ -4774,10 +5288,12 @@ def form_257():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, size, alpha, beta, k)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('alpha', alpha), ('beta', beta), ('k', k), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('alpha', alpha), ('beta', beta), ('k', k), ))
@@ -4789,10 +5305,12 @@ def form_258():
 
         try:
             return _function(input, size, stride, storage_offset)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
@@ -4804,10 +5322,12 @@ def form_259():
 
         try:
             return _function(input, size, scale_factor)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ))
@@ -4819,10 +5339,12 @@ def form_260():
 
         try:
             return _function(input, size, scale_factor, mode, align_corners)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ))
@@ -4841,10 +5363,12 @@ def form_261():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ('recompute_scale_factor', recompute_scale_factor), ('antialias', antialias), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('size', size), ('scale_factor', scale_factor), ('mode', mode), ('align_corners', align_corners), ('recompute_scale_factor', recompute_scale_factor), ('antialias', antialias), ))
@@ -4863,10 +5387,12 @@ def form_262():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, some, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('some', some), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('some', some), ('out', out), ))
@@ -4885,10 +5411,12 @@ def form_263():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, some, compute_uv, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('some', some), ('compute_uv', compute_uv), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('some', some), ('compute_uv', compute_uv), ('out', out), ))
@@ -4904,10 +5432,12 @@ def form_264():
             dim = axis
         try:
             return _function(input, sorted, return_inverse, return_counts, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('sorted', sorted), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('sorted', sorted), ('return_inverse', return_inverse), ('return_counts', return_counts), ('dim', dim), ))
@@ -4919,10 +5449,12 @@ def form_265():
 
         try:
             return _function(input, source, destination)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('source', source), ('destination', destination), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('source', source), ('destination', destination), ))
@@ -4934,10 +5466,12 @@ def form_266():
 
         try:
             return _function(input, source, storage_offset, size, stride)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('source', source), ('storage_offset', storage_offset), ('size', size), ('stride', stride), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('source', source), ('storage_offset', storage_offset), ('size', size), ('stride', stride), ))
@@ -4953,10 +5487,12 @@ def form_267():
             dim = axis
         try:
             return _function(input, split_size, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('split_size', split_size), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('split_size', split_size), ('dim', dim), ))
@@ -4972,10 +5508,12 @@ def form_268():
             dim = axis
         try:
             return _function(input, split_sizes, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('split_sizes', split_sizes), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('split_sizes', split_sizes), ('dim', dim), ))
@@ -4993,10 +5531,12 @@ def form_269():
         if index is _absent: raise _missing(_name, 'index')
         try:
             return _function(input, src, dim, index)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('index', index), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('index', index), ))
@@ -5012,10 +5552,12 @@ def form_270():
             dim = axis
         try:
             return _function(input, src, dim, start, end, step, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('start', start), ('end', end), ('step', step), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('src', src), ('dim', dim), ('start', start), ('end', end), ('step', step), ('out', out), ))
@@ -5027,10 +5569,12 @@ def form_271():
 
         try:
             return _function(input, src, non_blocking)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('src', src), ('non_blocking', non_blocking), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('src', src), ('non_blocking', non_blocking), ))
@@ -5042,10 +5586,12 @@ def form_272():
 
         try:
             return _function(input, src, offset, dim1, dim2)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('src', src), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('src', src), ('offset', offset), ('dim1', dim1), ('dim2', dim2), ))
@@ -5057,10 +5603,12 @@ def form_273():
 
         try:
             return _function(input, src, size, stride, storage_offset)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('src', src), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('src', src), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
@@ -5072,10 +5620,12 @@ def form_274():
 
         try:
             return _function(input, start_dim, end_dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('start_dim', start_dim), ('end_dim', end_dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('start_dim', start_dim), ('end_dim', end_dim), ))
@@ -5087,10 +5637,12 @@ def form_275():
 
         try:
             return _function(input, target, log_input, full, eps, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('eps', eps), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('eps', eps), ('reduction', reduction), ))
@@ -5109,10 +5661,12 @@ def form_276():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, log_input, full, size_average, eps, reduce, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('size_average', size_average), ('eps', eps), ('reduce', reduce), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('log_input', log_input), ('full', full), ('size_average', size_average), ('eps', eps), ('reduce', reduce), ('reduction', reduction), ))
@@ -5124,10 +5678,12 @@ def form_277():
 
         try:
             return _function(input, target, margin, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('reduction', reduction), ))
@@ -5146,10 +5702,12 @@ def form_278():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, margin, size_average, reduce, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
@@ -5168,10 +5726,12 @@ def form_279():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, p, margin, weight, size_average, reduce, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('p', p), ('margin', margin), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('p', p), ('margin', margin), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
@@ -5183,10 +5743,12 @@ def form_280():
 
         try:
             return _function(input, target, reduction, log_target=log_target)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('log_target', log_target), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('log_target', log_target), ))
@@ -5205,10 +5767,12 @@ def form_281():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, reduction, delta, weight)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('delta', delta), ('weight', weight), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('reduction', reduction), ('delta', delta), ('weight', weight), ))
@@ -5227,10 +5791,12 @@ def form_282():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, size_average, reduce, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
@@ -5249,10 +5815,12 @@ def form_283():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, size_average, reduce, reduction, beta)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('beta', beta), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('beta', beta), ))
@@ -5271,10 +5839,12 @@ def form_284():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, size_average, reduce, reduction, log_target)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('log_target', log_target), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('log_target', log_target), ))
@@ -5293,10 +5863,12 @@ def form_285():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, size_average, reduce, reduction, weight)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('weight', weight), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('weight', weight), ))
@@ -5308,10 +5880,12 @@ def form_286():
 
         try:
             return _function(input, target, var, full, eps, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('var', var), ('full', full), ('eps', eps), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('var', var), ('full', full), ('eps', eps), ('reduction', reduction), ))
@@ -5323,10 +5897,12 @@ def form_287():
 
         try:
             return _function(input, target, weight, pos_weight, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('pos_weight', pos_weight), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('pos_weight', pos_weight), ('reduction', reduction), ))
@@ -5345,10 +5921,12 @@ def form_288():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, weight, size_average, ignore_index, reduce, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ))
@@ -5367,10 +5945,12 @@ def form_289():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ('label_smoothing', label_smoothing), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('ignore_index', ignore_index), ('reduce', reduce), ('reduction', reduction), ('label_smoothing', label_smoothing), ))
@@ -5389,10 +5969,12 @@ def form_290():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, weight, size_average, reduce, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
@@ -5404,10 +5986,12 @@ def form_291():
 
         try:
             return _function(input, target, weight, size_average, reduce, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
@@ -5426,10 +6010,12 @@ def form_292():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, target, weight, size_average, reduce, reduction, pos_weight)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('pos_weight', pos_weight), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('target', target), ('weight', weight), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ('pos_weight', pos_weight), ))
@@ -5448,10 +6034,12 @@ def form_293():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, tau, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('tau', tau), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('tau', tau), ('out', out), ))
@@ -5470,10 +6058,12 @@ def form_294():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, tau, other, left, transpose, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('tau', tau), ('other', other), ('left', left), ('transpose', transpose), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('tau', tau), ('other', other), ('left', left), ('transpose', transpose), ('out', out), ))
@@ -5492,10 +6082,12 @@ def form_295():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, tensor, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('tensor', tensor), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('tensor', tensor), ('out', out), ))
@@ -5507,10 +6099,12 @@ def form_296():
 
         try:
             return _function(input, tensor1, tensor2, value=value, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ))
@@ -5529,10 +6123,12 @@ def form_297():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, tensor1, tensor2, value=value, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('tensor1', tensor1), ('tensor2', tensor2), ('value', value), ('out', out), ))
@@ -5544,10 +6140,12 @@ def form_298():
 
         try:
             return _function(input, the_template, memory_format)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('the_template', the_template), ('memory_format', memory_format), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('the_template', the_template), ('memory_format', memory_format), ))
@@ -5559,10 +6157,12 @@ def form_299():
 
         try:
             return _function(input, threshold, value)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ))
@@ -5574,10 +6174,12 @@ def form_300():
 
         try:
             return _function(input, threshold, value, inplace)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ('inplace', inplace), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('threshold', threshold), ('value', value), ('inplace', inplace), ))
@@ -5596,10 +6198,12 @@ def form_301():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, upper, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('upper', upper), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('upper', upper), ('out', out), ))
@@ -5611,10 +6215,12 @@ def form_302():
 
         try:
             return _function(input, upscale_factor)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('upscale_factor', upscale_factor), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('upscale_factor', upscale_factor), ))
@@ -5626,10 +6232,12 @@ def form_303():
 
         try:
             return _function(input, value)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('value', value), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('value', value), ))
@@ -5641,10 +6249,12 @@ def form_304():
 
         try:
             return _function(input, values, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('values', values), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('values', values), ))
@@ -5656,10 +6266,12 @@ def form_305():
 
         try:
             return _function(input, values, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('values', values), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('values', values), ('out', out), ))
@@ -5678,10 +6290,12 @@ def form_306():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, vec, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('vec', vec), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('vec', vec), ('out', out), ))
@@ -5693,10 +6307,12 @@ def form_307():
 
         try:
             return _function(input, vec1, vec2, beta=beta, alpha=alpha, out=_in_place)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ))
@@ -5715,10 +6331,12 @@ def form_308():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, vec1, vec2, beta=beta, alpha=alpha, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('vec1', vec1), ('vec2', vec2), ('beta', beta), ('alpha', alpha), ('out', out), ))
@@ -5730,10 +6348,12 @@ def form_309():
 
         try:
             return _function(input, vec2, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('vec2', vec2), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('vec2', vec2), ('out', out), ))
@@ -5752,10 +6372,12 @@ def form_310():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, weight)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ))
@@ -5767,10 +6389,12 @@ def form_311():
 
         try:
             return _function(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('training', training), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('training', training), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
@@ -5782,10 +6406,12 @@ def form_312():
 
         try:
             return _function(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('running_mean', running_mean), ('running_var', running_var), ('use_input_stats', use_input_stats), ('momentum', momentum), ('eps', eps), ('cudnn_enabled', cudnn_enabled), ))
@@ -5804,10 +6430,12 @@ def form_313():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, weight, bias, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('out', out), ))
@@ -5826,10 +6454,12 @@ def form_314():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, weight, bias, stride, padding, dilation, groups)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('dilation', dilation), ('groups', groups), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('dilation', dilation), ('groups', groups), ))
@@ -5848,10 +6478,12 @@ def form_315():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input, weight, bias, stride, padding, output_padding, groups, dilation)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('output_padding', output_padding), ('groups', groups), ('dilation', dilation), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('bias', bias), ('stride', stride), ('padding', padding), ('output_padding', output_padding), ('groups', groups), ('dilation', dilation), ))
@@ -5863,10 +6495,12 @@ def form_316():
 
         try:
             return _function(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('offsets', offsets), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('offsets', offsets), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
@@ -5878,10 +6512,12 @@ def form_317():
 
         try:
             return _function(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('weight', weight), ('padding_idx', padding_idx), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weight', weight), ('padding_idx', padding_idx), ('max_norm', max_norm), ('norm_type', norm_type), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
@@ -5893,10 +6529,12 @@ def form_318():
 
         try:
             return _function(input, weights, minlength)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('weights', weights), ('minlength', minlength), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('weights', weights), ('minlength', minlength), ))
@@ -5908,10 +6546,12 @@ def form_319():
 
         try:
             return _function(input1, input2, target, margin, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('reduction', reduction), ))
@@ -5930,10 +6570,12 @@ def form_320():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input1, input2, target, margin, size_average, reduce, reduction)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input1', input1), ('input2', input2), ('target', target), ('margin', margin), ('size_average', size_average), ('reduce', reduce), ('reduction', reduction), ))
@@ -5952,10 +6594,12 @@ def form_321():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(input1, input2, weight, bias)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input1', input1), ('input2', input2), ('weight', weight), ('bias', bias), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input1', input1), ('input2', input2), ('weight', weight), ('bias', bias), ))
@@ -5971,10 +6615,12 @@ def form_322():
             dim = axis
         try:
             return _function(input, repeats, dim, output_size=output_size)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('repeats', repeats), ('dim', dim), ('output_size', output_size), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('input', input), ('repeats', repeats), ('dim', dim), ('output_size', output_size), ))
@@ -5993,10 +6639,12 @@ def form_323():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
@@ -6008,10 +6656,12 @@ def form_324():
 
         try:
             return _function(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('log_probs', log_probs), ('targets', targets), ('input_lengths', input_lengths), ('target_lengths', target_lengths), ('blank', blank), ('reduction', reduction), ('zero_infinity', zero_infinity), ))
@@ -6023,10 +6673,12 @@ def form_325():
 
         try:
             return _function(logits, tau, hard, eps, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('logits', logits), ('tau', tau), ('hard', hard), ('eps', eps), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('logits', logits), ('tau', tau), ('hard', hard), ('eps', eps), ('dim', dim), ))
@@ -6038,10 +6690,12 @@ def form_326():
 
         try:
             return _function(mat1, mat2)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('mat1', mat1), ('mat2', mat2), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('mat1', mat1), ('mat2', mat2), ))
@@ -6053,10 +6707,12 @@ def form_327():
 
         try:
             return _function(mean, std, size, generator=generator, out=out, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('mean', mean), ('std', std), ('size', size), ('generator', generator), ('out', out), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('mean', mean), ('std', std), ('size', size), ('generator', generator), ('out', out), ('dtype', dtype), ('layout', layout), ('device', device), ('requires_grad', requires_grad), ('pin_memory', pin_memory), ))
@@ -6068,10 +6724,12 @@ def form_328():
 
         try:
             return _function(n, input, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('n', n), ('input', input), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('n', n), ('input', input), ('out', out), ))
@@ -6090,10 +6748,12 @@ def form_329():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('attn_mask', attn_mask), ('dropout_p', dropout_p), ('is_causal', is_causal), ('scale', scale), ('enable_gqa', enable_gqa), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('attn_mask', attn_mask), ('dropout_p', dropout_p), ('is_causal', is_causal), ('scale', scale), ('enable_gqa', enable_gqa), ))
@@ -6105,10 +6765,12 @@ def form_330():
 
         try:
             return _function(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training, key_padding_mask, need_weights, attn_mask, use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, static_k, static_v, average_attn_weights, is_causal)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('embed_dim_to_check', embed_dim_to_check), ('num_heads', num_heads), ('in_proj_weight', in_proj_weight), ('in_proj_bias', in_proj_bias), ('bias_k', bias_k), ('bias_v', bias_v), ('add_zero_attn', add_zero_attn), ('dropout_p', dropout_p), ('out_proj_weight', out_proj_weight), ('out_proj_bias', out_proj_bias), ('training', training), ('key_padding_mask', key_padding_mask), ('need_weights', need_weights), ('attn_mask', attn_mask), ('use_separate_proj_weight', use_separate_proj_weight), ('q_proj_weight', q_proj_weight), ('k_proj_weight', k_proj_weight), ('v_proj_weight', v_proj_weight), ('static_k', static_k), ('static_v', static_v), ('average_attn_weights', average_attn_weights), ('is_causal', is_causal), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('query', query), ('key', key), ('value', value), ('embed_dim_to_check', embed_dim_to_check), ('num_heads', num_heads), ('in_proj_weight', in_proj_weight), ('in_proj_bias', in_proj_bias), ('bias_k', bias_k), ('bias_v', bias_v), ('add_zero_attn', add_zero_attn), ('dropout_p', dropout_p), ('out_proj_weight', out_proj_weight), ('out_proj_bias', out_proj_bias), ('training', training), ('key_padding_mask', key_padding_mask), ('need_weights', need_weights), ('attn_mask', attn_mask), ('use_separate_proj_weight', use_separate_proj_weight), ('q_proj_weight', q_proj_weight), ('k_proj_weight', k_proj_weight), ('v_proj_weight', v_proj_weight), ('static_k', static_k), ('static_v', static_v), ('average_attn_weights', average_attn_weights), ('is_causal', is_causal), ))
@@ -6120,10 +6782,12 @@ def form_331():
 
         try:
             return _function(real, imag, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('real', real), ('imag', imag), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('real', real), ('imag', imag), ('out', out), ))
@@ -6135,10 +6799,12 @@ def form_332():
 
         try:
             return _function(self)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('self', self), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('self', self), ))
@@ -6155,10 +6821,12 @@ def form_333():
         if dim is _absent: raise _missing(_name, 'dim')
         try:
             return _function(self, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('self', self), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('self', self), ('dim', dim), ))
@@ -6174,10 +6842,12 @@ def form_334():
             dim = axis
         try:
             return _function(self, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('self', self), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('self', self), ('dim', dim), ))
@@ -6189,10 +6859,12 @@ def form_335():
 
         try:
             return _function(self, size, stride, storage_offset)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('self', self), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('self', self), ('size', size), ('stride', stride), ('storage_offset', storage_offset), ))
@@ -6204,10 +6876,12 @@ def form_336():
 
         try:
             return _function(sorted_sequence, input, out_int32=out_int32, right=right, side=side, sorter=sorter, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('sorted_sequence', sorted_sequence), ('input', input), ('out_int32', out_int32), ('right', right), ('side', side), ('sorter', sorter), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('sorted_sequence', sorted_sequence), ('input', input), ('out_int32', out_int32), ('right', right), ('side', side), ('sorter', sorter), ('out', out), ))
@@ -6219,10 +6893,12 @@ def form_337():
 
         try:
             return _function(tensor, num_classes)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('tensor', tensor), ('num_classes', num_classes), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensor', tensor), ('num_classes', num_classes), ))
@@ -6238,10 +6914,12 @@ def form_338():
             dim = axis
         try:
             return _function(tensor, split_size_or_sections, dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('tensor', tensor), ('split_size_or_sections', split_size_or_sections), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensor', tensor), ('split_size_or_sections', split_size_or_sections), ('dim', dim), ))
@@ -6260,10 +6938,12 @@ def form_339():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(tensors, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ('out', out), ))
@@ -6275,10 +6955,12 @@ def form_340():
 
         try:
             return _function(tensors, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ('out', out), ))
@@ -6297,10 +6979,12 @@ def form_341():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(tensors, dim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
@@ -6323,10 +7007,12 @@ def form_342():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(tensors, dim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('tensors', tensors), ('dim', dim), ('out', out), ))
@@ -6338,10 +7024,12 @@ def form_343():
 
         try:
             return _function(theta, size, align_corners)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('theta', theta), ('size', size), ('align_corners', align_corners), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('theta', theta), ('size', size), ('align_corners', align_corners), ))
@@ -6353,10 +7041,12 @@ def form_344():
 
         try:
             return _function(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('weight', weight), ('indices', indices), ('offsets', offsets), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('weight', weight), ('indices', indices), ('offsets', offsets), ('scale_grad_by_freq', scale_grad_by_freq), ('mode', mode), ('sparse', sparse), ('per_sample_weights', per_sample_weights), ('include_last_offset', include_last_offset), ('padding_idx', padding_idx), ))
@@ -6368,10 +7058,12 @@ def form_345():
 
         try:
             return _function(weight, indices, padding_idx, scale_grad_by_freq, sparse)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('weight', weight), ('indices', indices), ('padding_idx', padding_idx), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('weight', weight), ('indices', indices), ('padding_idx', padding_idx), ('scale_grad_by_freq', scale_grad_by_freq), ('sparse', sparse), ))
@@ -6383,10 +7075,12 @@ def form_346():
 
         try:
             return _function(x, N)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('x', x), ('N', N), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('N', N), ))
@@ -6405,10 +7099,12 @@ def form_347():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(x, N, increasing)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('x', x), ('N', N), ('increasing', increasing), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('N', N), ('increasing', increasing), ))
@@ -6427,10 +7123,12 @@ def form_348():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(x, ord, dim, keepdim, dtype=dtype, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
@@ -6458,10 +7156,12 @@ def form_349():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(x, ord, dim, keepdim, dtype=dtype, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('ord', ord), ('dim', dim), ('keepdim', keepdim), ('dtype', dtype), ('out', out), ))
@@ -6480,10 +7180,12 @@ def form_350():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(x, y, dim=dim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
@@ -6506,10 +7208,12 @@ def form_351():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(x, y, dim=dim, out=out)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x', x), ('y', y), ('dim', dim), ('out', out), ))
@@ -6528,10 +7232,12 @@ def form_352():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(x1, x2, dim, eps)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
@@ -6554,10 +7260,12 @@ def form_353():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(x1, x2, dim, eps)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('dim', dim), ('eps', eps), ))
@@ -6576,10 +7284,12 @@ def form_354():
                     if _casts is not None:
                         _modes.autocast = _casts
             return _function(x1, x2, p, compute_mode)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('compute_mode', compute_mode), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('compute_mode', compute_mode), ))
@@ -6591,10 +7301,12 @@ def form_355():
 
         try:
             return _function(x1, x2, p, eps, keepdim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
@@ -6610,10 +7322,12 @@ def form_356():
             keepdim = keepdims
         try:
             return _function(x1, x2, p, eps, keepdim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('x1', x1), ('x2', x2), ('p', p), ('eps', eps), ('keepdim', keepdim), ))
@@ -6629,10 +7343,12 @@ def form_357():
             dim = axis
         try:
             return _function(y, x, dx=dx, dim=dim)
-        except AttributeError as _error:
+        except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('y', y), ('x', x), ('dx', dx), ('dim', dim), ))
             if _clearer is None:
                 raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
             raise _clearer from None
         except _SparseOperandError as _error:
             return _answer(_error, _function, _name, (('y', y), ('x', x), ('dx', dx), ('dim', dim), ))
@@ -6640,362 +7356,362 @@ def form_357():
 
 
 FORMS = {
-    "57f3fbed7592da67": form_0,
-    "479ebd5ad95e5954": form_1,
-    "67d18c3a55839f95": form_2,
-    "36b50a2e2acdd295": form_3,
-    "4d69c0300996f5d5": form_4,
-    "2a3ad47509c0bbfc": form_5,
-    "9e38b695f5d1c54a": form_6,
-    "434ff73aba719fce": form_7,
-    "02ca646f07392cdd": form_8,
-    "d52e538593615a31": form_9,
-    "44c52e28df9e0e53": form_10,
-    "2e0d24718a798ae9": form_11,
-    "dece5660ec2b1829": form_12,
-    "fb353d336e235255": form_13,
-    "42f293f784154089": form_14,
-    "327df3db67158b8e": form_15,
-    "9335f6c35b0f219d": form_16,
-    "05cd99c5e45c42cb": form_17,
-    "c8afe37833cea339": form_18,
-    "119396513fe95c79": form_19,
-    "087700fbc3c26ba6": form_20,
-    "4584252c559bc9ca": form_21,
-    "f96d50ab07de1ed3": form_22,
-    "8ff8fe3e49b55ff5": form_23,
-    "fcb9d7a44827cd66": form_24,
-    "02e98a53091767ef": form_25,
-    "2e5b1d119b5c2690": form_26,
-    "f6b0fe1a7ab84b40": form_27,
-    "e7b5561e0217583d": form_28,
-    "f4057d525c96f767": form_29,
-    "cc43ede5754cb3af": form_30,
-    "3ab684d513284a60": form_31,
-    "76e68be3b0b5a416": form_32,
-    "84a8674e6ad013a3": form_33,
-    "253c1e941f894d43": form_34,
-    "ce1c6264763cd5a8": form_35,
-    "11baf0b2888cc27c": form_36,
-    "3a43a19ff768bff4": form_37,
-    "6468dbbee9dc085a": form_38,
-    "5b5dc269210b9fa0": form_39,
-    "19dc90161310dde5": form_40,
-    "e0511d284432075f": form_41,
-    "e107d61f286b2816": form_42,
-    "47c6cd97fcb92ea8": form_43,
-    "bcff99a49056d3f6": form_44,
-    "2ea34a3f66600503": form_45,
-    "9fa7e327d75ebd94": form_46,
-    "898d4f94394b83ab": form_47,
-    "642ac9d12d0f8813": form_48,
-    "cd77ff39dbc6f19b": form_49,
-    "e3885f42252c4e4c": form_50,
-    "a404901c691b4fec": form_51,
-    "2739272f47ce38fb": form_52,
-    "db330d313807d274": form_53,
-    "2507c4df2a4213cd": form_54,
-    "a7fbe0fcb59e0e8f": form_55,
-    "7d661c9d0cc6f578": form_56,
-    "c4449bb20a5b5deb": form_57,
-    "dcc28d7ebc5aad65": form_58,
-    "c4ab0705dbdbe3eb": form_59,
-    "ebd92a1253608272": form_60,
-    "782aaed23e1daea2": form_61,
-    "5c34722c1bf31f85": form_62,
-    "9c20965b347cf217": form_63,
-    "006a7088f5df909f": form_64,
-    "ce0f69c01eb864fb": form_65,
-    "b627451d31509411": form_66,
-    "2a849392295a4f38": form_67,
-    "51328814e9c7fabe": form_68,
-    "d1565598bb122ddd": form_69,
-    "ac8f343014cc4277": form_70,
-    "fd4e2df31d3661cc": form_71,
-    "cebd16f9dfd66301": form_72,
-    "e158fcf73a577379": form_73,
-    "5778b54865f33907": form_74,
-    "2fed38079d424b26": form_75,
-    "706fe2a1ce29de1f": form_76,
-    "de9a971e939cc5af": form_77,
-    "647c626824d671ce": form_78,
-    "93bcac2c828bf3e9": form_79,
-    "29019bb97adcb9c3": form_80,
-    "c1cb7a6982aced0f": form_81,
-    "658003d33a3cac67": form_82,
-    "9fc40f460a7359de": form_83,
-    "108459ddd1ae6f76": form_84,
-    "0ecc4e95fe4fb626": form_85,
-    "b7fafba05c25a961": form_86,
-    "a3753f390f9394e3": form_87,
-    "b7e40e2c15bff5af": form_88,
-    "6bba858f6e6f9196": form_89,
-    "e4c8bd4e1a376ff7": form_90,
-    "42d74b2a544eaee4": form_91,
-    "2053bda1a5c3c346": form_92,
-    "bc182b7a13dee85d": form_93,
-    "f596e8b3839ae3a7": form_94,
-    "cdde63060872859a": form_95,
-    "389cd699631c8bbe": form_96,
-    "50c2732500bcedf1": form_97,
-    "162504a490747c1c": form_98,
-    "81eb8764883d7f53": form_99,
-    "af2f7f0686cac443": form_100,
-    "19a7514db1ab9804": form_101,
-    "a2cf112533133aa3": form_102,
-    "db28a9b252470f7f": form_103,
-    "e4f446b6d40e7738": form_104,
-    "fe8aa1fb3b46e0b4": form_105,
-    "7b5f65591e3adf82": form_106,
-    "7afcab562c458126": form_107,
-    "d9a838a8bd8faef5": form_108,
-    "46a8329519e77aaa": form_109,
-    "abb7ffcbe1f2ea85": form_110,
-    "67478ca28192efb6": form_111,
-    "1cabca9f52e59a6f": form_112,
-    "abca74f443685e17": form_113,
-    "ef37906b2223ec9f": form_114,
-    "250b7bd831a319cc": form_115,
-    "3c53c3b8875f4251": form_116,
-    "f22b3086eb49da59": form_117,
-    "d990866a826eaa40": form_118,
-    "6c864e593651fa2a": form_119,
-    "638cfb9d0f9d7a7b": form_120,
-    "06be1e0fb4959841": form_121,
-    "093e8d125235cccf": form_122,
-    "7b57029ad64e9bcd": form_123,
-    "aabc79476cfc6414": form_124,
-    "a79fd40a26dbc31c": form_125,
-    "0360d80eab24fe2c": form_126,
-    "eca164233190c78e": form_127,
-    "5681ef0ea84026cb": form_128,
-    "8ad4f4a8f6119070": form_129,
-    "efa286dbcc457108": form_130,
-    "71856c0f45bd1009": form_131,
-    "365133fa64582676": form_132,
-    "497cd58afdc0079c": form_133,
-    "2ddc1127cd52320e": form_134,
-    "5a8b26901c8d32f5": form_135,
-    "a1fc3310f9592b6a": form_136,
-    "1a65a392267cd0ec": form_137,
-    "6923f05202baac68": form_138,
-    "06ecf487cee72856": form_139,
-    "178359f96cb2bd01": form_140,
-    "a84196b175794bc5": form_141,
-    "22a14c7948949c6a": form_142,
-    "269ccbe7400e8725": form_143,
-    "372aca5337479582": form_144,
-    "cbf0a809e9d7b139": form_145,
-    "61d6eed943ca422f": form_146,
-    "2dfe179cf7b2b85f": form_147,
-    "60e2aa47ebb8c3f7": form_148,
-    "c79e5e39b732b584": form_149,
-    "fde108ce294a84f4": form_150,
-    "d3659f6181c87b38": form_151,
-    "308426013be3e1fe": form_152,
-    "242d48feacc6ae30": form_153,
-    "7e579c41d766b8f6": form_154,
-    "87ef0f5ec94ccb91": form_155,
-    "52b2018e0c001215": form_156,
-    "daf30e509fd9fc29": form_157,
-    "2fd250745706ce94": form_158,
-    "f25f8702961200ca": form_159,
-    "0300ae05ceb7a59f": form_160,
-    "6236eb3d76c09349": form_161,
-    "ad644260ca08b1d8": form_162,
-    "390bec30b9a61721": form_163,
-    "d1da79d0ccf7fdba": form_164,
-    "c4539647dbaaa8a5": form_165,
-    "1c6761ed70fda22e": form_166,
-    "ca5656b13ed8128c": form_167,
-    "061c25a20d3dd496": form_168,
-    "6ed68490a8969e3c": form_169,
-    "8f3d0b2b0a79be9c": form_170,
-    "c3ee19952df81521": form_171,
-    "1c3f38180062a2c7": form_172,
-    "d8d2649f1172f7cd": form_173,
-    "7bb7a3437d38f53b": form_174,
-    "df8e15bb1ba9774c": form_175,
-    "7f35da1808245bcf": form_176,
-    "0bfb3ae39017f69a": form_177,
-    "5b8d8834c4765b83": form_178,
-    "c1390cbcd13d3712": form_179,
-    "0784b7e5e44b6f51": form_180,
-    "3e69b4870fecb01d": form_181,
-    "a5948485d782f2a7": form_182,
-    "3f5c02e5540b658e": form_183,
-    "c6b6bb4cc94d510f": form_184,
-    "0ca7c06afa2d9a76": form_185,
-    "69ed6c5b20190340": form_186,
-    "1263baf8eaa53c28": form_187,
-    "4936e09c7e45ddf4": form_188,
-    "c4bbff97d96a8189": form_189,
-    "e473d67677b07199": form_190,
-    "9db21f33cffec8e2": form_191,
-    "406161bce0e0cbf3": form_192,
-    "2ec299e7bd80b538": form_193,
-    "16d4d7602ecde802": form_194,
-    "13fa8a81259fcc98": form_195,
-    "584b85666138d2fa": form_196,
-    "b7749294eee75348": form_197,
-    "fd427707875c1f24": form_198,
-    "c42710839d618700": form_199,
-    "af4745554eaedfbb": form_200,
-    "3f7a4aa23fcd5c67": form_201,
-    "8edc325387195dae": form_202,
-    "6def10a92874878e": form_203,
-    "f4178a5f16235b52": form_204,
-    "d93f1d2b56813066": form_205,
-    "f3bd38e3962368a9": form_206,
-    "d6035a8eb019274f": form_207,
-    "6e15238b27d4f9de": form_208,
-    "ad8780dad0ae6c04": form_209,
-    "7ef89ba7fd4c6ac4": form_210,
-    "1584d91e6ce4dfef": form_211,
-    "0072d875e300ef9f": form_212,
-    "9d69e7f03c5eb5de": form_213,
-    "707feb19172de507": form_214,
-    "b6e05df295df5e87": form_215,
-    "9e47cfd307582125": form_216,
-    "835355613082fa99": form_217,
-    "92100862318a8554": form_218,
-    "8d1b2ebd9bd0bf13": form_219,
-    "cef69722650148e8": form_220,
-    "569276b15653aac1": form_221,
-    "9cee19ac23cae6b6": form_222,
-    "2a70bc06dcde67cb": form_223,
-    "2a5eff6d484309bf": form_224,
-    "ad93c64fabb16602": form_225,
-    "3441d8427000170b": form_226,
-    "ef5d441dcdd2ad04": form_227,
-    "38ac69c6811eda0c": form_228,
-    "6ca2b5bd38b58082": form_229,
-    "32d119600897d7ca": form_230,
-    "e8b2f54f8ca6c823": form_231,
-    "f0e35f7dad74da3a": form_232,
-    "d1f74ae4e8c90a05": form_233,
-    "70abea6b9d706fab": form_234,
-    "8fed8a89b6b2c9dd": form_235,
-    "9542c913810ddcba": form_236,
-    "eff20f0881051363": form_237,
-    "451b187485498709": form_238,
-    "df125e3e2601c531": form_239,
-    "c4ab414d4ae51d5e": form_240,
-    "1a208a951511b751": form_241,
-    "e58b03be648c9e82": form_242,
-    "ebd92dc592794bc7": form_243,
-    "c177517efb908701": form_244,
-    "2ab650d7897a5623": form_245,
-    "2433508ee07f17f9": form_246,
-    "b1935388c96f3487": form_247,
-    "b00348527141b9da": form_248,
-    "d3b579e28d507b2c": form_249,
-    "c6edb2bf801d11f3": form_250,
-    "d3c51fb3538dc480": form_251,
-    "3ebbb65560404bf8": form_252,
-    "33233833885ac833": form_253,
-    "25a2bccefd55fd53": form_254,
-    "07c2276cad07dd03": form_255,
-    "aa09369827bb2b98": form_256,
-    "e9754e8b60739272": form_257,
-    "96dd3325d6c142bf": form_258,
-    "c7f9ec65e95fbb5c": form_259,
-    "0f1f04d5fa0f5a59": form_260,
-    "9f4cac91b40bf95a": form_261,
-    "24af54f297b66eef": form_262,
-    "6fb9a044c2a780af": form_263,
-    "911b5671ea6a6973": form_264,
-    "dc849abe8e01fd46": form_265,
-    "99f6b5309bb1fb5b": form_266,
-    "08edf4f78bc2bc98": form_267,
-    "026ce44eff2de769": form_268,
-    "f1b6a1bf6864ea77": form_269,
-    "f16972ad212fb484": form_270,
-    "e1a594a9633827e4": form_271,
-    "0e73bb1383f37d99": form_272,
-    "0bf3546b19176c62": form_273,
-    "4b345d7bdf6a07cb": form_274,
-    "0e6b9f9ea938da19": form_275,
-    "f60e1d41a8a5d610": form_276,
-    "0b4bd738d12f7e14": form_277,
-    "ae078ad46ce1e400": form_278,
-    "d46c463b64ab9aed": form_279,
-    "eae5c2f4339a4d94": form_280,
-    "7844bb86a5a00006": form_281,
-    "556f07a955a3aaca": form_282,
-    "b6311609abb08f10": form_283,
-    "ade2d1fb4f7e85b8": form_284,
-    "96199f2d213cecad": form_285,
-    "3c5501ea459d0119": form_286,
-    "999f946b9a0214a8": form_287,
-    "775c598001cb701c": form_288,
-    "6723d9409982494e": form_289,
-    "906b4bcc763c54c9": form_290,
-    "38e409f62ec3e656": form_291,
-    "843a8bb75ee1831c": form_292,
-    "f135b5925b523625": form_293,
-    "934cfdb7b384c4a4": form_294,
-    "8f5d4812a5843124": form_295,
-    "6b3272339fea76f1": form_296,
-    "91b43b508d55e16b": form_297,
-    "d9eacf88383fb5b8": form_298,
-    "344b57eeacbbbbb4": form_299,
-    "4908e1c149677147": form_300,
-    "7aeebba579697c86": form_301,
-    "413dcd43e810292f": form_302,
-    "1b9fca6b295e319d": form_303,
-    "e291075bc4ae5cdf": form_304,
-    "37b0441303bc588e": form_305,
-    "0ee9ec7a62617985": form_306,
-    "6ed6bdb27c532c27": form_307,
-    "73d7ad9a09cd866c": form_308,
-    "09b806777d123f7a": form_309,
-    "665f19683756600b": form_310,
-    "2735f93e752a527f": form_311,
-    "b92ad70b571b5ef9": form_312,
-    "3a4194241f9a9d15": form_313,
-    "59ae98e4035f03ac": form_314,
-    "0d12b727e4c677f2": form_315,
-    "a2be39a42bb50d88": form_316,
-    "19f8ed8a92c8ec70": form_317,
-    "520d6a43392a4557": form_318,
-    "b42df060ab540362": form_319,
-    "8009b7a71aa49787": form_320,
-    "5c1ec5f3376bf29e": form_321,
-    "fa48c05474742404": form_322,
-    "c2d9dc5665dcdc20": form_323,
-    "4d841d471bd6071c": form_324,
-    "22cdc55143f75c32": form_325,
-    "eda3acc8da0fd72a": form_326,
-    "ef07e3f637f02440": form_327,
-    "49af2e1407fef1cb": form_328,
-    "8828aaa7f2840715": form_329,
-    "632c0c4903fa3af5": form_330,
-    "561a4210f4a1d2e5": form_331,
-    "e745f662f76adddb": form_332,
-    "80165e78d3e90055": form_333,
-    "58cbb2123bbaf3d2": form_334,
-    "ee30e93b1bb79710": form_335,
-    "39dc3a637636807b": form_336,
-    "af1419db0038961b": form_337,
-    "f03f9f2870e0ddec": form_338,
-    "f81ca63d709e7995": form_339,
-    "b56a77ac8cdb8ec8": form_340,
-    "29e06b514460e8bd": form_341,
-    "176c46e114c1a87d": form_342,
-    "e159e500a4796d51": form_343,
-    "6944e92eaddd616c": form_344,
-    "dd928b79bf56a31f": form_345,
-    "77d1b2a21c855ae8": form_346,
-    "c0caeec113f827be": form_347,
-    "e2cb70d417a6e130": form_348,
-    "3c9670c12d7036d1": form_349,
-    "d060db006af1b7cc": form_350,
-    "d5bcd35ce44ebe03": form_351,
-    "1f6f805f6a634af9": form_352,
-    "ae8eef484e7964ba": form_353,
-    "732d4a4b4a367545": form_354,
-    "7934cdf44912f2aa": form_355,
-    "964ed1f35f02e5bf": form_356,
-    "721a4270187eaa60": form_357,
+    "35fdca346a9719ac": form_0,
+    "d1f549f645292509": form_1,
+    "b6afeddf34efa681": form_2,
+    "02be75a4356bcce1": form_3,
+    "786e7390fd959c62": form_4,
+    "c37bf03405822844": form_5,
+    "ffc9c217fdeba9f6": form_6,
+    "9e1148c6581cf84c": form_7,
+    "1c70df8505ef1974": form_8,
+    "85035a6aacd28fdb": form_9,
+    "16f473665f3a0580": form_10,
+    "c092f87e0c57efe0": form_11,
+    "8c3b0fbbbf1ac250": form_12,
+    "8679cee858b71b4f": form_13,
+    "20473d36951828d0": form_14,
+    "42c99b0036771704": form_15,
+    "77db38ad9dc809ef": form_16,
+    "f90f3f2a0746101c": form_17,
+    "e9ce1e3b47037c07": form_18,
+    "c41ef71c4473a814": form_19,
+    "25d8435a5988e585": form_20,
+    "4e1204911e7f709e": form_21,
+    "42e48a78687234e7": form_22,
+    "d163d32f04139716": form_23,
+    "c675605241cd8833": form_24,
+    "ac90f93f5257cb79": form_25,
+    "549aff66f84ff91a": form_26,
+    "b2cba1de5e788746": form_27,
+    "157747cf2498d119": form_28,
+    "fc7ee9b0074a05d9": form_29,
+    "73b64254d7aab59e": form_30,
+    "d268ae8b077d5a41": form_31,
+    "ff8b745f9814d15f": form_32,
+    "6f7a00d325c58fad": form_33,
+    "df1c19487213f422": form_34,
+    "4b5d5119940d732a": form_35,
+    "8b8bb855366677fa": form_36,
+    "61a29d4aea495340": form_37,
+    "4beb32d821a37e28": form_38,
+    "b77e5e43a4ba793f": form_39,
+    "f08532df5613298b": form_40,
+    "3ca1cac21a413239": form_41,
+    "c3ba5dfd69343a04": form_42,
+    "5e51656709068dd5": form_43,
+    "15ed398110153764": form_44,
+    "611544e4ae2bd31c": form_45,
+    "7573301a0a819047": form_46,
+    "936670134f694974": form_47,
+    "b089b387ed51a269": form_48,
+    "fa3445935bbd65f2": form_49,
+    "95032c9bcef420e1": form_50,
+    "f679f4601ae6e26f": form_51,
+    "5f7858cf019f2577": form_52,
+    "497c483249b738f1": form_53,
+    "f8da9737e84540a2": form_54,
+    "16b33b7b2cb89e34": form_55,
+    "c9b33fb6860dd225": form_56,
+    "707083382d9f108b": form_57,
+    "a0fe636cb45c8aaa": form_58,
+    "29d21b583c9a0738": form_59,
+    "2b39a98c024ef61e": form_60,
+    "42fe003e08b6bcdf": form_61,
+    "6cf5bc8b522fdf03": form_62,
+    "421980a7243b9687": form_63,
+    "136a58466b71037a": form_64,
+    "58b91b676f56c51f": form_65,
+    "fdd2489c41637dc3": form_66,
+    "42a32d46a2cce46e": form_67,
+    "b18ac8ea73841590": form_68,
+    "54a71b7d2c659751": form_69,
+    "3c4ec2cf3b952abe": form_70,
+    "14f7c997a53a6306": form_71,
+    "e8b59ef5bb59ccb1": form_72,
+    "b16725f1d661f3e5": form_73,
+    "61cbccb79a9307bb": form_74,
+    "183ff24f766e2b33": form_75,
+    "8d2b505a3e6e8a21": form_76,
+    "a04f942a0b2a856a": form_77,
+    "06582936b8d8c043": form_78,
+    "b37f2e77cb9e01ed": form_79,
+    "d298b2a072b73ab0": form_80,
+    "919ef3c13b7b50cd": form_81,
+    "1e36eae6f144141d": form_82,
+    "81488c2c43fb9c3d": form_83,
+    "4e1c4ffc2a5cd9e0": form_84,
+    "c3d41a252d2de414": form_85,
+    "10aa33ddf547381b": form_86,
+    "67f4a4e4cf44942f": form_87,
+    "6e20e152f34696e1": form_88,
+    "98745b532e91ac29": form_89,
+    "53a7e415d3be9243": form_90,
+    "f728e2b0816359d8": form_91,
+    "bff30c307d6fa42c": form_92,
+    "49758c259ea51e1d": form_93,
+    "b46b0d8474d03822": form_94,
+    "d1b78c904d4a098e": form_95,
+    "c47005b2b237c0d4": form_96,
+    "eeb2e04994415157": form_97,
+    "e4115b0b4e1c6c70": form_98,
+    "75add1f51b197339": form_99,
+    "f0c5f21207977cbd": form_100,
+    "6ff84971ea66e1bc": form_101,
+    "e4f0d8bbe27dc51b": form_102,
+    "d4b5ee7e2e2c197a": form_103,
+    "d05df6ce9f02c727": form_104,
+    "27dae3b3be7e4ced": form_105,
+    "222239c9a039baae": form_106,
+    "970d4582e08d2544": form_107,
+    "f2bc10f09d5edc0e": form_108,
+    "94af3b2ec244621a": form_109,
+    "e58cef0abe3e7325": form_110,
+    "58c28bcbc98b8d46": form_111,
+    "90e7c7a65e8698a9": form_112,
+    "3c00f3fd0a895112": form_113,
+    "5ffa3ea5260e0341": form_114,
+    "b65cbd489a93c590": form_115,
+    "802fd77fe1840c72": form_116,
+    "0655b98803a5f98a": form_117,
+    "ffdcba31106d538f": form_118,
+    "8817295d2eed6282": form_119,
+    "665e4ac5087e5225": form_120,
+    "08e34adf01aa87d3": form_121,
+    "c3a6a342d3d012cf": form_122,
+    "f0bd3d38a234004b": form_123,
+    "fb1907b6c2bde0ef": form_124,
+    "13f5d2d713aa5331": form_125,
+    "005ba5bb376b58a0": form_126,
+    "dce315a5e4239bf2": form_127,
+    "ee91a33f7bfb4c54": form_128,
+    "8dfc5f8f49f9badb": form_129,
+    "0b5813119293c19c": form_130,
+    "3be1585ae6eaeb98": form_131,
+    "62f3ae39e5dfd5ac": form_132,
+    "f8d37212235e742f": form_133,
+    "8a17c701cdebc8ac": form_134,
+    "ad3ede969929fc65": form_135,
+    "9f8ad4a0475dff1d": form_136,
+    "fd82a3c781fa3bd9": form_137,
+    "a5b3c67becb0ce1c": form_138,
+    "e2cf90a6ce7b37bf": form_139,
+    "472124a63b0716dd": form_140,
+    "f0cab9e22c6a1467": form_141,
+    "ff7945033188c1fd": form_142,
+    "395a202107bbbcc7": form_143,
+    "7b544d6ceae74cbb": form_144,
+    "24d75292910826ec": form_145,
+    "6ef8f813d698a78f": form_146,
+    "69b443052efadc4f": form_147,
+    "6bf65ba5730cc763": form_148,
+    "ca1134413f32490e": form_149,
+    "b27246dbe23816ae": form_150,
+    "6ff1e73e4bbaed80": form_151,
+    "c2569261a0be87fe": form_152,
+    "349340227b32d282": form_153,
+    "3fd4a5e8cbf0409c": form_154,
+    "bd19163a8dab46ab": form_155,
+    "045266835190695d": form_156,
+    "9f44849667878321": form_157,
+    "bfaf957d2787b1cd": form_158,
+    "27be6384da4a2b2d": form_159,
+    "ee99b5e8e267e111": form_160,
+    "ab49011b25b0c59e": form_161,
+    "caf8e0317da939ce": form_162,
+    "6ee87ec514cf1524": form_163,
+    "182d22deddc89faa": form_164,
+    "f481b2e457a2aab3": form_165,
+    "42ce7e880892d9bd": form_166,
+    "0dcece20d3c1d80e": form_167,
+    "3812d4e25aed38e5": form_168,
+    "8d15dc564b958bf8": form_169,
+    "a15a42413c7849fb": form_170,
+    "ca2c1b7216b57428": form_171,
+    "92c3ea1de3244a53": form_172,
+    "06821d4d4fce1de8": form_173,
+    "fb30cdf36ba819b7": form_174,
+    "c71de8a01852d736": form_175,
+    "abf526026e0d53b8": form_176,
+    "764cb41e6668ff9d": form_177,
+    "702b1acaf2a73401": form_178,
+    "58d723364102fa33": form_179,
+    "4c5c9c9386bfd3be": form_180,
+    "95cb6ec56be58079": form_181,
+    "bc94da0e1afdd15d": form_182,
+    "29910eea9513efda": form_183,
+    "0b19adb7752f0857": form_184,
+    "049b1021c7e33088": form_185,
+    "54fed9cdec5f6abe": form_186,
+    "31918c7d304ce28e": form_187,
+    "67d3a9b3a52f662a": form_188,
+    "0d0e3177d8bb5825": form_189,
+    "04ad5e6eda4545d0": form_190,
+    "8827264db9ab9be7": form_191,
+    "28a44e73dc866d88": form_192,
+    "b843f41cf2e1ba1a": form_193,
+    "e4568acdec1b865c": form_194,
+    "b37c902e5bf06a68": form_195,
+    "3dcc9461b2f5f9c6": form_196,
+    "a80585732b1e6052": form_197,
+    "119648c022076322": form_198,
+    "ac7038830d2e3ee3": form_199,
+    "d1c3777b40a53ce6": form_200,
+    "42e21dc71996708b": form_201,
+    "5a47ef1c4abb3832": form_202,
+    "b90da781b423c6d8": form_203,
+    "32b2bbb7055364c6": form_204,
+    "b5fb20487c93b460": form_205,
+    "ef98e725a329aed9": form_206,
+    "dfef988e95355041": form_207,
+    "3cebca8e6d8e819f": form_208,
+    "c957abf6177075d3": form_209,
+    "a4436909b399092c": form_210,
+    "f80191f55ea12ac8": form_211,
+    "df7b8dfe63a9b8e3": form_212,
+    "23deedae90b2b204": form_213,
+    "6213453b4be52b28": form_214,
+    "c5517cf74d46506b": form_215,
+    "0d8a28516a152dcb": form_216,
+    "b45a6d0d2ae823d1": form_217,
+    "d797df4fbf7e5ce8": form_218,
+    "9aa836ce91a94eb3": form_219,
+    "d5f1d7eb4b9096f3": form_220,
+    "c4cfff36e22122df": form_221,
+    "a7735637400f66f1": form_222,
+    "cfe2cc5430ead493": form_223,
+    "5cc966d4eea9d826": form_224,
+    "637191ae391c3235": form_225,
+    "0f5073636bc02bed": form_226,
+    "e3783932c628394b": form_227,
+    "d2babda3bfce2a75": form_228,
+    "affd400ee41cebc2": form_229,
+    "8a9ac32be6063fc5": form_230,
+    "8d4bf0d93678b33d": form_231,
+    "2bb5bda748b5ae43": form_232,
+    "ac09efa3dcc7b9b3": form_233,
+    "827eceaa86c454bf": form_234,
+    "f8c21614bb17e6fb": form_235,
+    "0e169a80979395b0": form_236,
+    "fb19e9e996b51719": form_237,
+    "d40255f6c229f5c5": form_238,
+    "7c00ef97dc689d08": form_239,
+    "72f65b36795ef510": form_240,
+    "b4ff4cf5ea18fec1": form_241,
+    "c15ce79b75471fe0": form_242,
+    "8505796502c12605": form_243,
+    "32bff8d06a50d0d3": form_244,
+    "b663641a74c559ff": form_245,
+    "0e1edcba333bdda4": form_246,
+    "c0429fd88d6e63c4": form_247,
+    "1dc10cbd9b930556": form_248,
+    "f10f773cf3b2c212": form_249,
+    "6806ff337337815e": form_250,
+    "50862ffc2c6162fb": form_251,
+    "d14aaa3649a9d8fb": form_252,
+    "48add0082eeb0588": form_253,
+    "678592ea716a5d0d": form_254,
+    "b7515a0332ecf6f8": form_255,
+    "32fa08c6aaf4d3d7": form_256,
+    "d0fa7a6425f0c72d": form_257,
+    "99b35d4eb1bad4f2": form_258,
+    "4d027195fd440474": form_259,
+    "eb3e63f9a5ba6843": form_260,
+    "273997d237e1b2cc": form_261,
+    "0a629cf22ca1d09f": form_262,
+    "0b108d7d0403954e": form_263,
+    "3ffd4f0819624e69": form_264,
+    "76b151d45b83f42b": form_265,
+    "48e40177662517ec": form_266,
+    "c1232a20d0dd55f6": form_267,
+    "bc589c120d39aee9": form_268,
+    "9d8607c0a5f44e47": form_269,
+    "7285ed6f86c44de1": form_270,
+    "a345c6021aa90c6c": form_271,
+    "f76a262af52347f4": form_272,
+    "10f42c8b92f99155": form_273,
+    "032e78eba66c0eb8": form_274,
+    "16a6f55756be973e": form_275,
+    "5ba4042662056020": form_276,
+    "b42b9659d7d4ffb5": form_277,
+    "a03b0bb76c12396b": form_278,
+    "e90938d79e38c6e9": form_279,
+    "b57f5c27ce502fca": form_280,
+    "38a884ded76335b5": form_281,
+    "fd10c3d316678345": form_282,
+    "93bc67fbef95d9a4": form_283,
+    "be7192c8cd253b1b": form_284,
+    "eede8efea4b22da2": form_285,
+    "a79e98cad060b08c": form_286,
+    "76dda1e6d550f1d2": form_287,
+    "cccf284f474b2744": form_288,
+    "1d344f60c555ac95": form_289,
+    "5849dba4cba0dfed": form_290,
+    "781b02f7abed9a46": form_291,
+    "740f75c19d6331c0": form_292,
+    "eaa828a03dae8fb3": form_293,
+    "942455a9df9ec6f7": form_294,
+    "57eca5e5ac5a6f1a": form_295,
+    "d9280b6429026184": form_296,
+    "0c990a873611abcc": form_297,
+    "19b31887f4cafc54": form_298,
+    "c5e96ccaf37b1127": form_299,
+    "19e252cc7bd11779": form_300,
+    "620254c4fa5354fb": form_301,
+    "0ebfbf5db831e3db": form_302,
+    "3e44400933d2a161": form_303,
+    "b661211428b075c9": form_304,
+    "8be30a6cb0c7408a": form_305,
+    "3017314d3407a8ff": form_306,
+    "f8e697c55f2a701e": form_307,
+    "355d39913f9ed172": form_308,
+    "52331ea895a12314": form_309,
+    "82b555e7fd020f3e": form_310,
+    "97a3d71711178b3c": form_311,
+    "6181b2b2053e6e2f": form_312,
+    "ee3214a0ebc826b7": form_313,
+    "f47aa7133b7f32f0": form_314,
+    "8ed36431b679311b": form_315,
+    "3fd4a481e4ec28ba": form_316,
+    "fd49393a75332098": form_317,
+    "acf9befa09d98323": form_318,
+    "8cc813faf4bb8fa2": form_319,
+    "c1824e28cf4a3214": form_320,
+    "c7fb571c3c0f1f24": form_321,
+    "4bb11b733da661c4": form_322,
+    "e8a340c8bf09df0d": form_323,
+    "57b52656db6f1c8a": form_324,
+    "5c16be8a2e56a7ce": form_325,
+    "17485ee2958a77b6": form_326,
+    "1baab180bf2e3e72": form_327,
+    "ab1601fe164bd4e7": form_328,
+    "0608f60ddfdcb3b2": form_329,
+    "5b984594d8b9a28d": form_330,
+    "e416e0dc03106775": form_331,
+    "6c9d3cf5d5ed71fb": form_332,
+    "e5147003df9bf6cc": form_333,
+    "29a72c917936e269": form_334,
+    "c426798781dd3c8d": form_335,
+    "4fc92816fa5eeb49": form_336,
+    "b98b8ea228bebf08": form_337,
+    "295aa9c54adb4040": form_338,
+    "171406a41de1a97c": form_339,
+    "f17928588e575d88": form_340,
+    "e2b98e4c1d65dd2c": form_341,
+    "9a1b482494edbe76": form_342,
+    "1e5fe8f66d19de70": form_343,
+    "0bb9e9cdf691aa43": form_344,
+    "84c40cae7514d44c": form_345,
+    "d3c4f20989644505": form_346,
+    "a3ec2439c6bc178d": form_347,
+    "0ca44b7d6f4e0b98": form_348,
+    "f7533a8048aa1d69": form_349,
+    "5234134560fe1cd6": form_350,
+    "bca80f86cca7cb2b": form_351,
+    "7043bff8c5721a8e": form_352,
+    "ef1c50ce75349f4d": form_353,
+    "4b51818463821650": form_354,
+    "07faedd2486d1ebb": form_355,
+    "fc7b8a5ce4ee9597": form_356,
+    "0c7b6e4f43667457": form_357,
 }

@@ -17,6 +17,8 @@ from tensor.core.memory_format import memory_format
 from tensor.core.names.absent import MissingNameError
 from tensor.core.warning import inside
 
+from .exchanged_code import code_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FunctionType
@@ -73,14 +75,48 @@ class _Expected(NamedTuple):
         return not self.classes or any(_ADMITTED[name](value) for name in self.classes)
 
 
+class Answer(NamedTuple):
+    """A call that an argument takes over, which is no tensor and has a ``__torch_function__``."""
+
+    arguments: dict[str, Any]
+
+    def of(self, public: FunctionType) -> Any:
+        """The answer to the call of ``public``."""
+        return _asking[0](public, self.arguments)
+
+
+_asking: list[Callable[[FunctionType, dict[str, Any]], Any]] = []
+
+
+def ask_with(ask: Callable[[FunctionType, dict[str, Any]], Any]) -> None:
+    """Let ``ask(public, arguments)`` answer calls that an argument takes over.
+
+    It is asked when a function has failed at such an argument, and told its arguments by name.
+    """
+    _asking[:] = [ask]
+
+
+def _takes_over(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_takes_over, value))
+    return not isinstance(value, (TensorBase, type)) and hasattr(value, "__torch_function__")
+
+
 def explanation(
-    error: AttributeError, function: FunctionType, name: str, arguments: tuple[tuple[str, Any], ...]
-) -> TypeError | None:
+    error: AttributeError | TypeError,
+    function: FunctionType,
+    name: str,
+    arguments: tuple[tuple[str, Any], ...],
+) -> TypeError | Answer | None:
     """The TypeError that says which argument of ``function`` an AttributeError is about; ``None`` if it is about none.
+
+    Where an argument takes over calls, it is its :class:`Answer`.
 
     It is about none if the user's own code raised it, or if all arguments are what the annotations say.
     """
-    if error.name is None or not _of_the_inside(error):
+    if _asking and any(_takes_over(value) for _, value in arguments):
+        return Answer(dict(arguments))
+    if not isinstance(error, AttributeError) or error.name is None or not _of_the_inside(error):
         return None
     culprit = error.owner if isinstance(error, MissingNameError) else error.obj
     suspects, elements = [], []
@@ -134,7 +170,7 @@ def _of(argument: str, expected: _Expected) -> str:
 
 @cache
 def _expected(function: FunctionType, argument: str) -> _Expected:
-    code = function.__code__
+    code = code_of(function)
     by_place = code.co_varnames[: code.co_argcount]
     starred = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :][
         : bool(code.co_flags & CO_VARARGS)

@@ -1,0 +1,1 @@
+"""Subclasses and modes that take over operations."""
