@@ -26,19 +26,20 @@ if TYPE_CHECKING:
     Strides = Sequence[Sequence[int]]
 
 #: Elements of a query, key and value that there are kernels for; narrower ones are padded in shared memory.
-_WIDTHS = (32, 64, 128)
+_WIDTHS = (32, 64, 128, 256)
 #: Queries and threads of a block: twice as many queries where that many are there.
 _QUERIES, _THREADS = 64, 128
 #: By width, and by 16 queries of a warp: keys that are taken at a time, and the fragments of queries in registers.
 _TILES = {
-    (32, 1): (64, 2), (32, 2): (64, 2), (64, 1): (64, 4), (64, 2): (64, 4), (128, 1): (64, 8), (128, 2): (32, 4)
+    (32, 1): (64, 2), (32, 2): (64, 2), (64, 1): (64, 4), (64, 2): (64, 4), (128, 1): (64, 8), (128, 2): (32, 4),
+    (256, 1): (32, 4),
 }  # fmt: skip
-#: The same of backward: sixteens of rows that a warp has, and rows that are taken at a time.
-_BACKWARD_TILES = {32: (1, 32), 64: (1, 32), 128: (1, 32)}
-#: Elements of 16 bytes, which a copy to shared memory has.
-_CHUNK = 8
-#: Bytes that addresses are multiples of.
-ALIGNMENT = 16
+#: Of backward, by width: sixteens of queries that a warp has, and of keys, and rows that are taken at a time.
+_BACKWARD_TILES = {32: (2, 2, 32), 64: (2, 2, 32), 128: (1, 1, 32), 256: (1, 1, 16)}
+#: Widest rows of which sums for keys and for values are held in registers together.
+_TOGETHER = 128
+#: Elements that a copy to shared memory may have, the most first: 16 bytes.
+PIECES = (8, 4, 2, 1)
 #: Bytes of what backward saves of a row.
 STATISTICS = 8
 _MAX_MATRICES = 65535
@@ -84,24 +85,28 @@ class Sizes:
 
 
 def takes(device: Device, dtype: dtype, sizes: Sizes, strides: Strides) -> bool:
-    """Whether there is a kernel for queries, keys and values of these sizes, where their addresses are aligned.
+    """Whether there are kernels for queries, keys and values of these sizes: elements of a row have to be neighbours.
 
     ``strides`` are theirs, in elements: over ``sizes.shape``, then from row to row and from element to element.
     """
     return (
         dtype in (float16, bfloat16)
         and device.compute_capability >= _CAPABILITY
-        and sizes.width == sizes.values
-        and sizes.width % _CHUNK == 0
-        and sizes.width <= _WIDTHS[-1]
+        and max(sizes.width, sizes.values) <= _WIDTHS[-1]
         and 0 < prod(sizes.shape) <= _MAX_MATRICES
-        and all(readable(each) for each in strides)
+        and all(each[-1] == 1 for each in strides)
     )
 
 
-def readable(strides: Sequence[int]) -> bool:
-    """Whether the kernels read an operand of such strides where it lies, if its address is aligned."""
-    return strides[-1] == 1 and all(step % _CHUNK == 0 for step in strides[:-1])
+def piece_of(*numbers: int) -> int:
+    """How many neighbouring elements are copied at a time where widths, strides and addresses have these numbers of them.
+
+    Examples
+    --------
+    >>> piece_of(64, 192), piece_of(64, 12), piece_of(7)
+    (8, 4, 1)
+    """
+    return next(piece for piece in PIECES if all(number % piece == 0 for number in numbers))
 
 
 def _padded(sizes: Sizes) -> int:
@@ -113,6 +118,7 @@ def plan(
     dtype: dtype,
     sizes: Sizes,
     strides: Strides,
+    piece: int,
     mask: MaskRows | None,
     *,
     dropping: bool,
@@ -123,6 +129,8 @@ def plan(
     ----------
     strides
         Of queries, keys, values and results; elements of a row of results are neighbours too.
+    piece
+        As :func:`piece_of` tells it of widths, strides and addresses.
     mask
         Where the rows of a mask lie; ``None`` for none.
     dropping
@@ -137,20 +145,22 @@ def plan(
         are rounded to the operands' dtype.
     """
     padded = _padded(sizes)
-    groups = 2 if sizes.positions > _QUERIES else 1
+    groups = 2 if sizes.positions > _QUERIES and (padded, 2) in _TILES else 1
     keys_of_tile, held = _TILES[padded, groups]
+    shared = (groups * _QUERIES + 2 * keys_of_tile) * padded * dtype.itemsize
     rank, operands = sizes.packed(strides)
     t = dtype.cuda
     launch = _launcher(
         device, dtype, "fused_attention.cuh", f"attention_of_{padded}", f"AttentionOperands<{rank}, 4>", operands, mask,
         dropping, f"const {t}* query, const {t}* key, const {t}* value, {t}* result, float* logarithms",
-        f"attend<{t}, {padded}, {groups}, {keys_of_tile}, {held}, {rank}>", "query, key, value, result, logarithms",
+        f"attend<{t}, {padded}, {piece}, {groups}, {keys_of_tile}, {held}, {rank}>", "query, key, value, result, logarithms",
+        shared,
     )  # fmt: skip
     grid, count = -(-sizes.positions // (groups * _QUERIES)), prod(sizes.shape)
 
     def run(stream: Any, scale: float, seen: bytes, dropped: bytes, *addresses: int) -> None:
         extra = [each for each in (seen, dropped) if each]
-        launch(grid, count, 1, _THREADS, 1, 1, 0, stream, operands, scale, *extra, *addresses)
+        launch(grid, count, 1, _THREADS, 1, 1, shared, stream, operands, scale, *extra, *addresses)
 
     return run
 
@@ -160,10 +170,12 @@ def plan_backward(
     dtype: dtype,
     sizes: Sizes,
     strides: Strides,
+    piece: int,
     mask: MaskRows | None,
     *,
     dropping: bool,
-    others: bool,
+    of_key: bool,
+    of_value: bool,
 ) -> Callable[..., None]:
     """What computes the gradients of what :func:`plan` computes, the same ones every time.
 
@@ -171,9 +183,11 @@ def plan_backward(
     ----------
     strides
         Of queries, keys, values, results, gradients of results, and of those of queries, keys and values, as for
-        :func:`takes`; those of keys and values have no stride over the matrices of queries that share them.
-    others
-        Whether gradients of keys or values are required.
+        :func:`plan`; those of keys and values have no stride over the matrices of queries that share them.
+    piece
+        As :func:`piece_of` tells it of widths, strides and addresses.
+    of_key, of_value
+        Whether these gradients are required.
 
     Returns
     -------
@@ -183,31 +197,42 @@ def plan_backward(
         gradients that are not required are 0.
     """
     padded = _padded(sizes)
-    tiles, at_a_time = _BACKWARD_TILES[padded]
+    tiles, tiles_of_keys, at_a_time = _BACKWARD_TILES[padded]
     rank, operands = sizes.packed(strides)
     t = dtype.cuda
-    of, inputs = f"AttentionOperands<{rank}, 8>", f"const {t}* query, const {t}* key, const {t}* value"
-    shared = (2 * tiles * _QUERIES + 4 * at_a_time) * padded * dtype.itemsize
-    function = f"{t}, {padded}, {tiles}, {at_a_time}, {rank}"
+    header, of = "fused_attention_backward.cuh", f"AttentionOperands<{rank}, 8>"
+    inputs = f"const {t}* query, const {t}* key, const {t}* value"
+
+    def shared_bytes(own: int) -> int:
+        elements = (2 * own * _QUERIES + 4 * at_a_time) * padded
+        return elements * int(dtype.itemsize)
+
+    shared = shared_bytes(tiles)
     by_queries = _launcher(
-        device, dtype, "fused_attention_backward.cuh", f"attention_of_{padded}_backward_queries", of, operands, mask,
-        dropping,
+        device, dtype, header, f"attention_of_{padded}_backward_queries", of, operands, mask, dropping,
         f"{inputs}, const {t}* result, const {t}* grad, const float* logarithms, RowStatistics* statistics, {t}* grad_query",
-        f"attend_backward_queries<{function}>",
+        f"attend_backward_queries<{t}, {padded}, {piece}, {tiles}, {at_a_time}, {rank}>",
         "query, key, value, result, grad, logarithms, statistics, grad_query", shared,
     )  # fmt: skip
-    shared_by_keys = shared + 2 * at_a_time * (STATISTICS + (0 if mask is None else len(mask.packed(0))))
-    by_keys = None
-    if others:
-        by_keys = _launcher(
-            device, dtype, "fused_attention_backward.cuh", f"attention_of_{padded}_backward_keys", of, operands, mask,
-            dropping, f"{inputs}, const {t}* grad, const RowStatistics* statistics, {t}* grad_key, {t}* grad_value",
-            f"attend_backward_keys<{function}>", "query, key, value, grad, statistics, grad_key, grad_value",
-            shared_by_keys,
-        )  # fmt: skip
+    # Beside rows also their statistics, and the addresses of those of a mask.
+    shared_by_keys = shared_bytes(tiles_of_keys) + 2 * at_a_time * 2 * STATISTICS
+    passes = [(of_key, of_value)]
+    if padded > _TOGETHER:
+        passes = [(of_key, False), (False, of_value)]
+    by_keys = [
+        _launcher(
+            device, dtype, header, f"attention_of_{padded}_backward{'_keys' * key}{'_values' * value}", of, operands,
+            mask, dropping, f"{inputs}, const {t}* grad, const RowStatistics* statistics, {t}* grad_key, {t}* grad_value",
+            f"attend_backward_keys<{t}, {padded}, {piece}, {tiles_of_keys}, {at_a_time}, {_cuda(key)}, {_cuda(value)}, {rank}>",
+            "query, key, value, grad, statistics, grad_key, grad_value", shared_by_keys,
+        )
+        for key, value in passes
+        if key or value
+    ]  # fmt: skip
     matrices = prod(sizes.shape)
-    shared_matrices = matrices // sizes.groups
-    blocks, blocks_of_keys = (-(-length // (tiles * _QUERIES)) for length in (sizes.positions, sizes.keys))
+    matrices_of_keys = matrices // sizes.groups
+    blocks = -(-sizes.positions // (tiles * _QUERIES))
+    blocks_of_keys = -(-sizes.keys // (tiles_of_keys * _QUERIES))
 
     def run(
         stream: Any, scale: float, seen: bytes, dropped: bytes, query: int, key: int, value: int, result: int,
@@ -218,18 +243,22 @@ def plan_backward(
             blocks, matrices, 1, _THREADS, 1, 1, shared, stream, operands, scale, *extra, query, key, value, result,
             grad, logarithms, statistics, grad_query,
         )  # fmt: skip
-        if by_keys is not None:
-            by_keys(
-                blocks_of_keys, shared_matrices, 1, _THREADS, 1, 1, shared_by_keys, stream, operands, scale, *extra,
+        for launch in by_keys:
+            launch(
+                blocks_of_keys, matrices_of_keys, 1, _THREADS, 1, 1, shared_by_keys, stream, operands, scale, *extra,
                 query, key, value, grad, statistics, grad_key, grad_value,
             )  # fmt: skip
 
     return run
 
 
+def _cuda(flag: bool) -> str:
+    return "true" if flag else "false"
+
+
 def _launcher(
     device: Device, dtype: dtype, header: str, name: str, operands_type: str, operands: bytes, mask: MaskRows | None,
-    dropping: bool, parameters: str, function: str, passed: str, shared: int = 0,
+    dropping: bool, parameters: str, function: str, passed: str, shared: int,
 ) -> Callable[..., None]:  # fmt: skip
     """A kernel that takes operands, scale, and, where there are, mask and dropout, before its addresses."""
     extras = Extras.of(dtype, mask, dropping=dropping)

@@ -44,6 +44,7 @@ struct AttentionBlock {
 };
 
 struct NoMask {
+    typedef const void* Row;
     __device__ void at(long long, long long) {}
     template <class W>
     __device__ W operator()(W score, int) const { return score; }
@@ -52,8 +53,9 @@ struct NoMask {
 // Strides over as few dimensions as the rows' numbers have to be taken apart into, and over the keys.
 template <int Rank, class T>
 struct Mask {
+    typedef const T* Row;
     long long sizes[Rank], strides[Rank], key_stride;
-    const T* row;
+    Row row;
 
     __device__ void at(long long number, long long first_key) {
         row += first_key * key_stride;

@@ -56,16 +56,23 @@ constexpr bool is_dropping = true;
 template <>
 constexpr bool is_dropping<NoDropout> = false;
 
-// `Rows` rows of an operand from `first` on to shared memory, zeros behind row `end` and behind the width.
-template <int Rows, class T, int Width>
+// `Rows` rows of an operand from `first` on to shared memory, `Piece` elements at a time, zeros behind row `end` and behind
+// the width. A single element of half precision is no asynchronous copy's.
+template <int Rows, int Piece, class T, int Width>
 __device__ inline void fetch_rows(
     const SharedRows<T, Width>& to, const T* from, long long row_stride, long long first, long long end, int width) {
-    constexpr int chunks = SharedRows<T, Width>::chunks;
-#pragma unroll
-    for (int i = threadIdx.x; i < Rows * chunks; i += ATTENTION_THREADS) {
-        const int row = i / chunks, chunk = i % chunks;
-        const bool there = first + row < end && chunk * 8 < width;
-        copy_async(to.at(row, chunk), there ? from + (first + row) * row_stride + chunk * 8 : from, there);
+    constexpr int pieces = Width / Piece, per_chunk = SharedRows<T, Width>::per_chunk;
+#pragma unroll 8
+    for (int i = threadIdx.x; i < Rows * pieces; i += ATTENTION_THREADS) {
+        const int row = i / pieces, column = i % pieces * Piece;
+        const bool there = first + row < end && column < width;
+        T* const slot = to.at(row, column / per_chunk) + column % per_chunk;
+        const T* const element = there ? from + (first + row) * row_stride + column : from;
+        if constexpr (Piece == 1) {
+            *slot = there ? *element : to_element<T>(0.0f);
+        } else {
+            copy_async<Piece * sizeof(T)>(slot, element, there);
+        }
     }
 }
 
@@ -124,7 +131,7 @@ __device__ inline void multiply_results(
 }
 
 // Two rows of each sixteen are this thread's: the first one of `Groups` times 16 that belong to a warp is `first`.
-template <class T, int Width, int Groups>
+template <class T, int Width, int Piece, int Groups>
 __device__ inline void store_rows(
     T* to, long long row_stride, long long first, long long end, int width, const float (&from)[Groups][Width / 8][4],
     float scale) {
@@ -136,9 +143,14 @@ __device__ inline void store_rows(
 #pragma unroll
         for (int i = 0; i < Width / 8; ++i) {
             const int at = i * 8 + lane % 4 * 2;
-            if (at < width)
-                *reinterpret_cast<unsigned int*>(to + row * row_stride + at) =
-                    packed<T>(from[r / 2][i][r % 2 * 2] * scale, from[r / 2][i][r % 2 * 2 + 1] * scale);
+            const float first_sum = from[r / 2][i][r % 2 * 2] * scale, second_sum = from[r / 2][i][r % 2 * 2 + 1] * scale;
+            T* const slot = to + row * row_stride + at;
+            if constexpr (Piece > 1) {
+                if (at < width) *reinterpret_cast<unsigned int*>(slot) = packed<T>(first_sum, second_sum);
+            } else {
+                if (at < width) slot[0] = to_element<T>(first_sum);
+                if (at + 1 < width) slot[1] = to_element<T>(second_sum);
+            }
         }
     }
 }

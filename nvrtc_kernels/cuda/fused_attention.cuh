@@ -12,12 +12,13 @@
 
 // A warp has `Groups` times 16 queries, of which `Held` fragments of 16 elements are in registers and the others in shared
 // memory; it takes `Keys` keys at a time.
-template <class T, int Width, int Groups, int Keys, int Held, int Rank, class M, class D>
+template <class T, int Width, int Piece, int Groups, int Keys, int Held, int Rank, class M, class D>
 __device__ void attend(
     const AttentionOperands<Rank, 4>& operands, float scale, M mask, D dropout, const T* query, const T* key, const T* value,
     T* result, float* logarithms) {
     constexpr int deep = Width / 16, wide = Width / 8, blocks = Keys / 8, rows = Groups * 64;
-    __shared__ alignas(128) T memory[(rows + 2 * Keys) * Width];
+    extern __shared__ uint4 shared_memory[];
+    T* const memory = reinterpret_cast<T*>(shared_memory);
     const SharedRows<T, Width> queries{memory}, keys{memory + rows * Width}, values{keys.memory + Keys * Width};
     const float none = -__int_as_float(0x7f800000);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -35,8 +36,8 @@ __device__ void attend(
     const long long seen = first + rows;
     const int end = operands.causal && seen < all ? static_cast<int>(seen) : all;
 
-    fetch_rows<rows>(queries, query, operands.row[QUERY], first, operands.positions, operands.width);
-    fetch_rows<Keys>(keys, key, operands.row[KEY], 0, all, operands.width);
+    fetch_rows<rows, Piece>(queries, query, operands.row[QUERY], first, operands.positions, operands.width);
+    fetch_rows<Keys, Piece>(keys, key, operands.row[KEY], 0, all, operands.width);
     commit_copies();
 
     // Of the warp's rows this thread has two of each sixteen, eight apart.
@@ -75,7 +76,7 @@ __device__ void attend(
     for (int i = 0; i < Groups * Held; ++i) load_queries(held[i / Held][i % Held], i / Held, i % Held);
 
     for (int start = 0; start < end; start += Keys) {
-        fetch_rows<Keys>(values, value, operands.row[VALUE], start, all, operands.width);
+        fetch_rows<Keys, Piece>(values, value, operands.row[VALUE], start, all, operands.values);
         commit_copies();
 
         float scores[Groups][blocks][4];
@@ -103,7 +104,7 @@ __device__ void attend(
         }
         __syncthreads();  // every warp has read the keys
         const bool more = start + Keys < end;
-        if (more) fetch_rows<Keys>(keys, key, operands.row[KEY], start + Keys, all, operands.width);
+        if (more) fetch_rows<Keys, Piece>(keys, key, operands.row[KEY], start + Keys, all, operands.width);
         commit_copies();
 
         // Scores as exponents of 2. Only the last tiles have keys that a row does not see.
@@ -189,16 +190,15 @@ __device__ void attend(
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
         const long long position = own + r * 8;
-        if (position >= operands.positions) continue;
+        if (position < operands.positions && lane % 4 == 0)
+            logarithms[numbers + position] = sum == 0.0f ? none : largest[r] / TO_TWO + logf(sum);
         const float factor = sum == 0.0f ? 0.0f : 1 / sum;
-        if (lane % 4 == 0) logarithms[numbers + position] = sum == 0.0f ? none : largest[r] / TO_TWO + logf(sum);
-        T* row = result + position * operands.row[RESULT];
 #pragma unroll
         for (int i = 0; i < wide; ++i) {
-            const int at = i * 8 + lane % 4 * 2;
-            if (at < operands.width)
-                *reinterpret_cast<unsigned int*>(row + at) =
-                    packed<T>(output[r / 2][i][r % 2 * 2] * factor, output[r / 2][i][r % 2 * 2 + 1] * factor);
+            output[r / 2][i][r % 2 * 2] *= factor;
+            output[r / 2][i][r % 2 * 2 + 1] *= factor;
         }
     }
+    store_rows<T, Width, Piece>(
+        result, operands.row[RESULT], first + warp * Groups * 16, operands.positions, operands.values, output, 1);
 }

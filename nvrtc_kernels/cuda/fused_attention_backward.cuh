@@ -9,6 +9,7 @@
 // row itself: the logarithm, of two, and the mean. The second has keys in its blocks and goes over the queries of all
 // matrices that share them; there rows of a product are keys, so that transposed weights and slopes are left operands as they
 // lie in registers. Both take 32 rows at a time, or 16, while the next ones travel to the other buffer in shared memory.
+// Where sums of both gradients are more than registers hold, the second kernel runs for each of them.
 
 #pragma once
 #include "attention_tiles.cuh"
@@ -19,15 +20,8 @@ struct alignas(8) RowStatistics {
     float logarithm, mean;
 };
 
-// 8 bytes from global to shared memory, asynchronously; zeros where `there` is false.
-__device__ inline void copy_statistics(RowStatistics* to, const RowStatistics* from, bool there) {
-    const int bytes = there ? 8 : 0;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
-                 : "memory");
-}
-
 // Shared memory: queries and gradients of `Groups` times 64 rows; two buffers of `Keys` keys and values.
-template <class T, int Width, int Groups, int Keys, int Rank, class M, class D>
+template <class T, int Width, int Piece, int Groups, int Keys, int Rank, class M, class D>
 __device__ void attend_backward_queries(
     const AttentionOperands<Rank, 8>& operands, float scale, M mask, D dropout, const T* query, const T* key,
     const T* value, const T* result, const T* grad, const float* logarithms, RowStatistics* statistics, T* grad_query) {
@@ -56,12 +50,12 @@ __device__ void attend_backward_queries(
     const long long seen = first + rows;
     const int end = operands.causal && seen < all ? static_cast<int>(seen) : all;
     const auto fetch = [&](int start, int buffer) {
-        fetch_rows<Keys>(keys_of(buffer), key, operands.row[KEY], start, all, operands.width);
-        fetch_rows<Keys>(values_of(buffer), value, operands.row[VALUE], start, all, operands.values);
+        fetch_rows<Keys, Piece>(keys_of(buffer), key, operands.row[KEY], start, all, operands.width);
+        fetch_rows<Keys, Piece>(values_of(buffer), value, operands.row[VALUE], start, all, operands.values);
         commit_copies();
     };
-    fetch_rows<rows>(queries, query, operands.row[QUERY], first, operands.positions, operands.width);
-    fetch_rows<rows>(grads, grad, operands.row[GRAD], first, operands.positions, operands.values);
+    fetch_rows<rows, Piece>(queries, query, operands.row[QUERY], first, operands.positions, operands.width);
+    fetch_rows<rows, Piece>(grads, grad, operands.row[GRAD], first, operands.positions, operands.values);
     fetch(0, 0);
 
     // Of the warp's rows this thread has two of each sixteen, eight apart.
@@ -92,11 +86,14 @@ __device__ void attend_backward_queries(
         const long long position = own + r * 8;
         float sum = 0;
         if (position < operands.positions) {
-            for (int chunk = lane % 4; chunk * 8 < operands.values; chunk += 4) {
-                const Pack<T, 8> a = *reinterpret_cast<const Pack<T, 8>*>(result + position * operands.row[RESULT] + chunk * 8);
-                const Pack<T, 8> b = *reinterpret_cast<const Pack<T, 8>*>(grads.at(warp_row + lane / 4 + r * 8, chunk));
+            const T* const own_result = result + position * operands.row[RESULT];
+            for (int column = lane % 4 * Piece; column < operands.values; column += 4 * Piece) {
+                typedef Pack<T, Piece> Elements;
+                const Elements a = *reinterpret_cast<const Elements*>(own_result + column);
+                const Elements b =
+                    *reinterpret_cast<const Elements*>(grads.at(warp_row + lane / 4 + r * 8, column / 8) + column % 8);
 #pragma unroll
-                for (int i = 0; i < 8; ++i) sum += to_compute(a.items[i]) * to_compute(b.items[i]);
+                for (int i = 0; i < Piece; ++i) sum += to_compute(a.items[i]) * to_compute(b.items[i]);
             }
         }
         sum += __shfl_xor_sync(~0u, sum, 1);
@@ -143,13 +140,13 @@ __device__ void attend_backward_queries(
         }
         multiply_results(output, slopes, keys_of(buffer));
     }
-    store_rows<T, Width>(grad_query + at[GRAD_QUERY], operands.row[GRAD_QUERY], first + warp_row, operands.positions,
+    store_rows<T, Width, Piece>(grad_query + at[GRAD_QUERY], operands.row[GRAD_QUERY], first + warp_row, operands.positions,
         operands.width, output, scale);
 }
 
 // Shared memory: keys and values of `Groups` times 64 rows; two buffers of `Queries` queries, gradients and statistics, and
 // of the addresses of their rows of a mask.
-template <class T, int Width, int Groups, int Queries, int Rank, class M, class D>
+template <class T, int Width, int Piece, int Groups, int Queries, bool OfKey, bool OfValue, int Rank, class M, class D>
 __device__ void attend_backward_keys(
     const AttentionOperands<Rank, 8>& operands, float scale, M mask, D dropout, const T* query, const T* key,
     const T* value, const T* grad, const RowStatistics* statistics, T* grad_key, T* grad_value) {
@@ -165,7 +162,8 @@ __device__ void attend_backward_keys(
         return SharedRows<T, Width>{memory + (2 * rows + (buffer * 2 + 1) * Queries) * Width};
     };
     RowStatistics* const buffers = reinterpret_cast<RowStatistics*>(memory + (2 * rows + 4 * Queries) * Width);
-    M* const masks = reinterpret_cast<M*>(buffers + 2 * Queries);
+    typedef typename M::Row MaskRow;
+    MaskRow* const mask_rows = reinterpret_cast<MaskRow*>(buffers + 2 * Queries);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
     const long long first = static_cast<long long>(blockIdx.x) * rows, matrix = static_cast<long long>(blockIdx.y) * operands.groups;
@@ -179,18 +177,18 @@ __device__ void attend_backward_keys(
         long long here[8];
         operands.find(matrix + group, here);
         const long long numbers = (matrix + group) * operands.positions + start;
-        fetch_rows<Queries>(
+        fetch_rows<Queries, Piece>(
             queries_of(buffer), query + here[QUERY], operands.row[QUERY], start, operands.positions, operands.width);
-        fetch_rows<Queries>(
+        fetch_rows<Queries, Piece>(
             grads_of(buffer), grad + here[GRAD], operands.row[GRAD], start, operands.positions, operands.values);
         if (threadIdx.x < Queries) {
             const bool there = start + threadIdx.x < operands.positions;
             const long long number = numbers + (there ? threadIdx.x : 0);
-            copy_statistics(buffers + buffer * Queries + threadIdx.x, statistics + number, there);
+            copy_async<sizeof(RowStatistics)>(buffers + buffer * Queries + threadIdx.x, statistics + number, there);
             if constexpr (is_masked<M>) {
                 M own = mask;
                 own.at(number, 0);
-                masks[buffer * Queries + threadIdx.x] = own;
+                mask_rows[buffer * Queries + threadIdx.x] = own.row;
             }
         }
         commit_copies();
@@ -207,8 +205,8 @@ __device__ void attend_backward_keys(
     int group = begin < operands.positions ? 0 : operands.groups;
     long long start = begin;
     if (group < operands.groups) {
-        fetch_rows<rows>(keys, key + at[KEY], operands.row[KEY], first, operands.keys, operands.width);
-        fetch_rows<rows>(values, value + at[VALUE], operands.row[VALUE], first, operands.keys, operands.values);
+        fetch_rows<rows, Piece>(keys, key + at[KEY], operands.row[KEY], first, operands.keys, operands.width);
+        fetch_rows<rows, Piece>(values, value + at[VALUE], operands.row[VALUE], first, operands.keys, operands.values);
         fetch(group, start, 0);
     }
     for (int buffer = 0; group < operands.groups; buffer ^= 1) {
@@ -225,7 +223,7 @@ __device__ void attend_backward_keys(
         // For each key, the weights of these queries.
         float weights[Groups][blocks][4], slopes[Groups][blocks][4];
         multiply_rows(weights, keys, warp_row, queries_of(buffer));
-        multiply_rows(slopes, values, warp_row, grads_of(buffer));
+        if constexpr (OfKey) multiply_rows(slopes, values, warp_row, grads_of(buffer));
 
         // Four neighbouring keys of a query take the words of one counter. The threads that have them, 4 lanes apart, have
         // them for two queries and in two rows: each makes the words for one of these.
@@ -257,27 +255,32 @@ __device__ void attend_backward_keys(
                 float x = weight;
                 if constexpr (is_masked<M>) {
                     const int readable = key_at < operands.keys ? static_cast<int>(key_at) : operands.keys - 1;
-                    x = masks[buffer * Queries + column + j % 2](x * scale, readable) * TO_TWO;
+                    M own_mask = mask;
+                    own_mask.row = mask_rows[buffer * Queries + column + j % 2];
+                    x = own_mask(x * scale, readable) * TO_TWO;
                 } else {
                     x *= scale * TO_TWO;
                 }
                 weight = power_of_two(x - row.logarithm);
                 float factor = 1;
                 if constexpr (is_dropping<D>) factor = kept[j] >> (g * blocks + n) * 4 & 1 ? static_cast<float>(dropout.scale) : 0.0f;
-                slope = weight * (slope * factor - row.mean);
+                if constexpr (OfKey) slope = weight * (slope * factor - row.mean);
                 weight *= factor;
-                if (!all_seen && key_at > start + column + j % 2) weight = slope = 0;
+                if (!all_seen && key_at > start + column + j % 2) {
+                    weight = 0;
+                    if constexpr (OfKey) slope = 0;
+                }
             }
         }
-        multiply_results(value_sums, weights, grads_of(buffer));
-        multiply_results(key_sums, slopes, queries_of(buffer));
+        if constexpr (OfValue) multiply_results(value_sums, weights, grads_of(buffer));
+        if constexpr (OfKey) multiply_results(key_sums, slopes, queries_of(buffer));
         group = next_group;
         start = next;
     }
-    if (grad_key)
-        store_rows<T, Width>(grad_key + at[GRAD_KEY], operands.row[GRAD_KEY], first + warp_row, operands.keys,
+    if constexpr (OfKey)
+        store_rows<T, Width, Piece>(grad_key + at[GRAD_KEY], operands.row[GRAD_KEY], first + warp_row, operands.keys,
             operands.width, key_sums, scale);
-    if (grad_value)
-        store_rows<T, Width>(grad_value + at[GRAD_VALUE], operands.row[GRAD_VALUE], first + warp_row, operands.keys,
+    if constexpr (OfValue)
+        store_rows<T, Width, Piece>(grad_value + at[GRAD_VALUE], operands.row[GRAD_VALUE], first + warp_row, operands.keys,
             operands.values, value_sums, 1);
 }

@@ -9,11 +9,18 @@ __device__ inline unsigned int shared_address(const void* pointer) {
     return static_cast<unsigned int>(__cvta_generic_to_shared(pointer));
 }
 
-// 16 bytes from global to shared memory, asynchronously; zeros where `there` is false, and nothing is read.
+// 4, 8 or 16 bytes from global to shared memory, asynchronously; zeros where `there` is false, and nothing is read.
+template <int Bytes>
 __device__ inline void copy_async(void* to, const void* from, bool there) {
-    const int bytes = there ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
-                 : "memory");
+    const int bytes = there ? Bytes : 0;
+    if constexpr (Bytes == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
+                     : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from), "n"(Bytes),
+                     "r"(bytes)
+                     : "memory");
+    }
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until all but the latest `Left` groups of this thread have arrived.

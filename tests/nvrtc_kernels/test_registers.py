@@ -96,7 +96,7 @@ def test_large_blocks_fit(module: Any, plan: Any, kind: dtype, monkeypatch: pyte
         assert taken * threads <= _REGISTERS, f"{name} takes {taken} registers for each of {threads} threads"
 
 
-@pytest.mark.parametrize("width", [32, 64, 128])
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
 def test_fused_attention_leaves_room_for_two_blocks(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its queries and results are in registers, of which a thread has 255 at most."""
     sources: set[tuple[str, str]] = set()
@@ -110,9 +110,11 @@ def test_fused_attention_leaves_room_for_two_blocks(width: int, monkeypatch: pyt
     strides = [(width * 80, width, 1)] * 8
     mask = attention.MaskRows((2, 3), (0, 5), 1, bool_)
     for seen, dropping in ((None, False), (mask, True)):
-        fused_attention.plan(None, bfloat16, sizes, strides[:4], seen, dropping=dropping)
-        fused_attention.plan_backward(None, bfloat16, sizes, strides, seen, dropping=dropping, others=True)
-    assert len(sources) == 6
+        fused_attention.plan(None, bfloat16, sizes, strides[:4], 8, seen, dropping=dropping)
+        fused_attention.plan_backward(
+            None, bfloat16, sizes, strides, 8, seen, dropping=dropping, of_key=True, of_value=True
+        )
+    assert len(sources) == (8 if width > 128 else 6)
     for source, _ in sources:
         options = ("-default-device",)
         result = compile_program(

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nvrtc_kernels import attention as kernels
-from nvrtc_kernels import fused_attention as fused_kernels
 from nvrtc_kernels.dtypes import bool_
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core.base import TensorBase, view_of
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
 #: Bytes that scores and weights may take at a time. They stay in a GPU's second level cache.
 WORKSPACE = 48 << 20
 _WORDS = 1 << 32
+#: What tells how many bytes kernels may read at a time: 16 at most.
+_ADDRESS_BITS = 15
 _MINUS_INFINITY = float("-inf")
 
 
@@ -101,10 +102,12 @@ def _attend(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Result and logarithms."""
     dropping = dropout is not None
-    if _aligned(arrangement, query, key, value):
-        fused = arrangement.forward.get((dropping, "fused"))
+    if arrangement.fused is not None:
+        addresses = (query._address | key._address | value._address) & _ADDRESS_BITS
+        fused = arrangement.forward.get((dropping, addresses, "fused"))
         if fused is None:
-            fused = arrangement.forward[dropping, "fused"] = attention_fused.plan(arrangement, dropping)
+            fused = attention_fused.plan(arrangement, addresses, dropping)
+            arrangement.forward[dropping, addresses, "fused"] = fused
         return fused(query, key, value, mask, dropout, scale)
     q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
     run = arrangement.forward.get((dropping, WORKSPACE))
@@ -116,14 +119,6 @@ def _attend(
     return view_of(rows._storage, arrangement.out, rows._offset), logarithms
 
 
-def _aligned(arrangement: Arrangement, query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether there are kernels without scores in memory that read these."""
-    return (
-        arrangement.fused is not None
-        and (query._address | key._address | value._address) % fused_kernels.ALIGNMENT == 0
-    )
-
-
 @one_step
 def _gradients(
     expected: tuple[bool, ...], grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
@@ -132,13 +127,16 @@ def _gradients(
     # Anew: what was saved may have been laid out differently since, by hooks.
     arrangement = _arranged(query, key, value, mask, causal, grouped)
     dropping, rows = dropout is not None, arrangement.rows
-    if _aligned(arrangement, query, key, value) and not expected[3]:
-        grad, result = attention_fused.readable(grad), attention_fused.readable(result)
-        variant = expected, dropping, grad._layout, result._layout
+    if arrangement.fused is not None and not expected[3]:
+        # Elements of a row have to be neighbours.
+        grad, result = (x if x._layout.strides[-1] == 1 else x.contiguous() for x in (grad, result))
+        addresses = query._address | key._address | value._address | grad._address | result._address
+        addresses &= _ADDRESS_BITS
+        variant = expected, dropping, addresses, grad._layout, result._layout
         run = arrangement.backward.get(variant)
         if run is None:
             run = arrangement.backward[variant] = attention_fused.plan_backward(
-                arrangement, grad._layout, result._layout, expected, dropping
+                arrangement, grad._layout, result._layout, addresses, expected, dropping
             )
         return (*run(grad, query, key, value, mask, result, logarithms, dropout, scale), None)
     q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import fused_attention
-from nvrtc_kernels.dtypes import float32, float64
+from nvrtc_kernels.dtypes import float16, float32, float64
 from nvrtc_kernels.layouts import broadcast_strides
 from tensor.core.base import maker
 from tensor.core.layout import contiguous
@@ -14,7 +14,7 @@ from .arrangement import packed_like
 from .on_device import mask_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nvrtc_kernels.attention import Dropout
     from tensor.core.layout import Layout
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from .arrangement import Arrangement
 
 
-def plan(arrangement: Arrangement, dropping: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+def plan(arrangement: Arrangement, addresses: int, dropping: bool) -> Callable[..., tuple[Tensor, Tensor]]:
     """What computes result and logarithms in one kernel: ``run(query, key, value, mask, dropout, scale)``.
 
-    The operands are what users gave, the result is what they get.
+    The operands are what users gave, the result is what they get. ``addresses`` has the lowest bits that are set in
+    an address of one of them.
     """
     operands = arrangement.fused
     assert operands is not None
@@ -34,7 +35,15 @@ def plan(arrangement: Arrangement, dropping: bool) -> Callable[..., tuple[Tensor
     device_state: Any = out.device_state
     seen = mask_rows(arrangement.mask)
     strides = *operands.strides, operands.strides_of(out.shape, out.strides, own=True)
-    launch = fused_attention.plan(device_state.native, out.dtype, sizes, strides, seen, dropping=dropping)
+    launch = fused_attention.plan(
+        device_state.native,
+        out.dtype,
+        sizes,
+        strides,
+        _piece(sizes, strides[:3], addresses),
+        seen,
+        dropping=dropping,
+    )
     make, local = maker(out), device_state.local
     make_logarithms = maker(_rows(arrangement))
 
@@ -65,18 +74,17 @@ def _rows(arrangement: Arrangement, dtype: Any = float32) -> Layout:
     return contiguous[(problem.matrices, problem.rows), dtype, arrangement.out.device_state]
 
 
-def readable(x: Tensor) -> Tensor:
-    """``x`` where kernels can read it."""
-    if not fused_attention.readable(x._layout.strides):
-        x = x.contiguous()
-    return x if x._address % fused_attention.ALIGNMENT == 0 else x.clone()
+def _piece(sizes: fused_attention.Sizes, strides: Sequence[Sequence[int]], addresses: int) -> int:
+    """How many elements the kernels read at a time."""
+    steps = (step for each in strides for step in each[:-1])
+    return fused_attention.piece_of(sizes.width, sizes.values, *steps, addresses // float16.itemsize)
 
 
 def plan_backward(
-    arrangement: Arrangement, grad: Layout, result: Layout, expected: tuple[bool, ...],
+    arrangement: Arrangement, grad: Layout, result: Layout, addresses: int, expected: tuple[bool, ...],
     dropping: bool,
 ) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
-    """What computes gradients in two kernels.
+    """What computes gradients, in two kernels or, of wide rows, in three.
 
     ``run(grad, query, key, value, mask, result, logarithms, dropout, scale)`` gives those of query, key and value that are
     expected; rows of each lie in the order in memory that those of the operand have.
@@ -90,6 +98,7 @@ def plan_backward(
         *operands.strides,
         *(operands.strides_of(x.shape, x.strides, own=True) for x in (result, grad)),
     ]
+    piece = _piece(sizes, strides, addresses)
     makers: list[Callable[[], Tensor] | None] = []
     for number, layout in enumerate(arrangement.layouts):
         if arrangement.is_stretched(number):
@@ -101,8 +110,16 @@ def plan_backward(
             strides.append(operands.strides_of(layout.shape, layout.strides, own=number == 0))
         makers.append(maker(layout) if expected[number] else None)
     launch = fused_attention.plan_backward(
-        device_state.native, grad.dtype, sizes, strides, seen, dropping=dropping, others=expected[1] or expected[2]
-    )  # fmt: skip
+        device_state.native,
+        grad.dtype,
+        sizes,
+        strides,
+        piece,
+        seen,
+        dropping=dropping,
+        of_key=expected[1],
+        of_value=expected[2],
+    )
     # As many bytes as the kernel's own.
     make_statistics, local = maker(_rows(arrangement, float64)), device_state.local
     stretched = [arrangement.is_stretched(number) for number in range(3)]
