@@ -118,7 +118,20 @@ class Readings:
 
     def hold(self) -> bool:
         """Whether everything that was read is as it was."""
-        return self.change() is None
+        # Almost always each is the same object, which is told without a call.
+        try:
+            for container, key, value in self._items:
+                if container[key] is not value:
+                    return self.change() is None
+            for cell, value in self._cells:
+                if cell.cell_contents is not value:
+                    return self.change() is None
+            for container, size in self._sizes:
+                if len(container) != size:
+                    return False
+        except (KeyError, IndexError, ValueError):
+            return False
+        return True
 
     def change(self) -> str | None:
         """What is no longer as it was, for people; ``None`` if nothing."""
@@ -167,7 +180,8 @@ class Readings:
         elif is_module(value) and not isinstance(value, type):
             self._module(value, depth)
         elif isinstance(value, (list, tuple)):
-            self._sizes.append((value, len(value)))
+            if isinstance(value, list):
+                self._sizes.append((value, len(value)))
             for key in range(len(value)):
                 self._item(value, key, depth + 1)
         elif isinstance(value, dict):

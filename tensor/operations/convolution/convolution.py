@@ -252,7 +252,7 @@ class _TransposedConvolution(_Convolution):
 
 
 def _convolve(
-    operation: _Convolution, input: Tensor, weight: Tensor, bias: Tensor | None, *options: Any
+    operation: _Convolution, input: Tensor, weight: Tensor, bias: Tensor | None, options: tuple[Any, ...]
 ) -> Tensor:
     try:
         layouts = input._layout, weight._layout, None if bias is None else bias._layout
@@ -325,7 +325,7 @@ def conv1d(
     >>> nn.functional.conv1d(x, weight, stride=2).shape
     tensor.Size([20, 33, 24])
     """
-    return _convolve(_CONV1D, input, weight, bias, stride, padding, dilation, groups)
+    return _convolve(_CONV1D, input, weight, bias, (stride, padding, dilation, groups))
 
 
 @operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
@@ -382,7 +382,7 @@ def conv2d(
     >>> nn.functional.conv2d(x, weight, bias, padding=1).shape
     tensor.Size([1, 8, 5, 5])
     """
-    return _convolve(_CONV2D, input, weight, bias, stride, padding, dilation, groups)
+    return _convolve(_CONV2D, input, weight, bias, (stride, padding, dilation, groups))
 
 
 @operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
@@ -439,7 +439,7 @@ def conv3d(
     >>> nn.functional.conv3d(x, weight).shape
     tensor.Size([2, 6, 6, 6, 6])
     """
-    return _convolve(_CONV3D, input, weight, bias, stride, padding, dilation, groups)
+    return _convolve(_CONV3D, input, weight, bias, (stride, padding, dilation, groups))
 
 
 @operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
@@ -500,7 +500,7 @@ def conv_transpose1d(
     tensor.Size([20, 33, 101])
     """
     return _convolve(
-        _CONV_TRANSPOSE1D, input, weight, bias, stride, padding, output_padding, groups, dilation
+        _CONV_TRANSPOSE1D, input, weight, bias, (stride, padding, output_padding, groups, dilation)
     )
 
 
@@ -562,7 +562,7 @@ def conv_transpose2d(
     tensor.Size([1, 8, 10, 10])
     """
     return _convolve(
-        _CONV_TRANSPOSE2D, input, weight, bias, stride, padding, output_padding, groups, dilation
+        _CONV_TRANSPOSE2D, input, weight, bias, (stride, padding, output_padding, groups, dilation)
     )
 
 
@@ -624,5 +624,5 @@ def conv_transpose3d(
     tensor.Size([1, 2, 9, 9, 9])
     """
     return _convolve(
-        _CONV_TRANSPOSE3D, input, weight, bias, stride, padding, output_padding, groups, dilation
+        _CONV_TRANSPOSE3D, input, weight, bias, (stride, padding, output_padding, groups, dilation)
     )

@@ -255,7 +255,7 @@ def _forward_jointly(
     s, plain = _Sizes(geometry, dtype), geometry.plain
 
     @cache
-    def gather(items: int, first: int, count: int) -> Any:
+    def gathering(items: int, first: int, count: int) -> Any:
         if plain:
             shape, out = (s.rows, items, count), (items * count, count, 1)
             return _copied(device_state, dtype, shape, out, (s.area, s.image, 1))
@@ -270,7 +270,7 @@ def _forward_jointly(
         return _product(device_state, dtype, sizes, (0, s.rows, 1), (0, columns, 1), (0, columns, 1))
 
     @cache
-    def finish(items: int, count: int) -> Any:
+    def finishing(items: int, count: int) -> Any:
         shape = (items, s.filters, count)
         out, argument = (s.result, s.positions, 1), (count, items * count, 1)
         if bias is None:
@@ -280,11 +280,11 @@ def _forward_jointly(
     columns = _aligned(chunks[0].items * s.rows * chunks[0].windows * s.itemsize)
     steps = [
         (
-            gather(items, first, count),
+            gathering(items, first, count),
             s.image_at(item, group * s.width, first if plain else 0),
             product(items * count),
             s.weight_at(group * s.filters),
-            finish(items, count),
+            finishing(items, count),
             s.result_at(item, group * s.filters, first),
             group * s.filters * (bias or 0) * s.itemsize,
         )
@@ -302,7 +302,21 @@ def _forward_jointly(
             else:
                 finish(stream, out + target, product)
 
-    return Work(run, columns + chunks[0].items * s.filters * chunks[0].windows * s.itemsize)
+    def run_once(stream: Any, scratch: int, out: int, x: int, w: int, bias: int) -> None:
+        # As run() would, for what is mostly all that there is.
+        product = scratch + columns
+        gather(stream, scratch, x + image)
+        multiply(product, w + matrix, scratch)
+        if bias:
+            finish(stream, out + target, product, bias)
+        else:
+            finish(stream, out + target, product)
+
+    size = columns + chunks[0].items * s.filters * chunks[0].windows * s.itemsize
+    if len(steps) > 1:
+        return Work(run, size)
+    ((gather, image, multiply, matrix, finish, target, _),) = steps
+    return Work(run_once, size)
 
 
 def input_gradient(device_state: Any, geometry: Geometry, dtype: dtype, bias: int | None) -> Work:

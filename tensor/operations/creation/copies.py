@@ -52,9 +52,10 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     except AttributeError:
         src = _of_number(src)
         origin = src._layout
-    recorded = modes.recording and (input._autograd is not None or src._autograd is not None)
-    if modes.recording:
+    recorded = modes.recording
+    if recorded:
         check_in_place(input)
+        recorded = input._autograd is not None or src._autograd is not None
     if origin.shape != to.shape:
         if layouts.broadcast_shapes(to.shape, origin.shape) != to.shape:
             raise RuntimeError(
@@ -63,12 +64,14 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
             )
         src = views.expand(src, to.shape)
         origin = src._layout
-    if input._storage is src._storage:
+    storage = input._storage
+    if storage is src._storage:
         _check_partial_overlap(input, src)
-    (to.device_state if to.device_state.is_cuda else origin.device_state).plans[COPY, to, origin](
-        input, src, non_blocking
-    )
-    input._storage.version += 1
+    device_state = to.device_state
+    if not device_state.is_cuda:
+        device_state = origin.device_state
+    device_state.plans[COPY, to, origin](input, src, non_blocking)
+    storage.version += 1
     if recorded:
         _record_write(input, src)
     return input

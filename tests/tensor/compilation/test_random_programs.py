@@ -84,7 +84,7 @@ def _program(steps: list[tuple[str, int, int]], results: list[int], recorded: bo
     results=st.lists(st.integers(0, 99), min_size=1, max_size=3),
 )
 @settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     # Each example compiles kernels: making a failing one smaller would take minutes.
