@@ -187,10 +187,6 @@ class _Output:
     is_argument: bool = False
 
 
-class _Foreign(Exception):  # noqa: N818 - never leaves this module
-    """An argument that no signature describes."""
-
-
 class Compiled:
     """A function whose operations on a CUDA device run as recorded ones.
 
@@ -235,14 +231,8 @@ class Compiled:
         if _tracing.tape is not None or stance.as_it_is:
             return self._function(*args, **kwargs)
         arguments: list[Tensor] = []
-        try:
-            signature = (*_described([args, kwargs], arguments), *_environment())
-        except _Foreign as foreign:
-            return self._uncompiled(
-                Unsupported(f"an argument is a {foreign}, which cannot be told apart from a later one", ""),
-                args,
-                kwargs,
-            )
+        objects: list[Any] = []
+        signature = (*_described([args, kwargs], arguments, objects), *_environment())
         if signature in self._on_host:
             return self._function(*args, **kwargs)
         with self._lock:
@@ -259,7 +249,7 @@ class Compiled:
                     failure = Unsupported(reason, "")
                 if failure is not None:
                     return self._uncompiled(failure, args, kwargs)
-                return self._first_call(signature, args, kwargs, arguments)
+                return self._first_call(signature, args, kwargs, arguments, objects)
         return self._run(entry, args, kwargs, tensors)
 
     def forget(self) -> None:
@@ -313,8 +303,7 @@ class Compiled:
         return "\n\n".join(f"// {each.name}\n{each.code}" for each in fused)
 
     def _entry_for(self, args: Any, kwargs: Any) -> _Entry | str:
-        arguments: list[Tensor] = []
-        signature = (*_described([args, kwargs], arguments), *_environment())
+        signature = (*_described([args, kwargs], [], []), *_environment())
         for attempt in range(2):
             for entry in self._entries.get(signature, []):
                 if entry.readings.hold():
@@ -366,10 +355,12 @@ class Compiled:
 
     # Recording
 
-    def _first_call(self, signature: Any, args: Any, kwargs: Any, arguments: list[Tensor]) -> Any:
+    def _first_call(
+        self, signature: Any, args: Any, kwargs: Any, arguments: list[Tensor], objects: list[Any]
+    ) -> Any:
         """Run the function, and make a program of what it does; the function's result."""
         try:
-            readings = Readings(self._function)
+            readings = Readings(self._function, *objects)
         except Unreadable as reason:
             failure = self._refused[signature] = Unsupported(str(reason), _line_of(self._function))
             return self._uncompiled(failure, args, kwargs)
@@ -377,6 +368,9 @@ class Compiled:
         device_state = next((x._layout.device_state for x in tensors if x._layout.device_state.is_cuda), None)
         if device_state is None:
             self._on_host.add(signature)
+            return self._function(*args, **kwargs)
+        if device_state.runtime.captures:
+            # A later call, outside of the capture, can be recorded; a CUDA graph has the function's own launches.
             return self._function(*args, **kwargs)
         recorder = _Recorder(device_state, readings, tensors)
         result = recorder.run(lambda: self._function(*args, **kwargs))
@@ -408,13 +402,10 @@ def _line_of(function: Any) -> str:
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _described(value: Any, tensors: list[Tensor]) -> tuple[Any, ...]:
-    """What a program depends on of an argument, which can be hashed; the tensors in it are added to ``tensors``.
+def _described(value: Any, tensors: list[Tensor], objects: list[Any]) -> tuple[Any, ...]:
+    """What a program depends on of an argument, which can be hashed.
 
-    Raises
-    ------
-    _Foreign
-        If that cannot be told.
+    The tensors in it are added to ``tensors``, and what is told apart by its attributes to ``objects``.
     """
     if isinstance(value, TensorBase):
         tensors.append(value)
@@ -424,12 +415,13 @@ def _described(value: Any, tensors: list[Tensor]) -> tuple[Any, ...]:
         # 1, 1.0 and True are equal.
         return type(value), (value.start, value.stop, value.step) if isinstance(value, slice) else value
     if isinstance(value, (list, tuple)):
-        return type(value), *(_described(each, tensors) for each in value)
+        return type(value), *(_described(each, tensors, objects) for each in value)
     if isinstance(value, dict):
-        return dict, *((name, _described(each, tensors)) for name, each in value.items())
+        return dict, *((name, _described(each, tensors, objects)) for name, each in value.items())
     if type(value).__module__.startswith(("tensor.core.", "nvrtc_kernels.dtypes")):
         return type(value), value
-    raise _Foreign(type(value).__name__)
+    objects.append(value)
+    return type(value), id(value)
 
 
 def _environment() -> tuple[Any, ...]:

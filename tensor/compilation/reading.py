@@ -15,6 +15,7 @@ import importlib
 import sys
 import sysconfig
 import types
+from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,20 @@ _CHANGING = ("random", "_random", "time", "secrets", "numpy.random", "uuid", "bu
 #: Types of values that are equal only to what means the same.
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), slice, range, np.generic)
 _MAX_DEPTH = 12
+#: Modules whose objects do not change, or are asked for what changes by what is recorded.
+_UNCHANGING = ("tensor.core.", "tensor.operations.", "tensor.compilation.", "nvrtc_kernels.", "drv.")
+_DESCRIPTORS = (
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodWrapperType,
+    types.BuiltinMethodType,
+    property,
+    staticmethod,
+    classmethod,
+)
 
 
 class Unreadable(Exception):  # noqa: N818 - a reason, which becomes Unsupported
@@ -93,6 +108,8 @@ class Readings:
     ----------
     function : callable
         A function, a method, or a module.
+    objects : object
+        Arguments whose attributes it may read.
 
     Attributes
     ----------
@@ -107,14 +124,15 @@ class Readings:
         If something cannot be guarded.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, *objects: Any) -> None:
         self.tensors: list[tuple[Any, Any]] = []
         self.codes: set[types.CodeType] = set()
         self._items: list[tuple[Any, Any, Any]] = []
         self._cells: list[tuple[types.CellType, Any]] = []
         self._sizes: list[tuple[Any, int]] = []
         self._seen: dict[int, Any] = {}
-        self._value(function, 0)
+        for each in (function, *objects):
+            self._value(each, 0)
 
     def hold(self) -> bool:
         """Whether everything that was read is as it was."""
@@ -179,8 +197,8 @@ class Readings:
                 self._value(each, depth + 1)
         elif is_module(value) and not isinstance(value, type):
             self._module(value, depth)
-        elif isinstance(value, (list, tuple)):
-            if isinstance(value, list):
+        elif isinstance(value, (list, tuple, deque)):
+            if not isinstance(value, tuple):
                 self._sizes.append((value, len(value)))
             for key in range(len(value)):
                 self._item(value, key, depth + 1)
@@ -204,21 +222,10 @@ class Readings:
         if isinstance(inner, (types.FunctionType, types.MethodType)):
             self._value(inner, depth)
         kind = type(value)
-        if kind.__module__.startswith(
-            ("tensor", "nvrtc_kernels", "drv", "builtins", "collections")
-        ) or isinstance(
-            value,
-            (
-                types.WrapperDescriptorType,
-                types.MethodDescriptorType,
-                types.BuiltinMethodType,
-                property,
-                staticmethod,
-            ),
-        ):
+        if kind.__module__.startswith(_UNCHANGING) or isinstance(value, _DESCRIPTORS):
             return
         attributes = getattr(value, "__dict__", None)
-        if attributes is None and not hasattr(kind, "__slots__"):
+        if attributes is None and (kind.__module__ == "builtins" or not hasattr(kind, "__slots__")):
             raise Unreadable(
                 f"it reads a {kind.__name__}, whose contents cannot be told apart from later ones"
             )

@@ -253,8 +253,6 @@ class Tape:
 
     def __enter__(self) -> Self:
         state = self.device_state
-        if state.runtime.captures:
-            raise Unsupported("a stream of the device is being captured into a CUDA graph")
         self._plans = state.plans
         state.plans = _RecordingPlans(self)
         recorders.append(self)

@@ -66,6 +66,16 @@ def test_a_step_that_is_a_graph_learns_the_same(text: Path, options: tuple[str, 
     assert plain.splitlines()[-1] == graphed.splitlines()[-1]
 
 
+def test_a_compiled_loss_learns_the_same(text: Path) -> None:
+    common = ("--text", str(text), *SMALL, "--simulate", "--amp", "--steps", "4", "--save-every", "1")
+    plain, compiled = (train(*common, *each) for each in ((), ("--compile",)))
+    losses, others = (
+        re.findall(r"loss ([\d.]+), on other text ([\d.]+)", said) for said in (plain, compiled)
+    )
+    assert len(losses) == 4
+    assert losses == others
+
+
 @pytest.fixture
 def example() -> Any:
     return load("train_gpt")

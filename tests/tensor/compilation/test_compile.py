@@ -293,6 +293,27 @@ def test_copies_and_pickles(gpu: str) -> None:
     assert pickle.loads(pickle.dumps(twin))(x).abs().sum() == 0
 
 
+def test_in_a_cuda_graph(gpu: str) -> None:
+    compiled = tensor.compile(lambda x: functional.dropout((x * 2).tanh() + 1, 0.5), fullgraph=True)
+    x = tensor.randn(64, device=gpu)
+    tensor.manual_seed(2)
+    expected = [compiled(x) for _ in range(3)]
+    graph = tensor.cuda.CUDAGraph()
+    with tensor.cuda.graph(graph):
+        result = compiled(x)
+    tensor.manual_seed(2)
+    for each in expected:
+        graph.replay()
+        tensor.testing.assert_close(result, each)
+    assert compiled.programs == 1
+    fresh = tensor.compile(lambda x: x * 3 + 1, fullgraph=True)
+    with tensor.cuda.graph(tensor.cuda.CUDAGraph()):
+        fresh(x)
+    assert fresh.programs == 0
+    fresh(x)
+    assert fresh.programs == 1
+
+
 def test_module_compile(gpu: str) -> None:
     model = nn.Linear(2, 2, device=gpu)
     model.compile(fullgraph=True)

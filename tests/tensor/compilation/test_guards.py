@@ -287,11 +287,17 @@ def test_what_is_not_compiled(x: Any, function: Any, reason: str) -> None:
 
 
 def test_foreign_arguments_and_results(x: Any) -> None:
-    compiled = tensor.compile(lambda x, other: x * 2)
-    with pytest.warns(
-        UserWarning, match="an argument is a _Slots, which cannot be told apart from a later one"
-    ):
-        assert compiled(x, _Slots()).tolist() == [2.0] * 3
+    compiled = tensor.compile(lambda x, other: x * next(other))
+    numbers = iter([2.0, 3.0])
+    with pytest.warns(UserWarning, match="it reads a list_iterator, whose contents cannot be told apart"):
+        assert compiled(x, numbers).tolist() == [2.0] * 3
+    assert compiled(x, numbers).tolist() == [3.0] * 3
+    compiled = tensor.compile(lambda x, options: x * options.value, fullgraph=True)
+    options, others = _Slots(), SimpleNamespace(value=5.0)
+    for options.value in (2.0, 3.0, 2.0):
+        assert compiled(x, options).tolist() == [options.value] * 3
+        assert compiled(x, others).tolist() == [5.0] * 3
+    assert compiled.programs == 3
     compiled = tensor.compile(lambda x: SimpleNamespace(x=x * 2))
     with pytest.warns(UserWarning, match="its result is a SimpleNamespace"):
         assert compiled(x).x.tolist() == [2.0] * 3
