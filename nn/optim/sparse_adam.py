@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import tensor
 
 from .optimizer import Optimizer
-from .stepping import check_betas, sign
+from .stepping import check_betas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -126,21 +126,63 @@ class SparseAdam(Optimizer):
             for name in ("exp_avg", "exp_avg_sq"):
                 state[name] = tensor.zeros_like(parameter, memory_format=tensor.preserve_format)
         state["step"] += 1
-        rows = (grad * sign(group)).coalesce()
+        beta1, beta2 = map(float, group["betas"])
+        sparse_adam(
+            [parameter],
+            [grad],
+            [state["exp_avg"]],
+            [state["exp_avg_sq"]],
+            [state["step"]],
+            eps=float(group["eps"]),
+            beta1=beta1,
+            beta2=beta2,
+            lr=float(group["lr"]),
+            maximize=group["maximize"],
+        )
+
+
+def sparse_adam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    state_steps: list[int],
+    *,
+    eps: float,
+    beta1: float,
+    beta2: float,
+    lr: float,
+    maximize: bool,
+) -> None:
+    """A step of :class:`SparseAdam` in place, with states that the caller keeps: its function form.
+
+    Parameters
+    ----------
+    params, grads : list of Tensor
+        Dense parameters and their sparse gradients. Those without elements change nothing.
+    exp_avgs, exp_avg_sqs : list of Tensor
+        Running averages of gradients and of their squares, dense, for each parameter.
+    state_steps : list of int
+        Which step it is for each parameter, from 1.
+    eps, beta1, beta2, lr, maximize
+        Options of :class:`SparseAdam`.
+    """
+    for parameter, grad, exp_avg, exp_avg_sq, step in zip(
+        params, grads, exp_avgs, exp_avg_sqs, state_steps, strict=True
+    ):
+        rows = (-grad if maximize else grad).coalesce()
         g = rows.values()
         if not g.numel():
-            return
-        beta1, beta2 = map(float, group["betas"])
-        first = self._moved(state["exp_avg"], rows, g, 1 - beta1)
-        second = self._moved(state["exp_avg_sq"], rows, g * g, 1 - beta2)
-        t = state["step"]
-        rate = float(group["lr"]) * (1 - beta2**t) ** 0.5 / (1 - beta1**t)
-        parameter.add_(at_places_of(rows, first / (second.sqrt() + float(group["eps"]))), alpha=-rate)
+            continue
+        first = _moved(exp_avg, rows, g, 1 - beta1)
+        second = _moved(exp_avg_sq, rows, g * g, 1 - beta2)
+        rate = lr * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
+        parameter.add_(at_places_of(rows, first / (second.sqrt() + eps)), alpha=-rate)
 
-    @staticmethod
-    def _moved(average: Tensor, rows: Tensor, target: Tensor, share: float) -> Tensor:
-        """A running average moved by ``share`` of the way to ``target`` at the positions of ``rows``; what it is there then."""
-        before = average.sparse_mask(rows).values()
-        change = (target - before) * share
-        average.add_(at_places_of(rows, change))
-        return before + change
+
+def _moved(average: Tensor, rows: Tensor, target: Tensor, share: float) -> Tensor:
+    """A running average moved by ``share`` of the way to ``target`` at the positions of ``rows``; what it is there then."""
+    before = average.sparse_mask(rows).values()
+    change = (target - before) * share
+    average.add_(at_places_of(rows, change))
+    return before + change

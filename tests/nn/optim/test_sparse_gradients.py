@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,28 @@ def test_steps_like_pytorchs(name: str, options: dict[str, Any], device_name: st
     assert list(state) == list(expected_state)
     for key, value in expected_state.items():
         np.testing.assert_allclose(_elements(state[key]), _elements(value), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("maximize", [False, True])
+def test_the_function_form_is_pytorchs(maximize: bool, device_name: str) -> None:
+    results = []
+    for library, function, device in (
+        (tensor, nn.optim.sparse_adam.sparse_adam, device_name),
+        (torch, importlib.import_module("torch.optim._functional").sparse_adam, "cpu"),
+    ):
+        indices, values = [[1, 4, 1]], _TABLE[:3]
+        grad = library.sparse_coo_tensor(indices, library.tensor(values), (7, 3), device=device)
+        states = [library.tensor(_TABLE, device=device)]
+        states += [library.full((7, 3), each, device=device) for each in (0.1, 0.2)]
+        parameter, first, second = states
+        empty = library.zeros(7, 3, device=device).to_sparse()
+        options = {"eps": 1e-3, "beta1": 0.8, "beta2": 0.9, "lr": 0.1, "maximize": maximize}
+        for each in (grad, empty):
+            function([parameter], [each], [first], [second], [3], **options)
+        results.append([_elements(each) for each in states])
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "options"), [each for each in _TAKING if each[0] != "SparseAdam"], ids=str)
