@@ -16,7 +16,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.core.plans.fills import filled
 
 from .node import Node, attach
-from .saved import NOTHING, freed, restore_all, save_operands, save_output
+from .saved import NOTHING, freed, restore_all, save_operands, save_output, saver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -93,6 +93,8 @@ class Form:
         Name as PyTorch shows it.
     saved_positions : tuple of int
         What is saved: values by position; an output as the complement of its number.
+    save : callable
+        What saves them: ``save(values, outputs)``.
     steps : tuple
         For each input its derivative, with the positions in ``saved_positions`` of what it needs; ``None`` if no gradient is asked
         for.
@@ -103,9 +105,10 @@ class Form:
         saved) and the number of the input that it is (``None`` for what is none).
     """
 
-    __slots__ = ("composition", "joint", "name", "saved_positions", "steps")
+    __slots__ = ("composition", "joint", "name", "save", "saved_positions", "steps")
 
     name: str
+    save: Callable[[Sequence[Any], Sequence[Tensor]], tuple[Any, ...]]
     saved_positions: tuple[int, ...]
     steps: tuple[tuple[Callable[..., Any], tuple[int, ...]] | None, ...]
     joint: Callable[..., Any] | None
@@ -305,7 +308,7 @@ class BackwardFormula:
                 form = self.forms.get(mask) or self.form(mask, values)
             node.form = form
             node.context = context
-            node.saved = save_operands(form.saved_positions, values, outputs) if form.saved_positions else ()
+            node.saved = form.save(values, outputs) if form.saved_positions else ()
             if len(outputs) > 1:
                 outputs = [x for x in outputs if x._layout.dtype.category >= _FLOATING]
             attach(node, inputs, outputs)
@@ -372,6 +375,7 @@ class BackwardFormula:
                 for each in asked
             ]
             form.saved_positions, form.steps = tuple(positions), (*steps, *[None] * (len(mask) - len(steps)))
+        form.save = saver(form.saved_positions)
         if self.joint is not None and self.joint.by_input is None and isinstance(self.name, str):
             self.only = form
         else:

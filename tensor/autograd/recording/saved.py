@@ -109,6 +109,30 @@ def save_operands(
     return tuple(entries)
 
 
+def saver(positions: Sequence[int]) -> Callable[[Sequence[Any], Sequence[Tensor]], tuple[Any, ...]]:
+    """What saves ``positions`` of an operation's values and outputs: :func:`save_operands`, with fewer steps for one or two."""
+    if not positions or len(positions) > 2 or min(positions) < 0:
+        return lambda operands, outputs: save_operands(positions, operands, outputs)
+    first, last = positions[0], positions[-1]
+    single = len(positions) == 1
+
+    def save_inputs(operands: Sequence[Any], outputs: Sequence[Tensor]) -> tuple[Any, ...]:
+        packing = hooks.stack
+        x = operands[first]
+        if isinstance(x, TensorBase) and x._storage.version >= 0 and not packing:
+            one: Any = x, x._storage.version
+        else:
+            one = save(x)
+        if single:
+            return (one,)
+        x = operands[last]
+        if isinstance(x, TensorBase) and x._storage.version >= 0 and not packing:
+            return one, (x, x._storage.version)
+        return one, save(x)
+
+    return save_inputs
+
+
 def save_output(value: Tensor, number: int = 0) -> Any:
     """An output of the node's own operation, as the node keeps it: without a reference to the node."""
     plain = view_of(value._storage, value._layout, value._offset)

@@ -42,7 +42,7 @@ CASES: dict[str, tuple[tuple[Any, Any, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.fixture(params=["eager", "random"])
+@pytest.fixture(params=["eager", pytest.param("random", marks=pytest.mark.nightly)])
 def schedule(request: pytest.FixtureRequest) -> Any:
     drv.simulator.install(check="full", schedule=request.param)
     yield request.param

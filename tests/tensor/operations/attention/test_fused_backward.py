@@ -15,7 +15,9 @@ from tensor.operations.attention.attention import scaled_dot_product_attention
 BACKWARD = ["queries", "keys_values"]
 
 
-@pytest.fixture(params=["eager", "lazy", "random"])
+@pytest.fixture(
+    params=["random", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("eager", "lazy"))]
+)
 def schedule(request: pytest.FixtureRequest) -> Any:
     drv.simulator.install(check="full", schedule=request.param)
     yield request.param
