@@ -22,6 +22,7 @@ from tensor.core.plans.copies import copied
 from tensor.core.plans.fills import filled
 from tensor.core.sparse import SparseLayout
 from tensor.core.warning import warn_caller
+from tensor.methods.tensor import Tensor
 
 from .fusion import Fused, fuse, recomputed
 from .grouping import Grouped, group_casts
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tensor.core.devices.state import CudaState
-    from tensor.methods.tensor import Tensor
 
     from .tape import Draw, Step
 
@@ -131,7 +131,7 @@ class _Entry:
     ----------
     readings : Readings
         What the function reads besides its arguments.
-    layouts : list of (Layout, bool)
+    layouts : list of (type, Layout, bool)
         Of the tensors among that, and whether they require grad.
     distinct : int
         How many different memories the tensors have, arguments included.
@@ -152,7 +152,7 @@ class _Entry:
     """
 
     readings: Readings
-    layouts: list[tuple[Any, bool]]
+    layouts: list[tuple[type, Any, bool]]
     distinct: int
     forward: Program
     outputs: int
@@ -165,18 +165,18 @@ class _Entry:
     def tensors(self, arguments: list[Tensor]) -> list[Tensor] | None:
         """``arguments`` and the tensors that are read besides; None if one is not as it was."""
         result = list(arguments)
-        for (container, key), (layout, requires_grad) in zip(
+        for (container, key), (cls, layout, requires_grad) in zip(
             self.readings.tensors, self.layouts, strict=True
         ):
             x = container[key]
-            if (
-                not isinstance(x, TensorBase)
-                or x._layout is not layout
-                or x.requires_grad is not requires_grad
-            ):
+            if type(x) is not cls or x._layout is not layout or x.requires_grad is not requires_grad:
                 return None
             result.append(x)
         return result if len({id(x._storage) for x in result}) == self.distinct else None
+
+
+class _Special(Exception):  # noqa: N818 - never leaves this module
+    """A tensor of a class that has a say in what operations do."""
 
 
 @dataclass(slots=True)
@@ -232,7 +232,10 @@ class Compiled:
             return self._function(*args, **kwargs)
         arguments: list[Tensor] = []
         objects: list[Any] = []
-        signature = (*_described([args, kwargs], arguments, objects), *_environment())
+        try:
+            signature = (*_described([args, kwargs], arguments, objects), *_environment())
+        except _Special:
+            return self._function(*args, **kwargs)
         if signature in self._on_host:
             return self._function(*args, **kwargs)
         with self._lock:
@@ -365,6 +368,8 @@ class Compiled:
             failure = self._refused[signature] = Unsupported(str(reason), _line_of(self._function))
             return self._uncompiled(failure, args, kwargs)
         tensors = [*arguments, *(container[key] for container, key in readings.tensors)]
+        if not all(map(_is_plain, tensors)):
+            return self._function(*args, **kwargs)
         device_state = next((x._layout.device_state for x in tensors if x._layout.device_state.is_cuda), None)
         if device_state is None:
             self._on_host.add(signature)
@@ -406,8 +411,15 @@ def _described(value: Any, tensors: list[Tensor], objects: list[Any]) -> tuple[A
     """What a program depends on of an argument, which can be hashed.
 
     The tensors in it are added to ``tensors``, and what is told apart by its attributes to ``objects``.
+
+    Raises
+    ------
+    _Special
+        If a tensor in it is of a class that has a say in what operations do.
     """
     if isinstance(value, TensorBase):
+        if not _is_plain(value):
+            raise _Special
         tensors.append(value)
         first = next(i for i, x in enumerate(tensors) if x._storage is value._storage)
         return type(value), value._layout, value._offset % 16 == 0, value.requires_grad, value.is_leaf, first
@@ -422,6 +434,11 @@ def _described(value: Any, tensors: list[Tensor], objects: list[Any]) -> tuple[A
         return type(value), value
     objects.append(value)
     return type(value), id(value)
+
+
+def _is_plain(x: Any) -> bool:
+    """Whether operations do to ``x`` what they do to tensors: it is no batch of ``vmap``, and of no program's own class."""
+    return type(x) is Tensor or type(x).__module__ == "nn.parameter"
 
 
 def _environment() -> tuple[Any, ...]:
@@ -518,7 +535,7 @@ class _Recorder:
             )
             return _Entry(
                 self._readings,
-                [(x._layout, x.requires_grad) for x in self._tensors[arguments:]],
+                [(type(x), x._layout, x.requires_grad) for x in self._tensors[arguments:]],
                 len({id(x._storage) for x in self._tensors}),
                 forward,
                 len(outputs),

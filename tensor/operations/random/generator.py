@@ -31,8 +31,8 @@ _state = struct.Struct("<QQ")
 #: Bytes of a state: seed and number of calls, little-endian.
 STATE_BYTES = _state.size
 
-#: Told of each call that is served, and of each seed, in any thread: ``observer(generator, device_state, seed, call)``, with
-#: ``None`` for a device where the host draws or a seed is set.
+#: Told of each call that is served, and of each seed or state that is set, in any thread, by
+#: ``observer(generator, device_state, seed, call)``, with ``None`` for a device where the host draws or a state is set.
 observers: list[Callable[[Generator, DeviceState | None, int, int], None]] = []
 
 
@@ -80,10 +80,9 @@ class Generator:
         """
         number = unsigned_seed(seed)
         refuse_seeding(self)
-        for observer in observers:
-            observer(self, None, number, 0)
         with self._lock:
             self._seed, self._calls = number, 0
+        self._moved()
         return self
 
     def initial_seed(self) -> int:
@@ -139,7 +138,9 @@ class Generator:
         with self._lock:
             call = self._calls
             self._calls = (call + calls) & 0xFFFFFFFFFFFFFFFF
-            return self._seed, call
+            seed = self._seed
+        self._moved()
+        return seed, call
 
     def state_bytes(self) -> builtins.bytes:
         """The state: 16 bytes, seed and number of calls served, little-endian.
@@ -172,6 +173,12 @@ class Generator:
             return
         with self._lock:
             self._seed, self._calls = _state.unpack(state)
+        self._moved()
+
+    def _moved(self) -> None:
+        """Tell who observes draws that the next one does not follow from the last one."""
+        for observer in observers:
+            observer(self, None, self._seed, self._calls)
 
     def get_state(self) -> Tensor:
         """The state as a uint8 tensor of shape ``(16,)`` on the CPU: seed and number of calls served, little-endian.

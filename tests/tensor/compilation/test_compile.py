@@ -336,3 +336,65 @@ def test_the_cpu_runs_the_function() -> None:
     assert compiled.explain(tensor.ones(2)) == (
         "test_the_cpu_runs_the_function.<locals>.function() runs as it is: nothing is on a CUDA device"
     )
+
+
+def test_transforms_and_functional_calls(gpu: str) -> None:
+    model = nn.Linear(3, 3, device=gpu)
+    tensor.compile(model)
+    compiled = tensor.compile(lambda x, y: (x * y).sin().sum(-1))
+    x, y = tensor.randn(4, 3, device=gpu), tensor.randn(4, 3, device=gpu)
+    plain = compiled.__wrapped__
+    for _ in range(2):
+        tensor.testing.assert_close(compiled(x, y), plain(x, y))
+        tensor.testing.assert_close(tensor.func.vmap(compiled)(x, y), plain(x, y))
+        tensor.testing.assert_close(
+            tensor.func.grad(lambda x: compiled(x, y).sum())(x),
+            tensor.func.grad(lambda x: plain(x, y).sum())(x),
+        )
+        one, other = (tensor.func.jvp(lambda x, f=f: f(x, y), (x,), (y,)) for f in (compiled, plain))
+        tensor.testing.assert_close(one, other)
+        for scale in (1.0, 2.0):
+            parameters = {name: value.detach() * scale for name, value in model.named_parameters()}
+            tensor.testing.assert_close(
+                tensor.func.functional_call(model, parameters, (x,)),
+                functional.linear(x, parameters["weight"], parameters["bias"]),
+            )
+    stacked = {
+        name: tensor.stack([value.detach(), value.detach() * 2]) for name, value in model.named_parameters()
+    }
+    both = tensor.func.vmap(lambda parameters: tensor.func.functional_call(model, parameters, (x,)))(stacked)
+    tensor.testing.assert_close(both[1], functional.linear(x, stacked["weight"][1], stacked["bias"][1]))
+
+
+class _Counted(tensor.Tensor):
+    calls = 0
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        _Counted.calls += 1
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_a_subclass_has_its_say(gpu: str) -> None:
+    compiled = tensor.compile(lambda x: x * 2 + 1)
+    x = tensor.ones(3, device=gpu).as_subclass(_Counted)
+    for _ in range(2):
+        before = _Counted.calls
+        assert type(compiled(x)) is _Counted
+        assert _Counted.calls > before
+    assert compiled.programs == 0
+
+
+def test_checkpoints_draw_the_same_numbers_twice(gpu: str) -> None:
+    from tensor.utils.checkpoint import checkpoint
+
+    def function(x: Any) -> Any:
+        return checkpoint(lambda x: functional.dropout(x * 2, 0.5), x, use_reentrant=False)
+
+    x = tensor.ones(64, device=gpu, requires_grad=True)
+    compiled = tensor.compile(function)
+    for _ in range(3):
+        result = compiled(x)
+        (grad,) = tensor.autograd.grad(result, x, tensor.ones_like(result))
+        assert grad is not None
+        assert ((result > 0) == (grad > 0)).all()
