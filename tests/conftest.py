@@ -96,9 +96,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
+def _release_overrides() -> None:
+    interception = sys.modules.get("tensor.methods.overriding.interception")
+    if interception is not None:
+        interception.release()
+
+
 @pytest.fixture(autouse=True)
 def _clean_runtime(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No test sees the simulated driver of another. A GPU keeps its context, which is slow to make."""
+    """No test sees the simulated driver of another, nor what it overrode. A GPU keeps its context, which is slow to make."""
+    request.addfinalizer(_release_overrides)
     if request.config.getoption("--gpu"):
         from drv import selection
 

@@ -152,7 +152,7 @@ class _Entry:
     """
 
     readings: Readings
-    layouts: list[tuple[type, Any, bool]]
+    layouts: list[tuple[Any, Any, bool]]
     distinct: int
     forward: Program
     outputs: int
@@ -165,6 +165,7 @@ class _Entry:
     def tensors(self, arguments: list[Tensor]) -> list[Tensor] | None:
         """``arguments`` and the tensors that are read besides; None if one is not as it was."""
         result = list(arguments)
+        x: Any
         for (container, key), (cls, layout, requires_grad) in zip(
             self.readings.tensors, self.layouts, strict=True
         ):

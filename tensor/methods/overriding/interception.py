@@ -55,6 +55,9 @@ _NEVER = frozenset(
     ]
 )
 _intercepted = False
+#: Functions that ask, with the signatures that they had, and the names that some had before.
+_asking: list[tuple[FunctionType, Any]] = []
+_names: list[tuple[FunctionType, str, str]] = []
 
 
 def is_intercepted() -> bool:
@@ -69,15 +72,35 @@ def intercept() -> None:
         if _intercepted:
             return
         PLAIN.add(tensor_class())
+        _names[:] = [(each, each.__name__, each.__qualname__) for each, _, _ in _of_class()]
         for function, public in [*_targets()]:
             _exchange(function, public)
         _intercepted = True
     observe(_let_ask)
 
 
+def release() -> None:
+    """Let functions no longer ask, as if nothing had overridden one yet; objects that do are not asked until the next one."""
+    global _intercepted
+    with lock:
+        if not _intercepted:
+            return
+        _intercepted = False
+        for function, signature in _asking:
+            operation_of(function).release(OVERRIDES)
+            if signature is None:
+                vars(function).pop("__signature__", None)
+            else:
+                function.__signature__ = signature  # type: ignore[attr-defined]
+        _asking.clear()
+        for function, name, qualname in _names:
+            function.__name__, function.__qualname__ = name, qualname
+
+
 def _let_ask(function: FunctionType) -> None:
     with lock:
-        _exchange(function, function)
+        if _intercepted:
+            _exchange(function, function)
 
 
 def overridable_functions() -> dict[str, list[Any]]:
@@ -162,6 +185,7 @@ def _getter(attribute: property) -> Any:
 def _exchange(function: FunctionType, public: Any) -> None:
     """Let ``function``, which handlers know as ``public``, ask before it computes."""
     operation = operation_of(function)
+    _asking.append((function, vars(function).get("__signature__")))
     if not hasattr(function, "__wrapped__"):
         function.__signature__ = inspect.signature(operation.original)  # type: ignore[attr-defined]
     is_operator = public is not function and isinstance(public, FunctionType)

@@ -233,6 +233,8 @@ def _calls_disabled(x: Any) -> Any:
 class _Slots:
     __slots__ = ("value",)
 
+    value: float
+
 
 _COUNTS: list[int] = []
 

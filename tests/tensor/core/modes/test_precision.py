@@ -124,7 +124,8 @@ def test_float16_accumulation(name: str) -> None:
         assert any(not np.array_equal(one, other) for one, other in zip(precise, rounded, strict=True))
 
 
-@pytest.mark.parametrize("name", BOTH)
+# Attention of half precision is no product of cuBLAS: its sums are float32 always.
+@pytest.mark.parametrize("name", [name for name in BOTH if name != "attention"])
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_reduced_sums(name: str, kind: str) -> None:
     """What cuBLAS is told at each product; the simulator has no split sums to show in results."""
