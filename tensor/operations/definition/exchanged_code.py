@@ -68,6 +68,7 @@ class Operation:
         #: Whether no more than one layer intercepts it.
         self.is_alone = True
         self.original.__kwdefaults__ = function.__kwdefaults__
+        self.original.__annotations__ = function.__annotations__
         self.names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         self.positional = code.co_argcount
         self.starred = (
