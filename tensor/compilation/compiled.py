@@ -240,21 +240,25 @@ class Compiled:
         if signature in self._on_host:
             return self._function(*args, **kwargs)
         with self._lock:
-            entries = self._entries.get(signature, [])
-            for entry in entries:
-                if entry.readings.hold() and (tensors := entry.tensors(arguments)) is not None:
-                    break
-            else:
+            match = self._match(signature, arguments)
+            if match is None:
                 failure = self._refused.get(signature)
-                count = sum(map(len, self._entries.values()))
-                if failure is None and count >= self._limit:
+                if failure is None and self.programs >= self._limit:
+                    entries = self._entries.get(signature)
                     change = entries[-1].readings.change() if entries else None
-                    reason = f"it has been compiled {count} times: {change or 'its arguments'} kept changing"
+                    reason = f"it has been compiled {self.programs} times: {change or 'its arguments'} kept changing"
                     failure = Unsupported(reason, "")
                 if failure is not None:
                     return self._uncompiled(failure, args, kwargs)
                 return self._first_call(signature, args, kwargs, arguments, objects)
-        return self._run(entry, args, kwargs, tensors)
+        return self._run(args, kwargs, *match)
+
+    def _match(self, signature: Any, arguments: list[Tensor]) -> tuple[_Entry, list[Tensor]] | None:
+        """The program for a call, with the tensors that it runs on; None if there is none that holds."""
+        for entry in self._entries.get(signature, ()):
+            if entry.readings.hold() and (tensors := entry.tensors(arguments)) is not None:
+                return entry, tensors
+        return None
 
     def forget(self) -> None:
         """Forget the programs: the function is compiled anew when it is called."""
@@ -307,25 +311,25 @@ class Compiled:
         return "\n\n".join(f"// {each.name}\n{each.code}" for each in fused)
 
     def _entry_for(self, args: Any, kwargs: Any) -> _Entry | str:
-        signature = (*_described([args, kwargs], [], []), *_environment())
-        for attempt in range(2):
-            for entry in self._entries.get(signature, []):
-                if entry.readings.hold():
-                    return entry
-            if signature in self._refused:
-                break
-            if not attempt:
-                self(*args, **kwargs)
-        failure = self._refused.get(signature)
-        return (
-            self._text(failure)
-            if failure is not None
-            else f"{self._name} runs as it is: nothing is on a CUDA device"
-        )
+        arguments: list[Tensor] = []
+        try:
+            signature = (*_described([args, kwargs], arguments, []), *_environment())
+        except _Special:
+            return (
+                f"{self._name} runs as it is: an argument is of a class that has a say in what operations do"
+            )
+        if signature not in self._refused and self._match(signature, arguments) is None:
+            self(*args, **kwargs)
+        match = self._match(signature, arguments)
+        if match is not None:
+            return match[0]
+        if signature in self._refused:
+            return self._text(self._refused[signature])
+        return f"{self._name} runs as it is: nothing is on a CUDA device"
 
     # Running
 
-    def _run(self, entry: _Entry, args: Any, kwargs: Any, tensors: list[Tensor]) -> Any:
+    def _run(self, args: Any, kwargs: Any, entry: _Entry, tensors: list[Tensor]) -> Any:
         draws = [draw.generator.next_call(draw.device_state) for draw in entry.draws]
         if entry.gradients is None:
             values = _forward(entry, tensors, draws)
@@ -442,6 +446,13 @@ def _is_plain(x: Any) -> bool:
     return type(x) is Tensor or type(x).__module__ == "nn.parameter"
 
 
+def _plain_result(value: Any) -> Any:
+    """What a result is made of besides tensors."""
+    if isinstance(value, PLAIN):
+        return value
+    raise Unsupported(f"its result is a {type(value).__name__}", "")
+
+
 def _environment() -> tuple[Any, ...]:
     """What operations depend on besides their operands."""
     return (
@@ -506,11 +517,10 @@ class _Recorder:
             tape.check()
             written = tape.written()
             outputs: list[Tensor] = []
-            template = self._template(result, outputs)
+            template = map_tensors(lambda x: self._output(x, outputs), result, TensorBase, _plain_result)
             refs_of_outputs = [tape.ref(x) for x in outputs]
             self._check_written(written)
-            count = len(tape.steps)
-            steps, forward_buffers = tape.steps[:count], len(tape.buffers)
+            steps = list(tape.steps)
             differentiable = [i for i, x in enumerate(outputs) if x.requires_grad]
             # A tensor that is read in two ways, such as a weight that two layers share, has one gradient.
             first = {id(x): i for i, x in reversed(list(enumerate(self._tensors)))}
@@ -521,9 +531,7 @@ class _Recorder:
                 if len({ref.buffer for ref in refs_of_outputs}) < len(refs_of_outputs):
                     raise Unsupported("two of its results share memory", "")
                 available = {ref.buffer for ref in (*self._inputs, *refs_of_outputs)} - set(written)
-                gradients = self._gradients(
-                    outputs, differentiable, asked, forward_buffers, steps, available, saved
-                )
+                gradients, saved = self._gradients(outputs, differentiable, asked, steps, available)
             results = [*refs_of_outputs, *saved]
             needed = {ref.buffer for ref in results} | set(range(len(self._inputs)))
             forward = Program(
@@ -553,28 +561,16 @@ class _Recorder:
         finally:
             tape.forget_memory()
 
-    def _template(self, result: Any, outputs: list[Tensor]) -> Any:
-        """The structure of ``result``; its tensors that are no arguments are added to ``outputs``."""
-        if isinstance(result, TensorBase):
-            for number, x in enumerate(self._tensors):
-                if x is result:
-                    return _Output(number, is_argument=True)
-            for number, x in enumerate(outputs):
-                if x is result:
-                    return _Output(number)
-            ref = self._tape.ref(result)
-            if self._tape.buffers[ref.buffer].source in ("argument", "constant"):
-                raise Unsupported("its result is a view of a tensor from outside", "")
-            outputs.append(result)
-            return _Output(len(outputs) - 1)
-        if isinstance(result, (list, tuple)):
-            elements = [self._template(each, outputs) for each in result]
-            return result._make(elements) if hasattr(result, "_make") else type(result)(elements)
-        if type(result) is dict:
-            return {name: self._template(each, outputs) for name, each in result.items()}
-        if isinstance(result, PLAIN):
-            return result
-        raise Unsupported(f"its result is a {type(result).__name__}", "")
+    def _output(self, x: Tensor, outputs: list[Tensor]) -> _Output:
+        """What stands for a tensor of the result; one that is no argument is added to ``outputs``."""
+        for tensors, is_argument in ((self._tensors, True), (outputs, False)):
+            for number, each in enumerate(tensors):
+                if each is x:
+                    return _Output(number, is_argument)
+        if self._tape.buffers[self._tape.ref(x).buffer].source in ("argument", "constant"):
+            raise Unsupported("its result is a view of a tensor from outside", "")
+        outputs.append(x)
+        return _Output(len(outputs) - 1)
 
     def _check_written(self, written: dict[int, int]) -> None:
         for x, ref in zip(self._tensors, self._inputs, strict=True):
@@ -586,21 +582,19 @@ class _Recorder:
         outputs: Sequence[Tensor],
         differentiable: Sequence[int],
         asked: Sequence[int],
-        forward_buffers: int,
         forward: Sequence[Step],
         available: set[int],
-        saved: list[Ref],
-    ) -> _Gradients:
-        """The backward pass; what it takes of the forward pass beside tensors from outside is added to ``saved``.
+    ) -> tuple[_Gradients, list[Ref]]:
+        """The backward pass, and what it takes of the forward pass beside tensors from outside.
 
         ``available`` are buffers that are there anyway: it computes again what follows from them element by element.
         """
         tape = self._tape
+        forward_buffers = len(tape.buffers)
         layouts = [outputs[i]._layout for i in differentiable]
         layouts = [layout if layout.dense else layout.as_contiguous() for layout in layouts]
         ones = [filled(layout, 1) for layout in layouts]
         seeds = [tape.argument(x) for x in ones]
-        first = len(tape.steps)
         with tape:
             derivatives = gradients_of(
                 [outputs[i] for i in differentiable],
@@ -610,13 +604,14 @@ class _Recorder:
                 allow_unused=True,
             )
         tape.check()
-        steps = tape.steps[first:]
+        steps = tape.steps[len(forward) :]
         results = [(i, tape.ref(x)) for i, x in zip(asked, derivatives, strict=True) if x is not None]
         repeated = recomputed(forward, steps, available, [ref.buffer for _, ref in results])
         recreated = {ref.buffer for step in repeated for ref in refs(step.result)}
         steps = [*repeated, *steps]
         takes: list[int] = []
         inputs: list[Ref] = []
+        saved: list[Ref] = []
         taken: set[int] = {seed.buffer for seed in seeds}
         for ref in (*(ref for step in steps for ref in step.reads()), *(ref for _, ref in results)):
             if ref.buffer in taken or ref.buffer in recreated or ref.buffer >= forward_buffers:
@@ -643,13 +638,14 @@ class _Recorder:
             [*seeds, *inputs],
             [ref for _, ref in results],
         )
-        return _Gradients(
+        gradients = _Gradients(
             program,
             list(zip(differentiable, layouts, strict=True)),
             takes,
             [(number, position) for position, (number, _) in enumerate(results)],
             draws,
         )
+        return gradients, saved
 
 
 def _forward(entry: _Entry, tensors: Sequence[Tensor], draws: Sequence[tuple[int, int]]) -> list[Tensor]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.base import empty
 from tensor.core.plans.copies import COPIED
-from tensor.operations.autocast import CASTS
+from tensor.operations.autocast import cast_together
 
 from .tape import Ref, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,23 +66,13 @@ def _is_cast(step: Step) -> bool:
 
 
 def _grouped(steps: Sequence[Step]) -> Step:
-    to, origin = steps[0].key[1:]
-    device_state = to.device_state
-    layouts = [step.result.layout for step in steps]
-    counts = [layout.numel for layout in layouts]
-    cast: Callable[..., None] = device_state.plans[CASTS, device_state, to.dtype, origin.dtype]
-    local = device_state.local
-
-    def run(*tensors: Any) -> list[Any]:
-        results = [empty(layout) for layout in layouts]
-        addresses: list[int] = []
-        for result, x in zip(results, tensors, strict=True):
-            addresses += result._storage.address, x._storage.address + x._offset
-        cast(local.stream.handle, addresses, counts)
-        return results
-
-    name = f"{len(steps)} casts to {to.dtype!r}"
-    key = (Grouped(name, tuple(steps)), None)
+    dtype = steps[0].result.layout.dtype
+    key = (Grouped(f"{len(steps)} casts to {dtype!r}", tuple(steps)), None)
+    sources = tuple(step.arguments[0] for step in steps)
     return Step(
-        key, run, tuple(step.arguments[0] for step in steps), [step.result for step in steps], steps[0].line
+        key,
+        lambda *tensors: cast_together(tensors, dtype),
+        sources,
+        [step.result for step in steps],
+        steps[0].line,
     )

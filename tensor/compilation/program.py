@@ -146,9 +146,9 @@ class Program:
         operands = tuple([self._of(ref) for ref in step.reads()])
         call: Callable[..., Any] = step.run
         if step.draw is not None:
-            call = _drawing(step)
             operands = (self._slots[id(step.draw)], *operands)
-        elif all(type(each) is Ref or not any(True for _ in refs(each)) for each in step.arguments):
+            call = _assembling(step)
+        elif all(type(each) is Ref or next(refs(each), None) is None for each in step.arguments):
             flat = iter(operands)
             operands = tuple(
                 [next(flat) if type(each) is Ref else self._constant(each) for each in step.arguments]
@@ -184,23 +184,12 @@ class Program:
 
 
 def _assembling(step: Step) -> Callable[..., Any]:
-    """``step`` as a call with the tensors that are in its lists and tuples, one after the other."""
-    run, template = step.run, step.arguments
-
-    def call(*tensors: Any) -> Any:
-        flat = iter(tensors)
-        return run(*map_tensors(lambda _: next(flat), template, Ref))
-
-    return call
-
-
-def _drawing(step: Step) -> Callable[..., Any]:
-    """``step`` as a call with the draw of this run, and the tensors."""
+    """``step`` as a call with this run's draw, if it has one, and the tensors of its arguments, one after the other."""
     run, template, draw = step.run, step.arguments, step.draw
-    assert draw is not None
 
-    def call(position: tuple[int, int], *tensors: Any) -> Any:
-        flat = iter(tensors)
-        return run(*map_tensors(lambda _: next(flat), drawn(template, draw, *position), Ref))
+    def call(*operands: Any) -> Any:
+        flat = iter(operands)
+        arguments = template if draw is None else drawn(template, draw, *next(flat))
+        return run(*map_tensors(lambda _: next(flat), arguments, Ref))
 
     return call

@@ -136,20 +136,7 @@ class Readings:
 
     def hold(self) -> bool:
         """Whether everything that was read is as it was."""
-        # Almost always each is the same object, which is told without a call.
-        try:
-            for container, key, value in self._items:
-                if container[key] is not value:
-                    return self.change() is None
-            for cell, value in self._cells:
-                if cell.cell_contents is not value:
-                    return self.change() is None
-            for container, size in self._sizes:
-                if len(container) != size:
-                    return False
-        except (KeyError, IndexError, ValueError):
-            return False
-        return True
+        return self.change() is None
 
     def change(self) -> str | None:
         """What is no longer as it was, for people; ``None`` if nothing."""
@@ -221,20 +208,20 @@ class Readings:
         inner = getattr(value, "__wrapped__", None)
         if isinstance(inner, (types.FunctionType, types.MethodType)):
             self._value(inner, depth)
-        kind = type(value)
-        if kind.__module__.startswith(_UNCHANGING) or isinstance(value, _DESCRIPTORS):
+        cls = type(value)
+        if cls.__module__.startswith(_UNCHANGING) or isinstance(value, _DESCRIPTORS):
             return
         attributes = getattr(value, "__dict__", None)
-        if attributes is None and (kind.__module__ == "builtins" or not hasattr(kind, "__slots__")):
+        if attributes is None and (cls.__module__ == "builtins" or not hasattr(cls, "__slots__")):
             raise Unreadable(
-                f"it reads a {kind.__name__}, whose contents cannot be told apart from later ones"
+                f"it reads a {cls.__name__}, whose contents cannot be told apart from later ones"
             )
-        self._class(kind, depth)
+        self._class(cls, depth)
         if attributes is not None:
             self._sizes.append((attributes, len(attributes)))
             for name in list(attributes):
                 self._item(attributes, name, depth + 1)
-        for each in kind.__mro__:
+        for each in cls.__mro__:
             slots = vars(each).get("__slots__", ())
             for name in (slots,) if isinstance(slots, str) else slots:
                 if hasattr(value, name):

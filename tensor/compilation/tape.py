@@ -69,8 +69,8 @@ class Buffer:
     storage : Storage or None
         The memory during the recording.
     source : str
-        ``"argument"`` for what comes from outside, ``"result"`` for what a step made, ``"empty"`` for what a step was the
-        first to write.
+        ``"argument"`` for what comes from outside, ``"constant"`` for what is kept for good, ``"result"`` for what a step
+        made, ``"empty"`` for what a step was the first to write.
     size : int
         Bytes.
     """
@@ -151,16 +151,18 @@ def refs(template: Any) -> Iterator[Ref]:
             yield from refs(each)
 
 
-def map_tensors(function: Callable[[Any], Any], value: Any, leaf: type) -> Any:
-    """``value`` with ``function`` of each ``leaf`` in it, in lists, tuples and dicts too."""
+def map_tensors(
+    function: Callable[[Any], Any], value: Any, leaf: type, others: Callable[[Any], Any] | None = None
+) -> Any:
+    """``value`` with ``function`` of each ``leaf`` in it, in lists, tuples and dicts too, and ``others`` of what is none."""
     if isinstance(value, leaf):
         return function(value)
     if isinstance(value, (list, tuple)):
-        elements = [map_tensors(function, each, leaf) for each in value]
+        elements = [map_tensors(function, each, leaf, others) for each in value]
         return value._make(elements) if hasattr(value, "_make") else type(value)(elements)
     if type(value) is dict:
-        return {name: map_tensors(function, each, leaf) for name, each in value.items()}
-    return value
+        return {name: map_tensors(function, each, leaf, others) for name, each in value.items()}
+    return value if others is None else others(value)
 
 
 def line_of_program() -> str:
@@ -296,11 +298,6 @@ class Tape:
         if self._failure is None:
             self._failure = failure
 
-    @property
-    def failed(self) -> bool:
-        """Whether something could not be recorded."""
-        return self._failure is not None
-
     def _waited(self) -> None:
         if threading.get_ident() == self._thread:
             self.fail(Unsupported("the host asks for a value on the device"))
@@ -353,6 +350,7 @@ class Tape:
                 template = self._template(key, arguments, target)
             except Unsupported as failure:
                 self.fail(failure)
+        before = {} if template is None else {ref.buffer: self._version(ref) for ref in refs(template)}
         state.plans = self._plans
         try:
             result = plan(*arguments)
@@ -364,11 +362,13 @@ class Tape:
             if target is not None:
                 step.writes.add(self.ref(target).buffer)
             self.steps.append(step)
-            for ref in step.reads():
-                storage = self.buffers[ref.buffer].storage
-                if storage is not None:
-                    self._before[ref.buffer] = storage.version
+            self._before = before
         return result
+
+    def _version(self, ref: Ref) -> int:
+        storage = self.buffers[ref.buffer].storage
+        assert storage is not None, "a tape holds its memory while it records"
+        return storage.version
 
     def _template(
         self, key: tuple[Any, ...], arguments: tuple[Any, ...], target: Tensor | None

@@ -123,8 +123,7 @@ def _is_parameter(x: Tensor) -> bool:
 def _cast_group(group: Sequence[Any], first: Tensor, dtype: dtype, stream: Any) -> None:
     """Cast ``first``, and those of ``group`` that can be cast with it, in one launch."""
     casts, device_state = settings.casts, first._layout.device_state
-    addresses: list[int] = []
-    counts: list[int] = []
+    members: list[Tensor] = []
     for reference in group:
         x = reference()
         if x is None or not _is_parameter(x):
@@ -132,13 +131,27 @@ def _cast_group(group: Sequence[Any], first: Tensor, dtype: dtype, stream: Any) 
         layout, key = x._layout, cast_key(x, dtype, stream)
         if layout.device_state is not device_state or not layout.dense or (key in casts and x is not first):
             continue
-        result = empty(layout.with_dtype(dtype))
-        addresses += result._address, x._address
-        counts.append(layout.numel)
+        members.append(x)
+    for x, result in zip(members, cast_together(members, dtype), strict=True):
         _CAST.record((result,), (x,))
         _expect_gradient(result, x)
-        casts[key] = CachedCast(x, stream, result)
-    device_state.plans[CASTS, device_state, dtype, float32](stream.handle, addresses, counts)
+        casts[cast_key(x, dtype, stream)] = CachedCast(x, stream, result)
+
+
+def cast_together(tensors: Sequence[Tensor], dtype: dtype) -> list[Tensor]:
+    """Dense tensors of one floating dtype and one CUDA device in ``dtype``, in one launch; not recorded."""
+    first = tensors[0]._layout
+    device_state: Any = first.device_state
+    results: list[Tensor] = []
+    addresses: list[int] = []
+    for x in tensors:
+        result = empty(x._layout.with_dtype(dtype))
+        results.append(result)
+        addresses += result._address, x._address
+    counts = [x._layout.numel for x in tensors]
+    cast = device_state.plans[_CASTS, device_state, dtype, first.dtype]
+    cast(device_state.local.stream.handle, addresses, counts)
+    return results
 
 
 def _casts_plan(device_state: Any, target: dtype, source: dtype) -> Callable[..., None]:
@@ -146,8 +159,7 @@ def _casts_plan(device_state: Any, target: dtype, source: dtype) -> Callable[...
     return coalescing.plan_casts(device_state.native, target, source)
 
 
-#: Many tensors of one dtype to another at once, given by their addresses.
-CASTS = planned(_casts_plan)
+_CASTS = planned(_casts_plan)
 _CAST = BackwardFormula("ToCopyBackward0", "input", [Derivative(lambda grad: grad.to(float32), needs="")])
 
 

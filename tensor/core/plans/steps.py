@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
 #: What records, in any thread, the innermost last: ``recorder.step(function, arguments)`` runs the function.

@@ -76,7 +76,6 @@ def intercept() -> None:
         for function, public in [*_targets()]:
             _exchange(function, public)
         _intercepted = True
-    observe(_let_ask)
 
 
 def release() -> None:
@@ -101,6 +100,9 @@ def _let_ask(function: FunctionType) -> None:
     with lock:
         if _intercepted:
             _exchange(function, function)
+
+
+observe(_let_ask)
 
 
 def overridable_functions() -> dict[str, list[Any]]:

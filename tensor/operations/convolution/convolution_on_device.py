@@ -255,7 +255,7 @@ def _forward_jointly(
     s, plain = _Sizes(geometry, dtype), geometry.plain
 
     @cache
-    def gathering(items: int, first: int, count: int) -> Any:
+    def gather_plan(items: int, first: int, count: int) -> Any:
         if plain:
             shape, out = (s.rows, items, count), (items * count, count, 1)
             return _copied(device_state, dtype, shape, out, (s.area, s.image, 1))
@@ -270,7 +270,7 @@ def _forward_jointly(
         return _product(device_state, dtype, sizes, (0, s.rows, 1), (0, columns, 1), (0, columns, 1))
 
     @cache
-    def finishing(items: int, count: int) -> Any:
+    def finish_plan(items: int, count: int) -> Any:
         shape = (items, s.filters, count)
         out, argument = (s.result, s.positions, 1), (count, items * count, 1)
         if bias is None:
@@ -278,23 +278,18 @@ def _forward_jointly(
         return _bias_added(device_state, dtype, shape, (out, argument), bias)
 
     columns = _aligned(chunks[0].items * s.rows * chunks[0].windows * s.itemsize)
-    steps = [
-        (
-            gathering(items, first, count),
-            s.image_at(item, group * s.width, first if plain else 0),
-            product(items * count),
-            s.weight_at(group * s.filters),
-            finishing(items, count),
-            s.result_at(item, group * s.filters, first),
-            group * s.filters * (bias or 0) * s.itemsize,
-        )
-        for item, items, first, count in chunks
-        for group in range(s.groups)
-    ]
 
-    def run(stream: Any, scratch: int, out: int, x: int, w: int, bias: int) -> None:
-        product = scratch + columns
-        for gather, image, multiply, matrix, finish, target, offset in steps:
+    def step(item: int, items: int, first: int, count: int, group: int) -> Callable[..., None]:
+        gather, image = (
+            gather_plan(items, first, count),
+            s.image_at(item, group * s.width, first if plain else 0),
+        )
+        multiply, matrix = product(items * count), s.weight_at(group * s.filters)
+        finish, target = finish_plan(items, count), s.result_at(item, group * s.filters, first)
+        offset = group * s.filters * (bias or 0) * s.itemsize
+
+        def run(stream: Any, scratch: int, out: int, x: int, w: int, bias: int) -> None:
+            product = scratch + columns
             gather(stream, scratch, x + image)
             multiply(product, w + matrix, scratch)
             if bias:
@@ -302,21 +297,18 @@ def _forward_jointly(
             else:
                 finish(stream, out + target, product)
 
-    def run_once(stream: Any, scratch: int, out: int, x: int, w: int, bias: int) -> None:
-        # As run() would, for what is mostly all that there is.
-        product = scratch + columns
-        gather(stream, scratch, x + image)
-        multiply(product, w + matrix, scratch)
-        if bias:
-            finish(stream, out + target, product, bias)
-        else:
-            finish(stream, out + target, product)
+        return run
 
     size = columns + chunks[0].items * s.filters * chunks[0].windows * s.itemsize
-    if len(steps) > 1:
-        return Work(run, size)
-    ((gather, image, multiply, matrix, finish, target, _),) = steps
-    return Work(run_once, size)
+    steps = [step(*chunk, group) for chunk in chunks for group in range(s.groups)]
+    if len(steps) == 1:
+        return Work(steps[0], size)
+
+    def run(*arguments: Any) -> None:
+        for each in steps:
+            each(*arguments)
+
+    return Work(run, size)
 
 
 def input_gradient(device_state: Any, geometry: Geometry, dtype: dtype, bias: int | None) -> Work:

@@ -13,7 +13,7 @@ from .geometry import GEOMETRIES, by_object, chosen, describe, image_named
 from .texture_access import image_property
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -101,15 +101,11 @@ class SurfaceAccess:
         values: Sequence[Array],
     ) -> None:
         """``sust.b``: ``values`` side by side."""
-        item = values[0].dtype.itemsize
-        for handle, lanes, index in by_object(self, handles):
-            image: Image = image_named(lanes, site, handle, Surface).image
-            mine = [chosen(each, index, self.n) for each in coordinates]
-            stored = [lanes.broadcast(chosen(each, index, self.n)) for each in values]
-            addresses, inside = lanes.surface_addresses(
-                site, image, geometry, boundary, mine, item * len(values), Access.WRITE, formatted=False
-            )
-            lanes.store_inside(site, addresses, inside, stored)
+
+        def stored(lanes: Any, index: Array | None, _: Image) -> list[Array]:
+            return [lanes.broadcast(chosen(each, index, self.n)) for each in values]
+
+        self._store(site, handles, geometry, boundary, coordinates, stored, formatted=False)
 
     def store_formatted(
         self,
@@ -121,20 +117,38 @@ class SurfaceAccess:
         values: Sequence[Array],
     ) -> None:
         """``sust.p``: 32-bit values as the surface's elements have them; components that none is for are 0."""
-        for handle, lanes, index in by_object(self, handles):
-            image: Image = image_named(lanes, site, handle, Surface).image
-            element = image.format
-            mine = [chosen(each, index, self.n) for each in coordinates]
-            zero = np.zeros(1, np.uint32)
+
+        def stored(lanes: Any, index: Array | None, image: Image) -> list[Array]:
+            element, zero = image.format, np.zeros(1, np.uint32)
             components = [*(chosen(each, index, self.n) for each in values), zero, zero, zero]
-            stored = [
+            return [
                 lanes.broadcast(_formatted(each, element.dtype, normalized=element.normalized))
                 for each in components[: element.channels]
             ]
+
+        self._store(site, handles, geometry, boundary, coordinates, stored, formatted=True)
+
+    def _store(
+        self,
+        site: Site,
+        handles: Array,
+        geometry: str,
+        boundary: str,
+        coordinates: Sequence[Array],
+        stored: Callable[[Any, Array | None, Image], list[Array]],
+        *,
+        formatted: bool,
+    ) -> None:
+        """Store what ``stored(lanes, index, image)`` gives for the lanes of each surface, side by side."""
+        for handle, lanes, index in by_object(self, handles):
+            image: Image = image_named(lanes, site, handle, Surface).image
+            mine = [chosen(each, index, self.n) for each in coordinates]
+            values = stored(lanes, index, image)
+            size = sum(each.dtype.itemsize for each in values)
             addresses, inside = lanes.surface_addresses(
-                site, image, geometry, boundary, mine, element.nbytes, Access.WRITE, formatted=True
+                site, image, geometry, boundary, mine, size, Access.WRITE, formatted=formatted
             )
-            lanes.store_inside(site, addresses, inside, stored)
+            lanes.store_inside(site, addresses, inside, values)
 
     def store_inside(
         self, site: Site, addresses: Array, inside: NDArray[np.bool_], values: list[Array]

@@ -25,7 +25,7 @@ from .sampling import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -76,8 +76,8 @@ class TextureAccess:
     ) -> list[Array]:
         """``tex``: four arrays of ``ptx_type``."""
         form = GEOMETRIES[geometry]
-        whole: list[Array] | None = None
-        for handle, lanes, index in by_object(self, handles):
+
+        def results_of(handle: int, lanes: Any, index: Array | None) -> list[Array]:
             texture: Texture = image_named(lanes, site, handle, Texture)
             check_geometry(lanes, site, texture.levels[0], form, f".{geometry}")
             mine = [lanes.broadcast(chosen(each, index, self.n)) for each in coordinates]
@@ -93,7 +93,17 @@ class TextureAccess:
                     sizes = [image.width] * 3
                 detail = level_of_gradients(ways, sizes)
             values = lanes.filtered(site, texture, fetch, detail)
-            results = _as_type(values, texture, ptx_type)
+            return _as_type(values, texture, ptx_type)
+
+        return self._of_each(handles, results_of)
+
+    def _of_each(
+        self, handles: Array, results_of: Callable[[int, Any, Array | None], list[Array]]
+    ) -> list[Array]:
+        """What ``results_of(handle, lanes, index)`` gives for the lanes of each texture, put together."""
+        whole: list[Array] | None = None
+        for handle, lanes, index in by_object(self, handles):
+            results = results_of(handle, lanes, index)
             if index is None:
                 return results
             if whole is None:
@@ -206,8 +216,8 @@ class TextureAccess:
     ) -> list[Array]:
         """``tld4``: a component of the four texels that a linear filter would read."""
         form = GEOMETRIES[geometry]
-        whole: list[Array] | None = None
-        for handle, lanes, index in by_object(self, handles):
+
+        def results_of(handle: int, lanes: Any, index: Array | None) -> list[Array]:
             texture: Texture = image_named(lanes, site, handle, Texture)
             check_geometry(lanes, site, texture.levels[0], form, f".{geometry}")
             if not texture.gathers:
@@ -216,14 +226,9 @@ class TextureAccess:
             mine = [lanes.broadcast(chosen(each, index, self.n)) for each in coordinates]
             fetch, _ = _located(form, texture, mine, [chosen(each, index, self.n) for each in offsets])
             results: list[Array] = lanes.gathered(site, texture, fetch, component, ptx_type)
-            if index is None:
-                return results
-            if whole is None:
-                whole = [np.zeros(self.n, each.dtype) for each in results]
-            for each, result in zip(whole, results, strict=True):
-                each[index] = result
-        assert whole is not None
-        return whole
+            return results
+
+        return self._of_each(handles, results_of)
 
     def gathered(
         self, site: Site, texture: Texture, fetch: Fetch, component: int, ptx_type: str
