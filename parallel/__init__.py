@@ -6,6 +6,7 @@ It has the names of ``torch.nn.parallel``, ``torch.distributed`` and ``torch.mul
 - :func:`init_process_group` and the collectives (:func:`all_reduce`, :func:`broadcast`, ...) connect processes.
 - :class:`DistributedDataParallel` averages gradients over them, :class:`DistributedSampler` divides the data, and
   :class:`SyncBatchNorm` normalises over the batches of all.
+- :func:`init_device_mesh` arranges the ranks as an array with a process group for each dimension.
 - ``graphroot launch`` starts a script as several processes, :func:`spawn` a function.
 
 >>> # graphroot launch --nproc-per-node 2 script.py
@@ -26,7 +27,7 @@ from . import comm
 from .data_parallel.data_parallel import DataParallel, data_parallel
 
 if TYPE_CHECKING:
-    from . import algorithms, ddp_comm_hooks
+    from . import algorithms, ddp_comm_hooks, device_mesh
     from .backends.selection import (
         Backend,
         get_default_backend_for_device,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .ddp.distributed_sampler import DistributedSampler
     from .ddp.joining import Join, Joinable, JoinHook
     from .ddp.sync_batch_norm import SyncBatchNorm
+    from .device_mesh import DeviceMesh, init_device_mesh
     from .groups.collectives.all_to_all import all_to_all, all_to_all_single
     from .groups.collectives.arguments import supports_complex
     from .groups.collectives.monitored_barriers import monitored_barrier
@@ -114,6 +116,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Backend",
     "DataParallel",
+    "DeviceMesh",
     "DistBackendError",
     "DistError",
     "DistNetworkError",
@@ -160,6 +163,7 @@ __all__ = [
     "ddp_comm_hooks",
     "default_pg_timeout",
     "destroy_process_group",
+    "device_mesh",
     "gather",
     "gather_object",
     "get_backend",
@@ -173,6 +177,7 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "group",
+    "init_device_mesh",
     "init_process_group",
     "irecv",
     "is_available",
@@ -220,6 +225,7 @@ _LAZY = {
     "ddp.sync_batch_norm": "SyncBatchNorm",
     "algorithms": "algorithms",
     "ddp_comm_hooks": "ddp_comm_hooks",
+    "device_mesh": "DeviceMesh device_mesh init_device_mesh",
     "groups.collectives.all_to_all": "all_to_all all_to_all_single",
     "groups.collectives.arguments": "supports_complex",
     "groups.collectives.monitored_barriers": "monitored_barrier",

@@ -108,6 +108,7 @@ NAMESPACES = (
     "parallel.comm",
     "parallel.ddp_comm_hooks.default_hooks",
     "parallel.ddp_comm_hooks.powerSGD_hook",
+    "parallel.device_mesh",
     "parallel.launch",
     "parallel.modules",
     "parallel.multiprocessing",

@@ -416,7 +416,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **_each("record_comm", _TOOLS_OF_C10D),
         "breakpoint": "left out; call Python's breakpoint() on one rank",
         **_each("elastic", "planned; until then start ranks with graphroot launch"),
-        **_each("DeviceMesh device_mesh init_device_mesh", "planned; until then use parallel.new_group"),
         **_each("checkpoint", "planned; until then save on rank 0 with tensor.save"),
         **_each("fsdp tensor pipelining", _SHARDING),
         **_each("rpc", "left out; use parallel.send and recv, or Python's multiprocessing.managers"),
