@@ -27,7 +27,7 @@ from . import comm
 from .data_parallel.data_parallel import DataParallel, data_parallel
 
 if TYPE_CHECKING:
-    from . import algorithms, ddp_comm_hooks, device_mesh
+    from . import algorithms, ddp_comm_hooks, device_mesh, optim
     from .backends.selection import (
         Backend,
         get_default_backend_for_device,
@@ -194,6 +194,7 @@ __all__ = [
     "new_group",
     "new_subgroups",
     "new_subgroups_by_enumeration",
+    "optim",
     "parallel_apply",
     "recv",
     "recv_object_list",
@@ -242,6 +243,7 @@ _LAZY = {
     "groups.stores.tcp_store": "TCPStore",
     "groups.subgroups": "new_subgroups new_subgroups_by_enumeration",
     "groups.works": "Work",
+    "optim": "optim",
     "launch.spawning": "ProcessContext ProcessException ProcessExitedException ProcessRaisedException spawn start_processes",
 }
 _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names.split()}

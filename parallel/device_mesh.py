@@ -202,7 +202,10 @@ class DeviceMesh:
         return int(self._ranks.size) if mesh_dim is None else self.shape[mesh_dim]
 
     def get_coordinate(self) -> tuple[int, ...] | None:
-        """Indices of this rank in the mesh, a tuple; None if the mesh does not have it."""
+        """Indices of this rank in the mesh, one for each dimension.
+
+        A tuple of int; None if the mesh does not have this rank.
+        """
         return self._coordinate
 
     def get_rank(self) -> int:
@@ -255,7 +258,10 @@ class DeviceMesh:
         return self._groups[dim]
 
     def get_all_groups(self) -> list[ProcessGroup]:
-        """The process groups that have this rank, by dimension: a new list, empty if the mesh does not have the rank."""
+        """The process groups that have this rank, one for each dimension.
+
+        A new list; it is empty if the mesh does not have this rank.
+        """
         return list(self._groups)
 
     def _own_coordinate(self) -> tuple[int, ...]:

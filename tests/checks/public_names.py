@@ -112,6 +112,7 @@ NAMESPACES = (
     "parallel.launch",
     "parallel.modules",
     "parallel.multiprocessing",
+    "parallel.optim",
 )
 
 

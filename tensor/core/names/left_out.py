@@ -398,6 +398,13 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             "left out: tensor.utils.shared_tensors does it",
         ),
     },
+    "parallel.optim": {
+        **_each(
+            "DistributedOptimizer as_functional_optim",
+            "left out: it is for torch.distributed.rpc; use nn.optim",
+        ),
+        "PostLocalSGDOptimizer": "planned; until then average parameters with parallel.all_reduce",
+    },
     "parallel": {
         **_each(
             "AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions GatherOptions "
@@ -420,7 +427,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **_each("fsdp tensor pipelining", _SHARDING),
         **_each("rpc", "left out; use parallel.send and recv, or Python's multiprocessing.managers"),
         "nn": "left out; write an autograd.Function around the collectives",
-        "optim": "planned (ZeroRedundancyOptimizer); until then use the optimizers of nn.optim",
         **_each(
             "get_debug_level set_debug_level set_debug_level_from_env DebugLevel",
             "left out; use graphroot memcheck to find mistakes",
