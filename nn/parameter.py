@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tensor import Tensor, empty, preserve_format
 from tensor.core.base import TensorBase, view_of
 from tensor.core.names.absent import hints as _hints
-from tensor.methods.overriding.protocol import disabled_torch_function
+from tensor.methods.overriding.protocol import disabled_torch_function, overrides
 from tensor.serialization import keep_class
 
 if TYPE_CHECKING:
@@ -17,14 +17,25 @@ if TYPE_CHECKING:
     from tensor.core.layout import Layout
 
 
+class _ParameterType(type(Tensor)):  # type: ignore[misc]
+    """Counts tensors of other classes as parameters that :class:`Parameter` made of them."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if super().__instancecheck__(instance):
+            return True
+        # Looked up as an attribute, it would be missing in most, which searches for names like it.
+        return cls is Parameter and isinstance(instance, Tensor) and "_is_param" in getattr(instance, "__dict__", ())
+
+
 @keep_class
-class Parameter(Tensor):
+class Parameter(Tensor, metaclass=_ParameterType):
     """Tensor that is registered as a parameter when it is assigned to an attribute of a :class:`~nn.Module`.
 
     Parameters
     ----------
     data : Tensor, optional
-        Tensor whose memory the parameter shares; an empty one, of shape (0,), by default.
+        Tensor whose memory the parameter shares; an empty one, of shape (0,), by default. Of a subclass of ``Tensor`` that takes
+        over operations the parameter is an object too, and an instance of ``Parameter`` nevertheless.
     requires_grad : bool
         Whether it is trained.
 
@@ -32,6 +43,8 @@ class Parameter(Tensor):
     ------
     TypeError
         If ``data`` is not a tensor.
+    RuntimeError
+        If ``detach()`` of such a subclass returns an object of another class.
 
     Examples
     --------
@@ -52,9 +65,20 @@ class Parameter(Tensor):
             raise TypeError(
                 f"{cls.__name__}() wants a Tensor, got {type(data).__name__}: make one with tensor.tensor(data)"
             )
-        result: Self = data.detach().as_subclass(cls)
-        result.requires_grad_(requires_grad)
-        return result
+        if type(data) is Tensor or not overrides(type(data)):
+            result: Self = data.detach().as_subclass(cls)
+            result.requires_grad_(requires_grad)
+            return result
+        detached: Any = data.detach()
+        if type(detached) is not type(data):
+            raise RuntimeError(
+                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance of "
+                f"the same type, but return type {type(detached).__name__} was found instead. To use the type as a Parameter, please "
+                "correct the detach() semantics defined by its __torch_function__() implementation."
+            )
+        detached = detached.requires_grad_(requires_grad)
+        detached._is_param = True
+        return detached  # type: ignore[no-any-return]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         result: Self | None = memo.get(id(self))

@@ -1,13 +1,14 @@
 """Operators of a program's own, by PyTorch's names: ``tensor.library`` registers them, ``tensor.ops`` calls them.
 
-=====================  =========================================================================================
-``schemas``            what an operator takes and returns, as text and as parameters
-``operators``          operators, their kernels by dispatch key, and how a call finds one
-``registration``       ``Library`` and the functions that register
-``custom_operators``   ``custom_op``, and operators as objects with ``register_...`` methods
-``own_operators``      ``tensor.ops.aten``: the operations of this library
-``namespaces``         ``tensor.ops`` itself
-=====================  =========================================================================================
+=========================  =====================================================================================
+``schemas``                what an operator takes and returns, as text and as parameters
+``operators``              operators, their kernels by dispatch key, and how a call finds one
+``registration``           ``Library`` and the functions that register
+``custom_operators``       ``custom_op``, and operators as objects with ``register_...`` methods
+``own_operators``          ``tensor.ops.aten``: the operations of this library
+``torchvision_operators``  torchvision's compiled operators
+``namespaces``             ``tensor.ops`` itself
+=========================  =====================================================================================
 
 There is no dispatcher below the operations: kernels are Python functions, and only registered operators have keys.
 """

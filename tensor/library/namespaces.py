@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.names.absent import missing
 
-from . import operators, own_operators
+from . import operators, own_operators, torchvision_operators
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -58,18 +58,22 @@ class Ops(ModuleType):
         return namespace
 
     def load_library(self, path: str | PathLike[str]) -> None:
-        """Refuse a compiled library.
+        """Register the operators of a compiled library: of torchvision's, which are here.
 
         Raises
         ------
         OSError
-            Always: such libraries are made of PyTorch's own C++ classes, which are not here.
+            For any other: such libraries are made of PyTorch's own C++ classes, which are not here.
         """
+        if torchvision_operators.is_torchvisions(fspath(path)):
+            torchvision_operators.define()
+            self.loaded_libraries.add(fspath(path))
+            return
         raise OSError(
             f"Could not load this library: {fspath(path)}: compiled operators need PyTorch's C++ libraries, which are not "
             "here; register the operator by torch.library.custom_op, with a kernel in Python or of cuda.RawKernel"
         )
 
     def load_library_if_exists(self, path: str | PathLike[str]) -> None:
-        """Refuse a compiled library, as :meth:`load_library`."""
+        """Register the operators of a compiled library, as :meth:`load_library`."""
         self.load_library(path)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tensor.autograd import Function, no_grad
 from tensor.core.modes.grad_mode import modes
 from tensor.core.names.absent import nearest_of
+from tensor.methods.overriding.protocol import call_overrides, flattened, has_overrides
 from tensor.methods.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ KEYS = frozenset(
     (
         *("CPU", "CUDA", "Meta", "CompositeExplicitAutograd", "CompositeImplicitAutograd"),
         *("Autograd", "AutogradCPU", "AutogradCUDA", "AutocastCPU", "AutocastCUDA", "BackendSelect"),
+        # Of devices that are not here: kernels for them are never run.
+        *("XPU", "AutogradXPU", "AutocastXPU", "MPS", "AutogradMPS", "AutocastMPS"),
     )
 )
 
@@ -123,7 +126,7 @@ class OpOverload:
     # Calling
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Run the operator.
+        """Run the operator, unless an argument or a mode takes over by ``__torch_function__``.
 
         Raises
         ------
@@ -132,10 +135,19 @@ class OpOverload:
         NotImplementedError
             If there is no kernel for the arguments' devices.
         """
+        if has_overrides(flattened(args, kwargs)):
+            return call_overrides(self, flattened(args, kwargs), args, kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bound = self._schema.bind(args, kwargs)
         device = _device_type(bound.values())
-        if self._autocast and modes.autocast is not None:
-            bound = self._cast(bound, device)
+        if modes.autocast is not None:
+            casting = self._kernels.get(f"Autocast{device}")
+            if casting is not None and getattr(modes.autocast, device.lower()) is not None:
+                return self._schema.call(casting, bound)
+            if self._autocast:
+                bound = self._cast(bound, device)
         for key in (f"Autograd{device}", "Autograd"):
             if key in self._kernels and not _state.below_autograd:
                 with _below_autograd():
@@ -226,13 +238,15 @@ class OpOverloadPacket:
         return self._overloads[name]
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Run the first overload whose schema admits the arguments.
+        """Run the first overload whose schema admits the arguments, unless one of them or a mode takes over.
 
         Raises
         ------
         RuntimeError
             If none does.
         """
+        if has_overrides(flattened(args, kwargs)):
+            return call_overrides(self, flattened(args, kwargs), args, kwargs)
         errors = []
         for each in self._overloads.values():
             try:
@@ -240,7 +254,7 @@ class OpOverloadPacket:
             except RuntimeError as error:
                 errors.append(error)
                 continue
-            return each(*args, **kwargs)
+            return each._run(args, kwargs)
         if len(errors) == 1:
             raise errors[0]
         raise RuntimeError("\n".join([f"no overload of {self!s} takes these arguments:", *map(str, errors)]))

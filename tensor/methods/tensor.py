@@ -776,7 +776,9 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
 
     def __repr__(self) -> str:
         cls = builtins.type(self)
-        return printing.text_of(self, "tensor" if cls is Tensor else getattr(cls, "_text_name", cls.__name__))
+        text = printing.text_of(self, "tensor" if cls is Tensor else getattr(cls, "_text_name", cls.__name__))
+        # Of a class of its own, as PyTorch marks and shows them.
+        return f"Parameter({text})" if cls is not Tensor and getattr(self, "_is_param", False) else text
 
 
 complete_methods(Tensor)

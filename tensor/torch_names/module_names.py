@@ -46,6 +46,7 @@ _DISTRIBUTIONS = (
 PARTS = {
     "torch._C": "tensor.torch_names.dispatch",
     "torch._custom_ops": "tensor.library",
+    "torch._prims_common": "tensor.core.modes.determinism",
     "torch._tensor": "tensor",
     "torch.cpu.amp.autocast_mode": "tensor.cpu.amp",
     "torch.cpu.amp.grad_scaler": "tensor.amp",

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.core.warning import warn_caller
+
 if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
 
@@ -93,6 +95,29 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 def get_deterministic_debug_mode() -> int:
     """0 (off), 1 (on with ``warn_only``) or 2 (on); see :func:`set_deterministic_debug_mode`."""
     return 0 if not determinism.required else 1 if determinism.warn_only else 2
+
+
+def alert_not_deterministic(caller: str) -> None:
+    """Say that an operation may give other bits in every run, where these are required to be the same.
+
+    Packages call it before operators of theirs, as ``torch._prims_common.alert_not_deterministic``; ``caller`` is the operation's name.
+
+    Raises
+    ------
+    RuntimeError
+        Under :func:`use_deterministic_algorithms`, unless that is to warn only.
+    """
+    if not determinism.required:
+        return
+    if not determinism.warn_only:
+        raise RuntimeError(
+            f"{caller} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'. You "
+            "can turn off determinism just for this operation, or you can use the 'warn_only=True' option"
+        )
+    warn_caller(
+        f"{caller} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True, "
+        "warn_only=True)'"
+    )
 
 
 def filling(dtype: dtype) -> Any:

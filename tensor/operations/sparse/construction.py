@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @operation(method=False)
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Any = None,
     *,
@@ -45,7 +45,7 @@ def sparse_coo_tensor(
     ----------
     indices : Tensor or nested sequence
         Coordinates, of shape (sparse dimensions, elements). Coordinates may be repeated: their values are summed. Sizes
-        alone, ``sparse_coo_tensor((2, 3))``, make a tensor without specified elements.
+        alone, ``sparse_coo_tensor((2, 3))`` or ``size=(2, 3)``, make a tensor without specified elements.
     values : Tensor or nested sequence
         Of shape (elements, sizes of the dense dimensions...). Gradients flow to a tensor.
     size : sequence of int, optional
@@ -72,6 +72,10 @@ def sparse_coo_tensor(
             [4., 0., 5.]])
     """
     name = "sparse_coo_tensor"
+    if indices is None and (values is not None or size is None):
+        raise TypeError(
+            f"{name}(): expected indices and values, or a size, but got {'values' if values is not None else 'nothing'} alone"
+        )
     if values is None:
         sizes = indices if size is None else size
         return empty_coordinates(integers((sizes,), name, "size"), dtype, device, requires_grad)

@@ -14,6 +14,7 @@ import tensor.library.custom_operators
 import tensor.library.registration
 import tensor.library.schemas
 import tensor.ops
+from tensor.overrides import TorchFunctionMode
 from tests.tensor.torch_names.programs import run, run_on_pytorch
 
 if TYPE_CHECKING:
@@ -267,3 +268,66 @@ print(x.grad)
 @pytest.mark.parity
 def test_programs_print_what_they_print_on_pytorch(tmp_path: Path) -> None:
     assert run(tmp_path, f"import tensor.as_torch\n{_PROGRAM}") == run_on_pytorch(tmp_path, _PROGRAM)
+
+
+def test_operators_ask_for_overrides(library: tensor.library.Library) -> None:
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    twice = tensor.ops.operators_of_a_test.twice
+    asked = []
+
+    class Marked(tensor.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            asked.append(str(func))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    class Stand:
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return str(func)
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            asked.append(f"mode of {func}")
+            return func(*args, **(kwargs or {}))
+
+    marked, plain = tensor.ones(1).as_subclass(Marked), tensor.ones(1)
+    assert type(twice(marked)) is type(twice.default(marked)) is Marked
+    assert (twice(Stand()), twice.default(Stand())) == (
+        "operators_of_a_test.twice", "operators_of_a_test.twice.default",
+    )  # fmt: skip
+    with Mode():
+        assert tensor.Tensor.item(twice(plain)) == 2
+    assert [each for each in asked if "operators_of_a_test" in each] == [
+        "operators_of_a_test.twice", "operators_of_a_test.twice.default", "mode of operators_of_a_test.twice",
+    ]  # fmt: skip
+
+
+def test_kernels_for_autocast_take_the_call(library: tensor.library.Library) -> None:
+    library.define("kind(Tensor x) -> str")
+    library.impl("kind", lambda x: str(x.dtype), "CompositeExplicitAutograd")
+    kind = tensor.ops.operators_of_a_test.kind
+
+    def casting(x: tensor.Tensor) -> Any:
+        with tensor.autocast("cpu", enabled=False):
+            return kind(x.double())
+
+    library.impl("kind", casting, "AutocastCPU")
+    library.impl("kind", casting, "AutocastXPU")
+    x = tensor.ones(1)
+    assert kind(x) == str(tensor.float32)
+    with tensor.autocast("cpu"):
+        assert kind(x) == str(tensor.float64)
+    with tensor.autocast("cuda", enabled=False):
+        assert kind(x) == str(tensor.float32)
+
+
+def test_compiled_libraries_but_torchvisions_are_refused() -> None:
+    with pytest.raises(OSError, match="compiled operators need PyTorch's C"):
+        tensor.ops.load_library("/somewhere/torchvision/image_stable.so")
+    tensor.ops.load_library("/somewhere/torchvision/_C_stable.so")
+    boxes, scores = tensor.tensor([[0.0, 0, 2, 2], [0, 0, 2, 1], [5, 5, 6, 6]]), tensor.tensor([0.5, 0.9, 0.1])
+    assert tensor.ops.torchvision.nms(boxes, scores, 0.4).tolist() == [1, 2]
+    with pytest.raises(NotImplementedError, match="torchvision::qnms"):
+        tensor.ops.torchvision.qnms(boxes, scores, 0.4)
