@@ -24,7 +24,11 @@ class _ParameterType(type(Tensor)):  # type: ignore[misc]
         if super().__instancecheck__(instance):
             return True
         # Looked up as an attribute, it would be missing in most, which searches for names like it.
-        return cls is Parameter and isinstance(instance, Tensor) and "_is_param" in getattr(instance, "__dict__", ())
+        return (
+            cls is Parameter
+            and isinstance(instance, Tensor)
+            and "_is_param" in getattr(instance, "__dict__", ())
+        )
 
 
 @keep_class

@@ -25,7 +25,9 @@ def _check(
     image, weight, offset = shapes["input"], shapes["weight"], shapes["offset"]
     for name in ("input", "weight", "offset"):
         if len(shapes[name]) != 4:
-            raise RuntimeError(f"deform_conv2d(): expected {name} to have 4 dimensions, but got {list(shapes[name])}")
+            raise RuntimeError(
+                f"deform_conv2d(): expected {name} to have 4 dimensions, but got {list(shapes[name])}"
+            )
     first = tensors["input"]
     for name, each in tensors.items():
         if each.device != first.device or each.dtype is not first.dtype:
@@ -47,29 +49,40 @@ def _check(
             f"deform_conv2d(): {groups} groups and {offset_groups} offset groups do not fit input {list(image)} and weight "
             f"{list(weight)}"
         )
-    taps = weight[2] * weight[3]
+    places = weight[2] * weight[3]
     out = (
         (image[2] + 2 * pad_h - (dilation_h * (weight[2] - 1) + 1)) // stride_h + 1,
         (image[3] + 2 * pad_w - (dilation_w * (weight[3] - 1) + 1)) // stride_w + 1,
     )
-    expected = (image[0], 2 * offset_groups * taps, *out)
+    expected = (image[0], 2 * offset_groups * places, *out)
     if min(out) < 1 or tuple(offset) != expected:
-        raise RuntimeError(f"deform_conv2d(): offset has sizes {list(offset)}, and has to have {list(expected)}")
-    expected = (image[0], offset_groups * taps, *out)
+        raise RuntimeError(
+            f"deform_conv2d(): offset has sizes {list(offset)}, and has to have {list(expected)}"
+        )
+    expected = (image[0], offset_groups * places, *out)
     if use_mask and tuple(shapes["mask"]) != expected:
-        raise RuntimeError(f"deform_conv2d(): mask has sizes {list(shapes['mask'])}, and has to have {list(expected)}")
+        raise RuntimeError(
+            f"deform_conv2d(): mask has sizes {list(shapes['mask'])}, and has to have {list(expected)}"
+        )
     if tuple(shapes["bias"]) != (weight[0],):
-        raise RuntimeError(f"deform_conv2d(): bias has sizes {list(shapes['bias'])}, and has to have {[weight[0]]}")
+        raise RuntimeError(
+            f"deform_conv2d(): bias has sizes {list(shapes['bias'])}, and has to have {[weight[0]]}"
+        )
     return out
 
 
 def _composed(
-    tensors: tuple[Any, ...], geometry: tuple[int, ...], groups: int, offset_groups: int, use_mask: bool, out: tuple[int, int]
+    tensors: tuple[Any, ...],
+    geometry: tuple[int, ...],
+    groups: int,
+    offset_groups: int,
+    use_mask: bool,
+    out: tuple[int, int],
 ) -> Any:
     image, weight, offset, mask, bias = tensors
     count, channels, height, width = image.shape
     kernel_h, kernel_w = weight.shape[2:]
-    taps, area = kernel_h * kernel_w, out[0] * out[1]
+    places, area = kernel_h * kernel_w, out[0] * out[1]
     stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w = geometry
 
     def along(size: int, stride: int, pad: int, dilation: int, kernel: int) -> Any:
@@ -84,12 +97,12 @@ def _composed(
     grid = stack(((2 * x + 1) / width - 1, (2 * y + 1) / height - 1), -1)
     samples = grid_sample(
         image.reshape(count * offset_groups, channels // offset_groups, height, width),
-        grid.reshape(count * offset_groups, taps, area, 2),
+        grid.reshape(count * offset_groups, places, area, 2),
         align_corners=False,
     )
     if use_mask:
-        samples = samples * mask.reshape(count * offset_groups, 1, taps, area)
-    columns = samples.reshape(count, groups, channels // groups * taps, area)
+        samples = samples * mask.reshape(count * offset_groups, 1, places, area)
+    columns = samples.reshape(count, groups, channels // groups * places, area)
     product = weight.reshape(groups, weight.shape[0] // groups, -1) @ columns
     return product.reshape(count, -1, *out) + bias[:, None, None]
 
@@ -177,5 +190,7 @@ def deform_conv2d_backward(
     with enable_grad():
         tensors = tuple(each.detach().to(dtype).requires_grad_() for each in named.values())
         result = _composed(tensors, geometry, groups, offset_groups, use_mask, out)
-        gradients = grad(result, tensors, grad_output.detach().to(dtype), allow_unused=True, materialize_grads=True)
+        gradients = grad(
+            result, tensors, grad_output.detach().to(dtype), allow_unused=True, materialize_grads=True
+        )
     return tuple(each.to(input.dtype) for each in gradients)

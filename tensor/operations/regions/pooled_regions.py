@@ -73,7 +73,9 @@ def _arrays(name: str, regions: Regions, *values: Any) -> list[Any]:
     return arrays
 
 
-def _run(regions: Regions, dtype: Any, device_state: Any, backward: bool, count: int, *addresses: int) -> None:
+def _run(
+    regions: Regions, dtype: Any, device_state: Any, backward: bool, count: int, *addresses: int
+) -> None:
     key = ("regions", regions, dtype, backward)
     run = device_state.plans.get(key)
     if run is None:
@@ -171,7 +173,15 @@ def roi_align(
     """
     _check("roi_align", input, rois, "input")
     regions = _regions(
-        "roi_align", input.shape, "align", False, spatial_scale, pooled_height, pooled_width, max(sampling_ratio, 0), bool(aligned)
+        "roi_align",
+        input.shape,
+        "align",
+        False,
+        spatial_scale,
+        pooled_height,
+        pooled_width,
+        max(sampling_ratio, 0),
+        bool(aligned),
     )
     result: Tensor = _forward("roi_align", input, rois, regions)[0]
     return result
@@ -202,7 +212,12 @@ def roi_align_backward(
 
 
 def ps_roi_align(
-    input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int, sampling_ratio: int
+    input: Tensor,
+    rois: Tensor,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int,
 ) -> tuple[Tensor, Tensor]:
     """:func:`roi_align` in which each bin reads channels of its own (Light-Head R-CNN, Li et al., 2017).
 
@@ -218,7 +233,14 @@ def ps_roi_align(
     """
     _check("ps_roi_align", input, rois, "input")
     regions = _regions(
-        "ps_roi_align", input.shape, "align", True, spatial_scale, pooled_height, pooled_width, max(sampling_ratio, 0)
+        "ps_roi_align",
+        input.shape,
+        "align",
+        True,
+        spatial_scale,
+        pooled_height,
+        pooled_width,
+        max(sampling_ratio, 0),
     )
     return _forward("ps_roi_align", input, rois, regions)[0], _mapping(regions, rois.shape[0], input)
 
@@ -240,7 +262,14 @@ def ps_roi_align_backward(
     _check("ps_roi_align_backward", grad, rois, "grad")
     shape = (batch_size, channels, height, width)
     regions = _regions(
-        "ps_roi_align_backward", shape, "align", True, spatial_scale, pooled_height, pooled_width, max(sampling_ratio, 0)
+        "ps_roi_align_backward",
+        shape,
+        "align",
+        True,
+        spatial_scale,
+        pooled_height,
+        pooled_width,
+        max(sampling_ratio, 0),
     )
     result: Tensor = _backward("ps_roi_align_backward", grad, rois, regions)
     return result
@@ -329,6 +358,8 @@ def ps_roi_pool_backward(
     """The gradient ``(N, C, H, W)`` of what :func:`ps_roi_pool` reads; on CUDA added up in no fixed order."""
     _check("ps_roi_pool_backward", grad, rois, "grad")
     shape = (batch_size, channels, height, width)
-    regions = _regions("ps_roi_pool_backward", shape, "pool", True, spatial_scale, pooled_height, pooled_width)
+    regions = _regions(
+        "ps_roi_pool_backward", shape, "pool", True, spatial_scale, pooled_height, pooled_width
+    )
     result: Tensor = _backward("ps_roi_pool_backward", grad, rois, regions)
     return result

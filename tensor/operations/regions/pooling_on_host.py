@@ -35,7 +35,11 @@ def _samples(low: Any, high: Any, bins: int, size: int, regions: Regions) -> Any
         return weights + (scalar("nan") if regions.sensitive else scalar(0))
     bin_numbers = np.repeat(np.arange(bins), count)
     places = np.tile(np.arange(count), bins)
-    at = start + bin_numbers.astype(scalar) * step + (places.astype(scalar) + scalar(0.5)) * step / scalar(count)
+    at = (
+        start
+        + bin_numbers.astype(scalar) * step
+        + (places.astype(scalar) + scalar(0.5)) * step / scalar(count)
+    )
     inside = (at >= -1) & (at <= size)
     at, bin_numbers = np.clip(at[inside], 0, size - 1), bin_numbers[inside]
     first = at.astype(np.int64)

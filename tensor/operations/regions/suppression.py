@@ -93,7 +93,9 @@ def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         stays: Any = wrap(_on_host(corners, float(iou_threshold)))
     else:
         if count > kernels.MOST_BOXES:
-            raise RuntimeError(f"nms(): at most {kernels.MOST_BOXES} boxes are compared at once, but got {count}")
+            raise RuntimeError(
+                f"nms(): at most {kernels.MOST_BOXES} boxes are compared at once, but got {count}"
+            )
         key = ("suppression", boxes._layout.dtype)
         run = device_state.plans.get(key)
         if run is None:

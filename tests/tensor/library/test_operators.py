@@ -327,7 +327,10 @@ def test_compiled_libraries_but_torchvisions_are_refused() -> None:
     with pytest.raises(OSError, match="compiled operators need PyTorch's C"):
         tensor.ops.load_library("/somewhere/torchvision/image_stable.so")
     tensor.ops.load_library("/somewhere/torchvision/_C_stable.so")
-    boxes, scores = tensor.tensor([[0.0, 0, 2, 2], [0, 0, 2, 1], [5, 5, 6, 6]]), tensor.tensor([0.5, 0.9, 0.1])
+    boxes, scores = (
+        tensor.tensor([[0.0, 0, 2, 2], [0, 0, 2, 1], [5, 5, 6, 6]]),
+        tensor.tensor([0.5, 0.9, 0.1]),
+    )
     assert tensor.ops.torchvision.nms(boxes, scores, 0.4).tolist() == [1, 2]
     with pytest.raises(NotImplementedError, match="torchvision::qnms"):
         tensor.ops.torchvision.qnms(boxes, scores, 0.4)

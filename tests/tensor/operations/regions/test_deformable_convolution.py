@@ -58,7 +58,9 @@ def test_gradients_are_those_of_differences(checked_device: str) -> None:
             moved = list(values)
             moved[number] = moved[number] + sign * step * direction
             ends.append((deform_conv2d(*moved, *GEOMETRY, True) * outer).sum().item())
-        assert (gradient * direction).sum().item() == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-4)
+        assert (gradient * direction).sum().item() == pytest.approx(
+            (ends[0] - ends[1]) / (2 * step), rel=1e-4
+        )
 
 
 def test_bad_input() -> None:

@@ -42,7 +42,9 @@ def bilinear(plane: Any, y: float, x: float) -> float:
     return float(upper * (top + 1 - y) + lower * (y - top))
 
 
-def sampled(plane: Any, box: Any, row: int, column: int, samples: int, aligned: bool, sensitive: bool) -> float:
+def sampled(
+    plane: Any, box: Any, row: int, column: int, samples: int, aligned: bool, sensitive: bool
+) -> float:
     half = 0.5 if aligned or sensitive else 0.0
     left, top, right, bottom = (edge * SCALE - half for edge in box)
     height, width = bottom - top, right - left
@@ -77,7 +79,9 @@ def expected(name: str) -> Any:
         source = (channel * ROWS + row) * COLUMNS + column if sensitive else channel
         plane, box = IMAGES[int(BOXES[number, 0]), source], BOXES[number, 1:]
         if "align" in name:
-            out[index] = sampled(plane, box, row, column, options[0], "sensitive" not in name and options[1], sensitive)
+            out[index] = sampled(
+                plane, box, row, column, options[0], "sensitive" not in name and options[1], sensitive
+            )
         elif (values := rounded(plane, box, row, column, sensitive)).size:
             out[index] = values.mean() if sensitive else values.max()
     return out
@@ -127,4 +131,3 @@ def test_nothing_to_pool(checked_device: str) -> None:
 def test_bad_input(shape: tuple[int, ...], boxes: Any, message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         pooled_regions.ps_roi_pool(tensor.ones(shape), tensor.tensor(boxes, dtype=tensor.float32), 1.0, 2, 2)
-

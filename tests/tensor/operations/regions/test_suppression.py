@@ -39,9 +39,14 @@ def test_against_the_definition(threshold: float, checked_device: str) -> None:
 
 
 def test_no_boxes_and_empty_boxes(checked_device: str) -> None:
-    assert nms(tensor.ones(0, 4, device=checked_device), tensor.ones(0, device=checked_device), 0.5).tolist() == []
+    assert (
+        nms(tensor.ones(0, 4, device=checked_device), tensor.ones(0, device=checked_device), 0.5).tolist()
+        == []
+    )
     # Boxes without area overlap by 0/0, which is no more than any threshold.
-    assert nms(tensor.ones(3, 4, device=checked_device), tensor.ones(3, device=checked_device), 0.5).tolist() == [0, 1, 2]
+    assert nms(
+        tensor.ones(3, 4, device=checked_device), tensor.ones(3, device=checked_device), 0.5
+    ).tolist() == [0, 1, 2]
 
 
 def test_bad_input() -> None:

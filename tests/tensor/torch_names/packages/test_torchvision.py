@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +136,9 @@ OPERATORS = """
 
 
 def test_compiled_operators_are_ours(tmp_path: Path) -> None:
-    on_cpu, on_gpu = (printed_here(tmp_path, "import torchvision\n" + _dedented(OPERATORS), device) for device in DEVICES)
+    on_cpu, on_gpu = (
+        printed_here(tmp_path, "import torchvision\n" + _dedented(OPERATORS), device) for device in DEVICES
+    )
     assert len(losses(on_cpu)) == 14
     assert losses(on_gpu) == pytest.approx(losses(on_cpu), abs=1e-5)
     assert [x for x in on_gpu if "loss" not in x][:3] == [x for x in on_cpu if "loss" not in x]
@@ -151,10 +154,8 @@ def _dedented(text: str) -> str:
 def theirs() -> Any:
     """PyTorch with the names of two operators that torchvision asks for, where its compiled half does not fit."""
     torch = pytest.importorskip("torch")
-    try:
+    with contextlib.suppress(RuntimeError):
         importlib.import_module("torchvision.extension")
-    except RuntimeError:
-        pass
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         if not torch._C._dispatch_has_kernel(f"torchvision::{name}"):
