@@ -190,7 +190,7 @@ def deform_conv2d_backward(
     with enable_grad():
         tensors = tuple(each.detach().to(dtype).requires_grad_() for each in named.values())
         result = _composed(tensors, geometry, groups, offset_groups, use_mask, out)
-        gradients = grad(
+        gradients: Any = grad(
             result, tensors, grad_output.detach().to(dtype), allow_unused=True, materialize_grads=True
         )
     return tuple(each.to(input.dtype) for each in gradients)
