@@ -208,6 +208,10 @@ def can_device_access_peer(device: DeviceArgument, peer_device: DeviceArgument) 
 def enable_peer_access(peer: DeviceArgument, device: DeviceArgument = None) -> None:
     """Let kernels on ``device`` use memory of ``peer``, also what is allocated later. Twice is as once.
 
+    It is for kernels of a program's own (:class:`RawKernel`) and makes copies between the devices direct. Operations take operands of
+    one device still, and raise RuntimeError for others, as PyTorch's do: a sum of tensors on two devices would not say on which its result
+    is and which streams have to wait for each other, and a forgotten ``.to(device)`` would be slow instead of an error.
+
     Parameters
     ----------
     peer : device, int or str

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import drv
+import tensor
 from tensor import cuda
 from tensor.core.devices import device as devices
 from tensor.core.devices.state import cuda_state
@@ -234,3 +235,16 @@ def test_seeds(two_devices: tuple[drv.Device, drv.Device]) -> None:
     assert default_generator(1).initial_seed() == 8
     cuda.seed_all()
     assert default_generator(0).initial_seed() == default_generator(1).initial_seed() != 8
+
+
+@pytest.mark.simulator_only
+def test_operands_on_peers_are_refused_as_in_pytorch() -> None:
+    drv.simulator.install(devices=2)
+    cuda.enable_peer_access(1, 0)
+    x, y = (tensor.ones(2, device=f"cuda:{k}") for k in (0, 1))
+    with pytest.raises(RuntimeError, match="found at least two devices, cuda:0 and cuda:1"):
+        x + y
+    with pytest.raises(RuntimeError, match="on the same device|at least two devices"):
+        x @ y
+    x.copy_(y)
+    assert x.tolist() == [1, 1]
