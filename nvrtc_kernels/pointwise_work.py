@@ -137,6 +137,11 @@ def work_for(operands: Operands) -> Work:
     return _packs(operands, _width(operands), _UNROLL) if tiled is None else tiled
 
 
+def packs_for(operands: Operands, *, wide: bool) -> Work:
+    """The same without tiles; unless ``wide``, with an element for each thread."""
+    return _packs(operands, _width(operands), _UNROLL) if wide else _packs(operands, 1, 1)
+
+
 def _width(operands: Operands) -> int:
     """The most neighbours along the last dimension that are written as a word, and are worth being read as packs."""
     width = max(WORD // operands.widest, 1)

@@ -292,7 +292,9 @@ class Compiled:
         for name, program in passes:
             operations = sum(_operations(step) for step in program.steps)
             lines.append(f"{name}: {operations} operations in {len(program.steps)} calls")
-            lines += [f"  {step.name:40} {step.line}" for step in program.steps]
+            for step in program.steps:
+                lines.append(f"  {step.name:40} {step.line}")
+                lines += [f"      {note}" for note in step.notes]
         return "\n".join(lines)
 
     def sources(self, *args: Any, **kwargs: Any) -> str:

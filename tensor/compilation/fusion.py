@@ -1,23 +1,26 @@
 """Chains of pointwise operations become one kernel, which is written from the expressions of their rows.
 
-A result that only one later operation reads, element by element, is not written to memory: the expression that computes it
-stands where that operation would read it. Each value is rounded to its own dtype on the way, so that what is computed is what
-the operations compute one by one.
+A result that only operations of its kernel read, element by element, is not written to memory: it is a value of the kernel.
+One that is read elsewhere too is written out by the same kernel. Each value is rounded to its own dtype on the way and takes
+part in no contraction with another operation's, so that what is computed is what the operations compute one by one, bit for
+bit. Dropout draws the words that it would draw by itself.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels import fused_pointwise
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import pointwise as kernels
 from tensor.core.base import maker
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number
-from tensor.core.plans.copies import COPIED
+from tensor.core.plans.copies import COPIED, COPY
 from tensor.operations.pointwise_operation import Pointwise
+from tensor.operations.random.dropout import DROPOUT
 
 from .tape import Ref, Step
 
@@ -27,8 +30,8 @@ if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
     from tensor.core.layout import Layout
 
-#: Tensors that a kernel reads at most.
-MAX_INPUTS = 8
+#: Tensors that a kernel reads and writes at most.
+MAX_INPUTS, MAX_OUTPUTS = 8, 4
 #: Operations in a kernel at most.
 MAX_OPERATIONS = 48
 _LETTERS = "abcdefgh"
@@ -36,6 +39,8 @@ _LETTERS = "abcdefgh"
 _NO_LETTERS = re.compile(r"\W+")
 #: Types of the values that are computed in, as kernels name them.
 _COMPUTE = {"__half": "float", "__nv_bfloat16": "float", "Float8E4M3": "float", "Float8E5M2": "float"}
+#: Types whose products the compiler would contract with sums.
+_CONTRACTED = ("float", "double")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +52,7 @@ class Fused:
     steps : tuple of Step
         What they were, in order.
     code : str
-        The kernel's expression.
+        The kernel's code for an element.
     """
 
     name: str
@@ -57,21 +62,67 @@ class Fused:
 
 @dataclass(slots=True)
 class _Element:
-    """A pointwise step by its parts: what it computes in, what its result is rounded to, where it reads from."""
+    """A pointwise step by its parts.
+
+    Attributes
+    ----------
+    compute, result : dtype
+        What it computes in, and what its result is rounded to.
+    code : str
+        Of the operands ``a``, ``b``, ..., and of ``numbers`` by their names.
+    operands : tuple
+        What these are: a :class:`Ref`, or a number.
+    out : Ref
+        Where the result lies.
+    writes : bool
+        Whether that is memory from elsewhere, or a part of some, and no new tensor.
+    drop : object
+        What its random words are drawn by, if it draws.
+    numbers : tuple of (name, code, value)
+        Further numbers that its code has.
+    """
 
     step: Step
     compute: dtype
     result: dtype
     code: str
-    include: str
-    options: tuple[str, ...]
-    masks: int
     operands: tuple[Any, ...]
     out: Ref
+    writes: bool = False
+    include: str = ""
+    options: tuple[str, ...] = ()
+    drop: Any = None
+    numbers: tuple[tuple[str, str, Any], ...] = ()
+
+    def inputs(self) -> list[Ref]:
+        """Operands in memory."""
+        return [each for each in self.operands if type(each) is Ref]
+
+
+@dataclass(slots=True)
+class _Uses:
+    """Where buffers are read and written: positions of steps."""
+
+    needed: set[int]
+    readers: dict[int, list[int]] = field(default_factory=dict)
+    writers: dict[int, list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], needed: Iterable[int]) -> _Uses:
+        """Those of ``steps``."""
+        result = cls(set(needed))
+        for position, step in enumerate(steps):
+            for buffer in {ref.buffer for ref in step.reads()}:
+                result.readers.setdefault(buffer, []).append(position)
+            for buffer in step.writes:
+                result.writers.setdefault(buffer, []).append(position)
+        return result
 
 
 def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     """``steps`` with chains of pointwise operations as one step each.
+
+    Why two of them that follow from one another stay apart is among the ``notes`` of the second.
 
     Parameters
     ----------
@@ -81,48 +132,84 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
         Buffers that are read after the steps.
     """
     elements = {position: element for position, step in enumerate(steps) if (element := _element(step))}
-    producer = {element.out.buffer: position for position, element in elements.items()}
-    readers: dict[int, list[int]] = {}
-    writers: dict[int, list[int]] = {}
-    for position, step in enumerate(steps):
-        for ref in step.reads():
-            readers.setdefault(ref.buffer, []).append(position)
-        for buffer in step.writes:
-            writers.setdefault(buffer, []).append(position)
-    results = set(needed)
+    producer = {element.out.buffer: position for position, element in elements.items() if not element.writes}
+    uses = _Uses.of(steps, needed)
     groups: dict[int, list[int]] = {position: [position] for position in elements}
-    inside: dict[int, int] = {}
+    notes: dict[int, dict[str, None]] = {}
     for position, element in elements.items():
-        members = groups[position]
-        inputs = {ref for ref in element.operands if type(ref) is Ref}
-        for ref in sorted(inputs, key=lambda each: -producer.get(each.buffer, -1)):
-            source = producer.get(ref.buffer)
-            if source is None or ref.buffer in results or elements[source].out != ref:
+        sources = {producer[ref.buffer] for ref in element.inputs() if ref.buffer in producer}
+        for source in sorted(sources, reverse=True):
+            if source >= position or groups[source] is groups[position]:
                 continue
-            if any(reader != position for reader in readers[ref.buffer]):
-                continue
-            joined = sorted({*members, *groups[source]})
-            outer = _inputs([elements[each] for each in joined])
-            if len(outer) > MAX_INPUTS or len(joined) > MAX_OPERATIONS:
-                continue
-            # Nothing may write what is read later now than before.
-            if any(
-                source < writer < position
-                for each in groups[source]
-                for operand in elements[each].operands
-                if type(operand) is Ref
-                for writer in writers.get(operand.buffer, ())
-            ):
-                continue
-            members[:] = joined
-            inside[source] = position
+            joined = sorted(groups[source] + groups[position])
+            reason = _obstacle(joined, elements, uses)
+            if reason is None:
+                for each in joined:
+                    groups[each] = joined
+            else:
+                origin = steps[source]
+                note = f"not with {origin.name} ({origin.line.rpartition('/')[2]}): {reason}"
+                notes.setdefault(position, {})[note] = None
     result = []
     for position, step in enumerate(steps):
-        if position in inside:
+        members = groups.get(position, [position])
+        if position != members[-1]:
             continue
-        members = groups.get(position, [])
-        result.append(_fused([elements[each] for each in members]) if len(members) > 1 else step)
+        if len(members) > 1:
+            step = _fused([elements[each] for each in members], _results(members, elements, uses))
+        step.notes = list(dict.fromkeys(note for each in members for note in notes.get(each, ())))
+        result.append(step)
     return result
+
+
+def _obstacle(members: Sequence[int], elements: dict[int, _Element], uses: _Uses) -> str | None:
+    """Why the elements at these positions, in order, cannot be one kernel at the last one's place."""
+    parts = [elements[each] for each in members]
+    last, end, there = parts[-1], members[-1], set(members)
+    if len(members) > MAX_OPERATIONS or len(_inputs(parts)) > MAX_INPUTS:
+        return "one kernel would read too much"
+    if any(each.writes for each in parts[:-1]):
+        return "what is written in place ends a kernel"
+    draws = [each for each in parts if each.drop is not None]
+    if len(draws) > 1:
+        return "a kernel draws random numbers once"
+    layout = last.out.layout
+    if draws and not (layout.contiguous and layout.shape == draws[0].out.layout.shape):
+        return "random numbers are drawn in row-major order"
+    new = {part.out.buffer: part.out for part in parts if not part.writes}
+    results = _results(members, elements, uses)
+    if len(results) > MAX_OUTPUTS:
+        return "one kernel would write too much"
+    for member, part in zip(members, parts, strict=True):
+        for ref in part.inputs():
+            if ref.buffer in new and new[ref.buffer] != ref:
+                return "it is read as another shape or another part"
+            if last.writes and ref.buffer == last.out.buffer and ref != last.out:
+                return "it reads other elements of what is written in place"
+            if ref.buffer not in new and any(
+                member < writer < end for writer in uses.writers.get(ref.buffer, ())
+            ):
+                return "what it reads is written in between"
+        if part in results and part is not last:
+            place = part.out.layout
+            if place.shape != layout.shape or place.strides != layout.strides:
+                return "its result is needed, and has another layout"
+            if any(reader < end and reader not in there for reader in uses.readers[part.out.buffer]):
+                return "its result is needed in between"
+    return None
+
+
+def _results(members: Sequence[int], elements: dict[int, _Element], uses: _Uses) -> list[_Element]:
+    """What a kernel of these elements writes: the last one's result, and before it what is read elsewhere."""
+    there = set(members)
+    result = []
+    for member in members[:-1]:
+        element = elements[member]
+        buffer = element.out.buffer
+        outside = any(reader not in there for reader in uses.readers.get(buffer, ()))
+        if buffer in uses.needed or outside or buffer in uses.writers:
+            result.append(element)
+    return [*result, elements[members[-1]]]
 
 
 def recomputed(
@@ -156,7 +243,7 @@ def recomputed(
     follows: dict[int, Step] = {}
     for step in steps:
         element = _element(step)
-        if element is None or element.out.buffer in written:
+        if element is None or element.writes or element.out.buffer in written:
             continue
         number = element.out.buffer
         inputs = {ref.buffer for ref in element.operands if type(ref) is Ref}
@@ -176,119 +263,264 @@ def recomputed(
 
 
 def _element(step: Step) -> _Element | None:
-    """``step`` by its parts, if it is a pointwise operation with a new result that can be part of another."""
+    """``step`` by its parts, if it is a pointwise operation that can be part of a kernel with others."""
     operation = step.key[0]
-    if type(step.result) is not Ref or step.draw is not None:
+    if operation is DROPOUT:
+        return _dropout(step)
+    if step.draw is not None:
         return None
-    layouts = [ref.layout for ref in step.reads()]
-    out = step.result
-    if any(ref.buffer == out.buffer for ref in step.reads()) or out.offset:
-        return None
-    if operation is COPIED:
-        _, to, origin = step.key
-        types = to.dtype, origin.dtype
-        if any(each.is_complex or each.is_storage_only for each in types) or len(step.arguments) != 1:
+    if operation is COPY or (isinstance(operation, Pointwise) and step.key[1] is not None):
+        if not step.arguments or type(step.arguments[0]) is not Ref:
             return None
-        compute = rules.computes_in(origin.dtype)
-        return _Element(step, compute, to.dtype, "a", "", (), 0, step.arguments, out)
-    if not isinstance(operation, Pointwise) or step.key[1] is not None or operation.row_major:
+        out, operands, writes = step.arguments[0], step.arguments[1:], True
+        operands = operands[:1] if operation is COPY else operands
+        if out.buffer not in step.writes:
+            return None
+    elif operation is COPIED or isinstance(operation, Pointwise):
+        if type(step.result) is not Ref:
+            return None
+        out, operands, writes = step.result, step.arguments, False
+        if out.offset or any(type(each) is Ref and each.buffer == out.buffer for each in operands):
+            return None
+    else:
         return None
+    layouts = [each.layout for each in operands if type(each) is Ref]
     if any(each.dtype.is_complex or each.dtype.is_storage_only for each in (*layouts, out.layout)):
+        return None
+    if not isinstance(operation, Pointwise):
+        if len(operands) != 1 or len(layouts) != 1:
+            return None
+        compute = rules.computes_in(layouts[0].dtype)
+        return _Element(step, compute, out.layout.dtype, "a", operands, out, writes)
+    if operation.row_major:
         return None
     compute, result = operation.types(step.key[2:])
     compute = rules.computes_in(compute)
-    if compute.is_complex or compute.is_storage_only or result is not out.layout.dtype:
+    if compute.is_complex or compute.is_storage_only or result.is_complex or result.is_storage_only:
         return None
     code = operation.cuda if isinstance(operation.cuda, str) else operation.cuda(compute)
     return _Element(
+        step, compute, result, code, operands, out, writes, operation.include, operation.options
+    )
+
+
+def _dropout(step: Step) -> _Element | None:
+    """A dropout that gives a new tensor."""
+    drop, *operands = step.arguments
+    _, layout, inner = step.key
+    if step.draw is None or type(step.result) is not Ref or len(operands) != 1:
+        return None
+    if layout.dtype.is_complex or layout.dtype.is_storage_only:
+        return None
+    number = "number" if inner == 1 else f"number / {inner}"
+    code = (
+        f"random_word(seed, call, {number}) < below ? a * Compute(scale) + Compute(shift) : Compute(otherwise)"
+    )
+    numbers = (
+        ("below", "Q", drop.below),
+        ("scale", "d", drop.scale),
+        ("shift", "d", drop.shift),
+        ("otherwise", "d", drop.otherwise),
+    )
+    return _Element(
         step,
-        compute,
-        result,
+        rules.computes_in(layout.dtype),
+        layout.dtype,
         code,
-        operation.include,
-        operation.options,
-        operation.masks,
-        step.arguments,
-        out,
+        tuple(operands),
+        step.result,
+        drop=drop,
+        numbers=numbers,
     )
 
 
 def _inputs(elements: Sequence[_Element]) -> list[Ref]:
     """What a kernel of ``elements`` reads."""
-    inner = {element.out for element in elements}
-    result: dict[Ref, None] = {}
-    for element in elements:
-        for ref in element.operands:
-            if type(ref) is Ref and ref not in inner:
-                result[ref] = None
-    return list(result)
+    inner = {element.out for element in elements if not element.writes}
+    return list(dict.fromkeys(ref for element in elements for ref in element.inputs() if ref not in inner))
 
 
-def _fused(elements: Sequence[_Element]) -> Step:
-    """One step for ``elements``, in order, of which the last one's result is written."""
-    last = elements[-1]
-    inputs = _inputs(elements)
-    names = {ref: f"input{number}" for number, ref in enumerate(inputs)}
-    lines = [f"const auto input{number} = {_LETTERS[number]}_;" for number in range(len(inputs))]
-    scalars: list[tuple[str, str | int]] = []
-    numbers: list[Any] = []
-    for position, element in enumerate(elements):
-        inner = [f"typedef {_COMPUTE.get(element.compute.cuda, element.compute.cuda)} Compute;"]
+@dataclass(slots=True)
+class _Text:
+    """Code of a kernel's values.
+
+    Attributes
+    ----------
+    lines : list of str
+        CUDA C++: a comment and a statement for each value.
+    names : dict of Ref to str
+        What values are called.
+    scalars : list of (name, code)
+        Numbers that the kernel is given, with their types.
+    numbers : list
+        The numbers, packed.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    names: dict[Ref, str] = field(default_factory=dict)
+    scalars: list[tuple[str, str | int]] = field(default_factory=list)
+    numbers: list[Any] = field(default_factory=list)
+
+    def number(self, name: str, code: str | int, value: Any) -> str:
+        """A number's name in the kernel."""
+        self.scalars.append((name, code))
+        self.numbers.append(value)
+        return name
+
+    def add(self, element: _Element, value: str) -> None:
+        """The statement that computes ``element``, whose name is ``value``."""
+        compute = _COMPUTE.get(element.compute.cuda, element.compute.cuda)
+        inner = [f"typedef {compute} Compute;"]
         for letter, operand in zip(_LETTERS, element.operands, strict=False):
             if type(operand) is Ref:
-                value = names[operand]
+                source = self.names[operand]
             else:
-                value = f"number{len(scalars)}"
-                scalars.append((value, rules.number_code(element.compute)))
-                numbers.append(packed_number(element.compute)(operand))
-            inner.append(f"const auto {letter}_ = {value};")
-            inner.append(f"const auto {letter} = to_element<Compute>(to_compute({letter}_));")
-        value = f"value{position}"
-        names[element.out] = value
-        inner.append(f"return to_element<{element.result.cuda}>({element.code});")
-        lines.append(f"// {element.step.name}, {element.step.line.rpartition('/')[2]}")
-        lines.append(f"const auto {value} = [&] {{ {' '.join(inner)} }}();")
-    lines.append(f"return {names[last.out]};")
-    # In a program's text a comment ends with its line.
-    code = "[&] {\n" + "".join(f"            {line}\n" for line in lines) + "        }()"
+                code = rules.number_code(element.compute)
+                packed = packed_number(element.compute)(operand)
+                source = self.number(f"number{len(self.scalars)}", code, packed)
+            if re.search(rf"\b{letter}_\b", element.code):
+                inner.append(f"const auto {letter}_ = {source};")
+            if re.search(rf"\b{letter}\b", element.code):
+                inner.append(f"const Compute {letter} = to_element<Compute>(to_compute({source}));")
+        for name, code, number in element.numbers:
+            inner.append(f"const auto {name} = {self.number(f'{name}{len(self.scalars)}', code, number)};")
+        result = f"to_element<{element.result.cuda}>({element.code})"
+        if element.result.cuda in _CONTRACTED:
+            result = f"separate({result})"
+        stored = element.out.layout.dtype
+        if stored is not element.result:
+            result = f"to_element<{stored.cuda}>(to_compute({result}))"
+        inner.append(f"return {result};")
+        # In a program's text a comment ends with its line.
+        self.lines.append(f"// {element.step.name}, {element.step.line.rpartition('/')[2]}")
+        self.lines.append(f"const auto {value} = [&] {{")
+        self.lines += [f"    {line}" for line in inner]
+        self.lines.append("}();")
+
+
+def _fused(elements: Sequence[_Element], results: Sequence[_Element]) -> Step:
+    """One step for ``elements``, in order, of which those in ``results`` are written, the last one among them."""
+    last = elements[-1]
+    inputs = _inputs(elements)
+    text = _Text(names={ref: f"input{number}" for number, ref in enumerate(inputs)})
+    values: dict[int, str] = {}
+    for position, element in enumerate(elements):
+        value = values[id(element)] = f"value{position}"
+        text.add(element, value)
+        if not element.writes:
+            text.names[element.out] = value
+    draw = next((element for element in elements if element.drop is not None), None)
     distinct = list(dict.fromkeys(element.step.name for element in elements))
     name = "fused_" + _NO_LETTERS.sub("_", "_".join(distinct))[:48].strip("_")
-    includes = [element.include for element in elements if element.include]
-    if any(element.result.cuda in ("__half", "__nv_bfloat16") for element in elements):
+    includes = [each for element in elements for each in element.include.split()]
+    if any("__half" in line or "__nv_bfloat16" in line for line in text.lines):
         includes.insert(0, "half_elements.cuh")
-    expression = kernels.Expression(
-        name,
-        code,
-        tuple(scalars),
-        include=" ".join(dict.fromkeys(includes)),
-        options=tuple(dict.fromkeys(option for element in elements for option in element.options)),
+    includes = list(dict.fromkeys(includes))
+    options = tuple(dict.fromkeys(option for element in elements for option in element.options))
+    outs = [last.out, *(each.out for each in results if each is not last)]
+    written = [values[id(last)], *(values[id(each)] for each in results if each is not last)]
+    target = last.out.layout
+    operands = [
+        (strides_of.broadcast_strides(ref.layout.shape, ref.layout.strides, target.shape), ref.layout.dtype)
+        for ref in inputs
+    ]
+    device_state: Any = target.device_state
+    if draw is None and len(outs) == 1:
+        lines = [f"const auto input{number} = {_LETTERS[number]}_;" for number in range(len(inputs))]
+        code = "".join(f"            {line}\n" for line in (*lines, *text.lines, f"return {written[0]};"))
+        code = f"[&] {{\n{code}        }}()"
+        expression = kernels.Expression(
+            name,
+            code,
+            tuple(text.scalars),
+            include=" ".join((*includes, "separate_values.cuh")),
+            options=options,
+        )
+        launch = kernels.plan(
+            device_state.native, expression, target.shape, (target.strides, target.dtype), *operands
+        )
+    else:
+        code = "\n".join((*text.lines, f"return {', '.join(written)};"))
+        seeds = [] if draw is None else [("seed", "Q"), ("call", "Q")]
+        chain = fused_pointwise.Chain(
+            name,
+            tuple(text.lines),
+            tuple(written),
+            (*seeds, *text.scalars),
+            draw is not None,
+            tuple(includes),
+            options,
+        )
+        launch = fused_pointwise.plan(
+            device_state.native,
+            chain,
+            target.shape,
+            target.strides,
+            [ref.layout.dtype for ref in outs],
+            *operands,
+        )
+    run = _launched(
+        launch,
+        [ref.layout for ref in outs],
+        tuple(text.numbers),
+        draws=draw is not None,
+        writes=last.writes,
     )
     fused = Fused(name, tuple(element.step for element in elements), code)
-    run = _launched(last.out.layout, [ref.layout for ref in inputs], expression, tuple(numbers))
-    return Step((fused, None, *(ref.layout for ref in inputs)), run, tuple(inputs), last.out, last.step.line)
+    result: Any = outs[1:] if last.writes else outs if len(outs) > 1 else outs[0]
+    arguments: tuple[Any, ...] = (last.out, *inputs) if last.writes else tuple(inputs)
+    step = Step((fused, None, *(ref.layout for ref in inputs)), run, arguments, result, last.step.line)
+    if draw is not None:
+        step.arguments = (draw.drop, *arguments)
+        step.draw = draw.step.draw
+    if last.writes:
+        step.writes = {last.out.buffer}
+        step.result = result or None
+    return step
 
 
 def _launched(
-    target: Layout, inputs: Sequence[Layout], expression: kernels.Expression, numbers: tuple[Any, ...]
+    launch: Callable[..., None],
+    outputs: Sequence[Layout],
+    numbers: tuple[Any, ...],
+    *,
+    draws: bool,
+    writes: bool,
 ) -> Callable[..., Any]:
-    """What launches the kernel on tensors of these layouts, for a new tensor."""
-    device_state: Any = target.device_state
-    operands = [
-        (strides_of.broadcast_strides(each.shape, each.strides, target.shape), each.dtype) for each in inputs
-    ]
-    launch = kernels.plan(
-        device_state.native, expression, target.shape, (target.strides, target.dtype), *operands
-    )
-    make, local = maker(target), device_state.local
+    """What runs the kernel for new tensors of these layouts, or for the first operand and then new ones.
 
-    def run(*tensors: Any) -> Any:
-        out = make()
-        launch(
-            local.stream.handle,
-            out._storage.address,
-            *[x._storage.address + x._offset for x in tensors],
-            *numbers,
-        )
-        return out
+    With ``draws`` a drop is given before the operands.
+    """
+    device_state: Any = outputs[0].device_state
+    local = device_state.local
+    makers = [maker(layout) for layout in outputs[writes:]]
+    if len(makers) == 1 and not draws and not writes:
+        (make,) = makers
+
+        def run_one(*tensors: Any) -> Any:
+            out = make()
+            launch(
+                local.stream.handle,
+                out._storage.address,
+                *[x._storage.address + x._offset for x in tensors],
+                *numbers,
+            )
+            return out
+
+        return run_one
+
+    def run(*operands: Any) -> Any:
+        seeds: tuple[int, ...] = ()
+        if draws:
+            drop, *operands = operands  # type: ignore[assignment]
+            seeds = drop.seed, drop.call
+        results = [make() for make in makers]
+        addresses = [x._storage.address + x._offset for x in operands]
+        made = [x._storage.address for x in results]
+        addresses[int(writes) : int(writes)] = made
+        launch(local.stream.handle, *addresses, *seeds, *numbers)
+        if writes:
+            return results or None
+        return results if len(results) > 1 else results[0]
 
     return run

@@ -16,10 +16,10 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from tensor.core.base import TensorBase
+from tensor.core.base import TensorBase, maker
 from tensor.core.modes.sync_debug import sync_debug
 from tensor.core.plans import Plans
-from tensor.core.plans.copies import COPY
+from tensor.core.plans.copies import COPIED, COPY
 from tensor.core.plans.fills import FILL, ZERO
 from tensor.core.plans.steps import recorders
 from tensor.operations.pointwise_operation import Pointwise
@@ -100,6 +100,8 @@ class Step:
         The draw of random numbers that ``arguments`` name.
     writes : set of int
         Buffers among ``arguments`` that are written.
+    notes : list of str
+        Why it is not one with others.
     """
 
     key: tuple[Any, ...]
@@ -109,6 +111,7 @@ class Step:
     line: str
     draw: Draw | None = None
     writes: set[int] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -342,11 +345,12 @@ class Tape:
     def run(self, key: tuple[Any, ...], plan: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Run ``plan`` and write it down."""
         state, recording = self.device_state, self.device_state.plans
-        template, target = None, None
+        template, target, position = None, None, None
         self._settle()
         if self._failure is None:
             try:
-                target = self._target(key, arguments)
+                position = _target_position(key, arguments)
+                target = None if position is None else arguments[position]
                 template = self._template(key, arguments, target)
             except Unsupported as failure:
                 self.fail(failure)
@@ -356,7 +360,12 @@ class Tape:
             result = plan(*arguments)
         finally:
             state.plans = recording
-        if template is not None:
+        if template is not None and target is not None and self._is_whole(key, target):
+            assert position is not None
+            self.steps.append(self._written_anew(key, plan, template, position, target, arguments))
+            # What is written from here on is another buffer.
+            self._before = {}
+        elif template is not None:
             outputs = map_tensors(lambda x: self._known(x._storage, "result", x), result, TensorBase)
             step = Step(key, plan, template, outputs, line_of_program(), self._draw_of(arguments))
             if target is not None:
@@ -364,6 +373,44 @@ class Tape:
             self.steps.append(step)
             self._before = before
         return result
+
+    def _is_whole(self, key: tuple[Any, ...], target: Tensor) -> bool:
+        """Whether a step that writes ``target`` writes all of some memory of the function's own."""
+        if key[0] is not COPY and key[0] is not DROPOUT and not isinstance(key[0], Pointwise):
+            return False
+        buffer = self.buffers[self._numbers[id(target._storage)]]
+        layout = target._layout
+        whole = layout.dense and not target._offset and layout.nbytes == buffer.size
+        return whole and buffer.source in ("result", "empty")
+
+    def _written_anew(
+        self,
+        key: tuple[Any, ...],
+        plan: Callable[..., Any],
+        template: tuple[Any, ...],
+        position: int,
+        target: Tensor,
+        arguments: tuple[Any, ...],
+    ) -> Step:
+        """The step that gives a new tensor in place of writing all of ``target``: to what follows it is another buffer."""
+        make = maker(target._layout)
+
+        def run(*operands: Any) -> Any:
+            result = make()
+            plan(*operands[:position], result, *operands[position:])
+            return result
+
+        number = self._numbers[id(target._storage)] = len(self.buffers)
+        self.buffers.append(Buffer(target._storage, "result", target._storage.nbytes()))
+        rest = (*template[:position], *template[position + 1 :])
+        if key[0] is COPY:
+            key = (COPIED, *key[1:])
+            # Whether the host waits is no matter on one device.
+            rest, run = rest[:1], self._plans[key]
+        elif isinstance(key[0], Pointwise):
+            key = (key[0], None, *key[2:])
+        result = Ref(number, target._layout, 0)
+        return Step(key, run, rest, result, line_of_program(), self._draw_of(arguments))
 
     def _version(self, ref: Ref) -> int:
         storage = self.buffers[ref.buffer].storage
@@ -392,21 +439,6 @@ class Tape:
             )
         return self.ref(x)
 
-    @staticmethod
-    def _target(key: tuple[Any, ...], arguments: tuple[Any, ...]) -> Tensor | None:
-        """The operand that is written without being read, if there is one."""
-        operation = key[0]
-        if isinstance(operation, Pointwise):
-            position = None if key[1] is None else 0
-        elif operation is PRODUCT:
-            position = 0 if len(arguments) == 5 and arguments[4] == 0 else None
-        else:
-            position = _TARGETS.get(operation) if operation.__hash__ is not None else None
-        if position is None or position >= len(arguments):
-            return None
-        result = arguments[position]
-        return result if isinstance(result, TensorBase) else None
-
     def _draw_of(self, arguments: tuple[Any, ...]) -> Draw | None:
         for draw in reversed(self.draws):
             for each, after in zip(arguments, (*arguments[1:], None), strict=True):
@@ -415,6 +447,20 @@ class Tape:
                 if type(each) is int and type(after) is int and (each, after) == (draw.seed, draw.call):
                     return draw
         return None
+
+
+def _target_position(key: tuple[Any, ...], arguments: tuple[Any, ...]) -> int | None:
+    """Which operand is written without being read, if there is one."""
+    operation = key[0]
+    if isinstance(operation, Pointwise):
+        position = None if key[1] is None else 0
+    elif operation is PRODUCT:
+        position = 0 if len(arguments) == 5 and arguments[4] == 0 else None
+    else:
+        position = _TARGETS.get(operation) if operation.__hash__ is not None else None
+    if position is None or position >= len(arguments):
+        return None
+    return position if isinstance(arguments[position], TensorBase) else None
 
 
 def _is_of(argument: Any, draw: Draw) -> bool:

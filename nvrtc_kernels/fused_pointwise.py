@@ -1,0 +1,212 @@
+"""Several pointwise operations as one kernel, with several results of one layout: see ``cuda/fused_pointwise.cuh``.
+
+What an operation's kernel does of :mod:`.pointwise` is done here for many: the text of a kernel has a value for each, in
+order, and writes out those that are read elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from drv import bind
+
+from .kernel_cache import KernelCache
+from .plans import NOTHING
+from .pointwise import INCLUDE
+from .pointwise_work import FEW, THREADS, WORD, operands_of, packs_for
+from .program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv import Device
+
+    from .dtypes import dtype
+    from .pointwise_work import Work
+
+_MAX_GRID = (1 << 31) - 1
+_CTYPES = {"Q": "Number", "q": "long long", "d": "double", "f": "float", "i": "int", "?": "bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What a kernel computes for every element.
+
+    Attributes
+    ----------
+    name : str
+        The kernel's, in front of its variant.
+    lines : tuple of str
+        CUDA C++ that makes the values: of ``input0``, ``input1``, ..., of the scalars, and of ``number``, the element's
+        place in the outputs.
+    results : tuple of str
+        Names of the values that are written.
+    scalars : tuple of (name, code)
+        Numbers that are given at the launch, with their type as a code of :mod:`struct`.
+    draws : bool
+        Whether ``seed`` and ``call`` are among the scalars, which say which random words it draws.
+    include : tuple of str
+        Headers that the lines need.
+    options : tuple of str
+        Options of NVRTC.
+    """
+
+    name: str
+    lines: tuple[str, ...]
+    results: tuple[str, ...]
+    scalars: tuple[tuple[str, str], ...] = ()
+    draws: bool = False
+    include: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+def plan(
+    device: Device,
+    chain: Chain,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    outputs: Sequence[dtype],
+    *inputs: tuple[Sequence[int], dtype],
+) -> Callable[..., None]:
+    """What launches ``chain``.
+
+    Parameters
+    ----------
+    shape
+        Common shape of all operands; a stretched dimension has stride 0.
+    strides
+        Those of every output, in elements.
+    outputs
+        Types of the results.
+    inputs
+        Strides and type of each input.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, *output_addresses, *input_addresses, *scalars)``.
+    """
+    count = prod(shape)
+    if count == 0:
+        return NOTHING.run
+    types = (*outputs, *(dtype for _, dtype in inputs))
+    widest = max(dtype.itemsize for dtype in outputs)
+    operands = operands_of(
+        shape, [strides, *(each for each, _ in inputs)], [widest, *(dtype.itemsize for _, dtype in inputs)]
+    )
+    if operands.flat:
+        codes = ("q", *"P" * len(types))
+        single = _kernel(device, chain, types, "narrow", codes, "fused_narrow")(
+            min(-(-count // THREADS), _MAX_GRID), count
+        )
+        if count < FEW:
+            return single
+        width = max(WORD // max(dtype.itemsize for dtype in types), 1)
+        unroll = 4 if len(types) <= 4 else 2
+        packed = _kernel(device, chain, types, "flat", codes, f"fused_flat<{width}, {unroll}>")(
+            -(-count // (THREADS * unroll * width)), count
+        )
+    else:
+        single = _laid_out(device, chain, types, packs_for(operands, wide=False))
+        if count < FEW:
+            return single
+        packed = _laid_out(device, chain, types, packs_for(operands, wide=True))
+    number = len(types)
+
+    def run(stream: Any, *arguments: Any) -> None:
+        low = 0
+        for address in arguments[:number]:
+            low |= address
+        if low & (WORD - 1):
+            single(stream, *arguments)
+        else:
+            packed(stream, *arguments)
+
+    return run
+
+
+def _laid_out(
+    device: Device, chain: Chain, types: tuple[dtype, ...], work: Work
+) -> Callable[..., None]:
+    codes = (len(work.layout), *"P" * len(types))
+    call = work.call.replace("pointwise_", "fused_")
+    return _kernel(device, chain, types, work.name, codes, call, work)(work.blocks, work.layout)
+
+
+def _kernel(
+    device: Device,
+    chain: Chain,
+    types: tuple[dtype, ...],
+    variant: str,
+    codes: Sequence[str | int],
+    call: str,
+    work: Work | None = None,
+) -> Callable[..., Callable[..., None]]:
+    """A variant of the kernel: ``kernel(grid, *first)`` is what launches it."""
+
+    def make() -> Callable[..., Callable[..., None]]:
+        name = f"{chain.name}_{variant}"
+        program = Program(
+            source(chain, types, name, call, work),
+            name=f"{chain.name}.cu",
+            options=("-default-device", *chain.options),
+            include_dirs=(INCLUDE,),
+        )
+        function = KernelCache.of(device.runtime).function(program, name, device)
+        all_codes = (*codes, *(code for _, code in chain.scalars))
+        return lambda grid, *first: bind(function, all_codes, (grid, 1, 1), (THREADS, 1, 1), *first)
+
+    layout = None if work is None else (work.layout_type, work.accesses)
+    return device.runtime.cache(("fused", device.ordinal, chain, types, variant, call, layout), make)
+
+
+def source(
+    chain: Chain, types: Sequence[dtype], name: str, call: str, work: Work | None = None
+) -> str:
+    """Text of a kernel for operands of ``types``, the outputs first; ``call`` is the function that does the work."""
+    number = len(chain.results)
+    outputs, inputs = [[each.cuda for each in part] for part in (types[:number], types[number:])]
+    scalars = [(scalar, _CTYPES[code]) for scalar, code in chain.scalars]
+    head, layout = ("long long count", "count")
+    if work is not None:
+        head, layout = f"{work.layout_type} layout", f"layout, Accesses<{', '.join(work.accesses)}>()"
+    parameters = [
+        head,
+        *(f"{ctype}* output{k}" for k, ctype in enumerate(outputs)),
+        *(f"const {ctype}* input{k}" for k, ctype in enumerate(inputs)),
+        *(f"{ctype} {scalar}" for scalar, ctype in scalars),
+    ]
+    headers = ["half_elements.cuh" if "__half" in (*outputs, *inputs) or "__nv_bfloat16" in (*outputs, *inputs) else "elements.cuh"]
+    headers += ["fused_pointwise.cuh", *chain.include]
+    values = ", ".join(["Number number", *(f"{ctype} input{k}" for k, ctype in enumerate(inputs))])
+    passed = ", ".join(f"input{k}" for k in range(len(inputs)))
+    written = [f"to_element<{ctype}>(to_compute({value}))" for ctype, value in zip(outputs, chain.results, strict=True)]
+    results = f"Results<{', '.join(outputs)}>"
+    return "\n".join(
+        [
+            *(f'#include "{header}"' for header in dict.fromkeys(headers)),
+            "",
+            "struct Operation {",
+            *(f"    {ctype} {scalar};" for scalar, ctype in scalars),
+            f"    __device__ {results} operator()({values}) const {{",
+            *(f"        {line}" for line in chain.lines),
+            f"        return {_nested(written)};",
+            "    }",
+            "};",
+            "",
+            f'extern "C" __global__ void {name}({", ".join(parameters)}) {{',
+            *(["    find_call(seed, call);"] if chain.draws else []),
+            f"    const Outputs<{', '.join(outputs)}> outputs = {_nested([f'output{k}' for k in range(number)])};",
+            f"    {call}(Operation{{{', '.join(scalar for scalar, _ in scalars)}}}, {layout}, outputs{', ' if passed else ''}{passed});",
+            "}",
+            "",
+        ]
+    )
+
+
+def _nested(values: Sequence[str]) -> str:
+    """``{a, {b, {c}}}``, which initialises a value and the rest."""
+    first, *rest = values
+    return f"{{{first}, {_nested(rest)}}}" if rest else f"{{{first}}}"
