@@ -61,15 +61,19 @@ def statistics_type(dtype: dtype) -> dtype:
     return float64 if dtype is float64 else float32
 
 
-def plan(device: Device, rows: Rows, input_dtype: dtype, weight: dtype | None) -> Callable[..., None]:
+def plan(
+    device: Device, rows: Rows, input_dtype: dtype, weight: dtype | None, result: dtype | None = None
+) -> Callable[..., None]:
     """What normalises contiguous rows.
 
     Parameters
     ----------
     input_dtype
-        Type of the input and of the result.
+        Type of the input.
     weight
         Type of weight and bias, where there are any.
+    result
+        Type of the result, whose elements are no larger than the input's; by default the input's.
 
     Returns
     -------
@@ -80,14 +84,15 @@ def plan(device: Device, rows: Rows, input_dtype: dtype, weight: dtype | None) -
     """
     compute_type = statistics_type(input_dtype).cuda
     weight_type = (weight or input_dtype).cuda
+    result = result or input_dtype
     parameters = [
-        f"const {input_dtype.cuda}* in", f"const {weight_type}* weight", f"const {weight_type}* bias", f"{input_dtype.cuda}* out",
+        f"const {input_dtype.cuda}* in", f"const {weight_type}* weight", f"const {weight_type}* bias", f"{result.cuda}* out",
         f"{compute_type}* mean", f"{compute_type}* scale",
     ]  # fmt: skip
     return _planned(
         device,
         rows,
-        (input_dtype, weight or input_dtype),
+        (input_dtype, weight or input_dtype, result),
         "",
         ["double eps", *parameters],
         compute_type,

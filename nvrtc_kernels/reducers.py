@@ -42,7 +42,7 @@ class Reducer:
         Whether it matters which of the values is the first: they are counted in row-major order over the reduced
         dimensions.
     include : str
-        Header in ``cuda/`` that the expressions need.
+        Header in ``cuda/`` that the expressions need, or several with spaces between.
     """
 
     name: str

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 #: Inputs of a reduction, at most.
 MOST_INPUTS = 4
 _NAMES = "abcd"
-_CTYPES = {"d": "double", "f": "float", "q": "long long", "i": "int", "?": "bool"}
+#: Types of numbers that are given at the launch.
+CTYPES = {"d": "double", "f": "float", "q": "long long", "i": "int", "?": "bool"}
 _HALF = ("__half", "__nv_bfloat16")
 
 
@@ -39,12 +40,12 @@ def kernel_source(
         Threads that combine the chunks of a row; 0 where a row is not cut.
     """
     names = _NAMES[: len(inputs)]
-    scalars = [(_CTYPES[code], name) for name, code in reducer.scalars]
+    scalars = [(CTYPES[code], name) for name, code in reducer.scalars]
     ctypes = {dtype.cuda for dtype in (*outputs, *inputs)} | (
         {reducer.compute.cuda} if reducer.compute else set()
     )
     headers = ["half_elements.cuh"] if ctypes & {*_HALF} else []
-    headers += ["reduction.cuh"] + ([reducer.include] if reducer.include else [])
+    headers += ["reduction.cuh", *reducer.include.split()]
     scalar_names = [name for _, name in scalars]
     results = [f"out{k}" for k in range(len(outputs))]
     parameters = [f"{dtype.cuda}* {name}" for dtype, name in zip(outputs, results, strict=True)]

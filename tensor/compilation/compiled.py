@@ -24,6 +24,7 @@ from tensor.core.sparse import SparseLayout
 from tensor.core.warning import warn_caller
 from tensor.methods.tensor import Tensor
 
+from .casts import absorb_casts
 from .fusion import Fused, fuse, recomputed
 from .grouping import Grouped, group_casts
 from .program import Program
@@ -539,7 +540,7 @@ class _Recorder:
             forward = Program(
                 tape.device_state,
                 tape.buffers,
-                fuse(group_casts(steps, range(len(self._inputs))), needed),
+                fuse(absorb_casts(group_casts(steps, range(len(self._inputs))), needed), needed),
                 tape.draws,
                 self._inputs,
                 results,
@@ -635,7 +636,7 @@ class _Recorder:
         program = Program(
             tape.device_state,
             tape.buffers,
-            fuse(steps, needed),
+            fuse(absorb_casts(steps, needed), needed),
             [tape.draws[i] for i in draws],
             [*seeds, *inputs],
             [ref for _, ref in results],

@@ -9,18 +9,20 @@ bit. Dropout draws the words that it would draw by itself.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import fused_pointwise
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import pointwise as kernels
+from nvrtc_kernels.reduction_source import CTYPES, MOST_INPUTS
 from tensor.core.base import maker
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number
 from tensor.core.plans.copies import COPIED, COPY
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.random.dropout import DROPOUT
+from tensor.operations.reduction import Reduction
 
 from .tape import Ref, Step
 
@@ -150,12 +152,19 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
                 origin = steps[source]
                 note = f"not with {origin.name} ({origin.line.rpartition('/')[2]}): {reason}"
                 notes.setdefault(position, {})[note] = None
+    for position, step in enumerate(steps):
+        if isinstance(step.key[0], Reduction):
+            source = producer.get(step.arguments[0].buffer)
+            if source is not None:
+                _join_reduction(position, steps, groups, elements, uses, notes)
     result = []
     for position, step in enumerate(steps):
         members = groups.get(position, [position])
         if position != members[-1]:
             continue
-        if len(members) > 1:
+        if isinstance(step.key[0], Reduction) and len(members) > 1:
+            step = _reduced([elements[each] for each in members[:-1]], step)
+        elif len(members) > 1:
             step = _fused([elements[each] for each in members], _results(members, elements, uses))
         step.notes = list(dict.fromkeys(note for each in members for note in notes.get(each, ())))
         result.append(step)
@@ -197,6 +206,58 @@ def _obstacle(members: Sequence[int], elements: dict[int, _Element], uses: _Uses
             if any(reader < end and reader not in there for reader in uses.readers[part.out.buffer]):
                 return "its result is needed in between"
     return None
+
+
+def _join_reduction(
+    position: int,
+    steps: Sequence[Step],
+    groups: dict[int, list[int]],
+    elements: dict[int, _Element],
+    uses: _Uses,
+    notes: dict[int, dict[str, None]],
+) -> None:
+    """Have a reduction compute what it reads, if it alone does."""
+    reduction = steps[position]
+    (ref,) = reduction.reads()
+    source = next(each for each, element in elements.items() if element.out.buffer == ref.buffer)
+    members = groups[source]
+    parts = [elements[each] for each in members]
+    buffer = ref.buffer
+    reason = None
+    if members[-1] != source or buffer in uses.needed or uses.readers[buffer] != [position]:
+        reason = "its result is needed elsewhere"
+    elif len(_results(members, elements, uses)) > 1 or any(each.writes for each in parts):
+        reason = "its kernel has other results"
+    elif any(each.drop is not None for each in parts):
+        reason = "it draws random numbers"
+    elif len(_inputs(parts)) > MOST_INPUTS or not _inputs(parts):
+        reason = f"a reduction reads 1 to {MOST_INPUTS} tensors"
+    elif elements[source].out != ref:
+        reason = "it is read as another shape or another part"
+    elif any(each.options for each in parts) or reduction.key[0].reducer is None:
+        reason = "the reduction's kernel is chosen by numbers"
+    elif any(
+        member < writer < position
+        for member, part in zip(members, parts, strict=True)
+        for each in part.inputs()
+        for writer in uses.writers.get(each.buffer, ())
+    ):
+        reason = "what it reads is written in between"
+    elif any(
+        type(operand) is not Ref and rules.number_code(part.compute) not in CTYPES
+        for part in parts
+        for operand in part.operands
+    ):
+        reason = "it has a complex number"
+    if reason is None:
+        joined = [*members, position]
+        for each in joined:
+            groups[each] = joined
+    else:
+        origin = steps[source]
+        notes.setdefault(position, {})[
+            f"not with {origin.name} ({origin.line.rpartition('/')[2]}): {reason}"
+        ] = None
 
 
 def _results(members: Sequence[int], elements: dict[int, _Element], uses: _Uses) -> list[_Element]:
@@ -410,12 +471,8 @@ def _fused(elements: Sequence[_Element], results: Sequence[_Element]) -> Step:
         if not element.writes:
             text.names[element.out] = value
     draw = next((element for element in elements if element.drop is not None), None)
-    distinct = list(dict.fromkeys(element.step.name for element in elements))
-    name = "fused_" + _NO_LETTERS.sub("_", "_".join(distinct))[:48].strip("_")
-    includes = [each for element in elements for each in element.include.split()]
-    if any("__half" in line or "__nv_bfloat16" in line for line in text.lines):
-        includes.insert(0, "half_elements.cuh")
-    includes = list(dict.fromkeys(includes))
+    name = _name_of(element.step.name for element in elements)
+    includes = _includes(elements, text)
     options = tuple(dict.fromkeys(option for element in elements for option in element.options))
     outs = [last.out, *(each.out for each in results if each is not last)]
     written = [values[id(last)], *(values[id(each)] for each in results if each is not last)]
@@ -477,6 +534,61 @@ def _fused(elements: Sequence[_Element], results: Sequence[_Element]) -> Step:
         step.writes = {last.out.buffer}
         step.result = result or None
     return step
+
+
+def _reduced(elements: Sequence[_Element], step: Step) -> Step:
+    """One step for ``elements``, in order, and the reduction that reads the last one's result."""
+    last = elements[-1]
+    reduction, layout, axes, keepdim, *_ = step.key
+    reducer = reduction.reducer
+    inputs = _inputs(elements)
+    text = _Text(names={ref: f"input{number}" for number, ref in enumerate(inputs)})
+    for position, element in enumerate(elements):
+        text.add(element, f"value{position}")
+        text.names[element.out] = f"value{position}"
+    value = f"to_compute({text.names[last.out]})"
+    if reducer.compute is not None:
+        compute = _COMPUTE.get(reducer.compute.cuda, reducer.compute.cuda)
+        value = f"to_element<{compute}>({value})"
+    lines = [f"const auto input{number} = {_LETTERS[number]};" for number in range(len(inputs))]
+    lines += [*text.lines, f"return [&](const auto a) {{ return {reducer.code}; }}({value});"]
+    code = "[&] {\n" + "".join(f"            {line}\n" for line in lines) + "        }()"
+    name = _name_of([*(element.step.name for element in elements), step.name])
+    reducer = replace(
+        reducer,
+        name=name,
+        code=code,
+        scalars=(*reducer.scalars, *text.scalars),
+        compute=None,
+        include=" ".join(dict.fromkeys((*_includes(elements, text), *reducer.include.split(), "separate_values.cuh"))),
+    )
+    operands = [
+        layout.with_strides(
+            layout.shape, strides_of.broadcast_strides(ref.layout.shape, ref.layout.strides, layout.shape)
+        ).with_dtype(ref.layout.dtype)
+        for ref in inputs
+    ]
+    scalars, numbers = step.arguments[1:], tuple(text.numbers)
+    launch = reduction.launcher(reducer, operands, axes, keepdim, layout)
+
+    def run(*tensors: Any) -> Any:
+        return launch(tensors, *scalars, *numbers)
+
+    fused = Fused(name, (*(element.step for element in elements), step), code)
+    return Step((fused, None, *(ref.layout for ref in inputs)), run, tuple(inputs), step.result, step.line)
+
+
+def _name_of(names: Iterable[str]) -> str:
+    """A kernel's name, of those of its operations."""
+    return "fused_" + _NO_LETTERS.sub("_", "_".join(dict.fromkeys(names)))[:48].strip("_")
+
+
+def _includes(elements: Sequence[_Element], text: _Text) -> list[str]:
+    """Headers that the code of ``elements`` needs."""
+    result = [each for element in elements for each in element.include.split()]
+    if any("__half" in line or "__nv_bfloat16" in line for line in text.lines):
+        result.insert(0, "half_elements.cuh")
+    return list(dict.fromkeys(result))
 
 
 def _launched(

@@ -109,18 +109,89 @@ class Reduction:
             raise IndexError(
                 f"{self.name}(): Expected reduction dim {next(a for a in axes if shape[a] == 0)} to have non-zero size."
             )
-        compute, results = self.rule(layout.dtype)
+        compute, _ = self.rule(layout.dtype)
         if compute.is_storage_only and compute not in self.stored:
             raise not_implemented(self.name, compute)
-        full = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-        short = full if keepdim else tuple(size for axis, size in enumerate(shape) if axis not in axes)
-        outs = [layouts.contiguous[short, dtype, layout.device_state] for dtype in results]
+        outs, strides = self._outputs(layout, axes, keepdim)
         if layout.device_state.is_cuda:
-            return self._cuda(layout, axes, outs, scalars)
+            return self._cuda(layout, axes, outs, strides, scalars)
         return self._host(layout, axes, compute, outs)
 
+    @property
+    def reducer(self) -> Reducer | None:
+        """What the device computes, unless the numbers of a call decide about that."""
+        return self.kernel if isinstance(self.kernel, Reducer) else None
+
+    def launcher(
+        self,
+        reducer: Reducer,
+        inputs: Sequence[Layout],
+        axes: tuple[int, ...],
+        keepdim: bool,
+        layout: Layout,
+    ) -> Callable[..., tuple[Tensor, ...]]:
+        """What reduces tensors of a device that ``reducer`` makes the reduction's input of: ``run(tensors, *numbers)``.
+
+        Parameters
+        ----------
+        reducer : Reducer
+            This operation's own, with another expression of the inputs and, behind its own numbers, more of them.
+        inputs : sequence of Layout
+            All of one shape.
+        axes, keepdim
+            As for :meth:`plan`.
+        layout : Layout
+            Of the input that is computed.
+        """
+        device_state: Any = layout.device_state
+        outs, strides = self._outputs(layout, axes, keepdim)
+        launch = kernels.plan(
+            device_state.native,
+            reducer,
+            layout.shape,
+            axes,
+            [(strides, out.dtype) for out in outs],
+            [(each.strides, each.dtype) for each in inputs],
+        )
+        local, makers = device_state.local, [maker(out) for out in outs]
+
+        def run(tensors: Sequence[Tensor], *numbers: float) -> tuple[Tensor, ...]:
+            result = tuple([make() for make in makers])
+            stream, scratch_bytes = local.stream, launch.scratch_bytes
+            block = device_state.allocate(scratch_bytes, stream.cuda_stream) if scratch_bytes else None
+            try:
+                launch.run(
+                    stream.handle,
+                    *[out._storage.address for out in result],
+                    *[x._address for x in tensors],
+                    *numbers,
+                    scratch=0 if block is None else block.address,
+                )
+            finally:
+                if block is not None:
+                    device_state.free(block)
+            return result
+
+        return run
+
+    def _outputs(
+        self, layout: Layout, axes: tuple[int, ...], keepdim: bool
+    ) -> tuple[list[Layout], tuple[int, ...]]:
+        """Layouts of the results, and their strides over the input's dimensions."""
+        full = tuple(1 if axis in axes else size for axis, size in enumerate(layout.shape))
+        short = full if keepdim else tuple(size for axis, size in enumerate(layout.shape) if axis not in axes)
+        outs = [
+            layouts.contiguous[short, dtype, layout.device_state] for dtype in self.rule(layout.dtype)[1]
+        ]
+        return outs, strides_of.contiguous_strides(full)
+
     def _cuda(
-        self, layout: Layout, axes: tuple[int, ...], outs: list[Layout], scalars: tuple[float, ...]
+        self,
+        layout: Layout,
+        axes: tuple[int, ...],
+        outs: list[Layout],
+        strides: tuple[int, ...],
+        scalars: tuple[float, ...],
     ) -> Callable[..., tuple[Tensor, ...]]:
         device_state: Any = layout.device_state
         reducer = self.kernel
@@ -128,8 +199,6 @@ class Reduction:
             # The number decides which kernel it is, and the kernel which numbers it takes.
             reducer, scalars = reducer(*scalars)
         fixed = self.kernel is not reducer
-        full = tuple(1 if axis in axes else size for axis, size in enumerate(layout.shape))
-        strides = strides_of.contiguous_strides(full)
         launch = kernels.plan(
             device_state.native,
             reducer,

@@ -62,23 +62,25 @@ def _address(x: Tensor | None) -> int:
 
 
 def _forward_plan(
-    layout: Layout, weight: dtype | None, rows: Rows
+    layout: Layout, weight: dtype | None, rows: Rows, cast_to: dtype | None = None
 ) -> Callable[..., tuple[Tensor, Tensor | None, Tensor]]:
     """What normalises contiguous tensors of ``layout``.
 
-    ``device_state.plans[operation, input, weight's dtype, rows]``: ``run(input, weight, bias, eps)``.
+    ``device_state.plans[operation, input, weight's dtype, rows]``: ``run(input, weight, bias, eps)``. A further dtype in the
+    key is that of the result, in place of the input's.
 
     It gives the result, the means and the scales; without centring no means.
     """
+    result_layout = layout if cast_to is None else layout.with_dtype(cast_to)
     statistics_layout = layouts.contiguous[
         (rows.rows,), kernels.statistics_type(layout.dtype), layout.device_state
     ]
     center = rows.center
     if not layout.device_state.is_cuda:
-        return _on_host(layout, statistics_layout, rows)
+        return _on_host(result_layout, statistics_layout, rows)
     device_state = layout.device_state
-    run = kernels.plan(device_state.native, rows, layout.dtype, weight)
-    make, make_statistics, local = maker(layout), maker(statistics_layout), device_state.local
+    run = kernels.plan(device_state.native, rows, layout.dtype, weight, result_layout.dtype)
+    make, make_statistics, local = maker(result_layout), maker(statistics_layout), device_state.local
 
     def on_device(
         input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float

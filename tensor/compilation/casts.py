@@ -1,0 +1,118 @@
+"""Casts that normalizations make themselves: they write the dtype that is read, and read the dtype that is there.
+
+Under autocast a normalization gives float32, which the product behind it reads in half precision; its gradient comes in half
+precision, and is cast for it. Its kernels convert as they load and store, so that neither is a kernel of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels.dtypes import float32
+from tensor.core.plans.copies import COPIED
+from tensor.operations.normalization import row_normalization as normalization
+
+from .tape import Ref, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+#: Operations whose first operand, the gradient, may be of another dtype than the input.
+_BACKWARD = normalization.BACKWARD, normalization.GRADIENTS, normalization.WEIGHT_GRADIENTS
+
+
+def absorb_casts(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
+    """``steps`` without the casts of what normalizations give, and of gradients that they get.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        In order.
+    needed : iterable of int
+        Buffers that are read after the steps.
+    """
+    needed = set(needed)
+    written = {buffer for step in steps for buffer in step.writes}
+    readers: dict[int, list[Step]] = {}
+    casts: dict[int, Step] = {}
+    for step in steps:
+        for buffer in {ref.buffer for ref in step.reads()}:
+            readers.setdefault(buffer, []).append(step)
+        if _is_cast(step):
+            casts[step.result.buffer] = step
+    removed: set[int] = set()
+    result = []
+    for step in steps:
+        if id(step) in removed:
+            continue
+        operation = step.key[0]
+        if operation is normalization.FORWARD:
+            output = step.result[0]
+            behind = readers.get(output.buffer, [])
+            if output.buffer not in needed | written and len(behind) == 1 and _is_cast(behind[0]):
+                cast = behind[0]
+                if _is_narrowing(cast, output):
+                    removed.add(id(cast))
+                    step = _with_result(step, cast.result)
+        elif any(operation is each for each in _BACKWARD):
+            cast = casts.get(step.arguments[0].buffer)  # type: ignore[assignment]
+            if cast is not None and _is_widening(cast, step.arguments[0]):
+                number = cast.result.buffer
+                source = cast.arguments[0].buffer
+                others = (each.key[0] in _BACKWARD for each in readers[number])
+                if number not in needed | written and source not in written and all(others):
+                    removed.add(id(cast))
+                    step = _with_gradient(step, cast.arguments[0])
+        result.append(step)
+    return [step for step in result if id(step) not in removed]
+
+
+def _is_cast(step: Step) -> bool:
+    """Whether a step gives the same elements, in the same order in memory, as another dtype."""
+    if step.key[0] is not COPIED or type(step.arguments[0]) is not Ref or type(step.result) is not Ref:
+        return False
+    to, origin = step.key[1:]
+    return origin.contiguous and to is origin.with_dtype(to.dtype) and to.dtype is not origin.dtype
+
+
+def _is_narrowing(cast: Step, output: Ref) -> bool:
+    """Whether a cast rounds what a normalization computed in single precision, all of it."""
+    to, origin = cast.key[1:]
+    whole = cast.arguments[0].offset == output.offset and origin.numel == output.layout.numel
+    return whole and origin.dtype is float32 and to.dtype.is_floating_point and not to.dtype.is_storage_only and (
+        to.dtype.itemsize < origin.dtype.itemsize
+    )
+
+
+def _is_widening(cast: Step, gradient: Ref) -> bool:
+    """Whether a gradient is exactly what was cast to single precision."""
+    to, origin = cast.key[1:]
+    whole = gradient.offset == cast.result.offset and gradient.layout.numel == to.numel
+    half = origin.dtype.is_floating_point and not origin.dtype.is_storage_only and origin.dtype.itemsize == 2
+    return whole and gradient.layout.contiguous and to.dtype is float32 and half
+
+
+def _with_result(step: Step, output: Ref) -> Step:
+    key = (*step.key, output.layout.dtype)
+    first, *others = step.result
+    layout = first.layout.with_dtype(output.layout.dtype)
+    return replace(
+        step,
+        key=key,
+        run=layout.device_state.plans[key],
+        result=(Ref(output.buffer, layout, output.offset), *others),
+    )
+
+
+def _with_gradient(step: Step, gradient: Ref) -> Step:
+    layout = step.arguments[0].layout.with_dtype(gradient.layout.dtype)
+    operation, _, *rest = step.key
+    key = (operation, layout, *rest)
+    plan: Any = layout.device_state.plans[key]
+    return replace(
+        step,
+        key=key,
+        run=plan,
+        arguments=(Ref(gradient.buffer, layout, gradient.offset), *step.arguments[1:]),
+    )
