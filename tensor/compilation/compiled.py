@@ -27,6 +27,7 @@ from tensor.methods.tensor import Tensor
 from .casts import absorb_casts
 from .fusion import Fused, fuse, recomputed
 from .grouping import Grouped, group_casts
+from .placement import place
 from .program import Program
 from .reading import PLAIN, Readings, Unreadable, watched
 from .tape import Ref, Tape, Unsupported, map_tensors, refs
@@ -636,7 +637,7 @@ class _Recorder:
         program = Program(
             tape.device_state,
             tape.buffers,
-            fuse(absorb_casts(steps, needed), needed),
+            fuse(absorb_casts(place(steps, needed), needed), needed),
             [tape.draws[i] for i in draws],
             [*seeds, *inputs],
             [ref for _, ref in results],

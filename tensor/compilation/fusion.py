@@ -203,7 +203,7 @@ def _obstacle(members: Sequence[int], elements: dict[int, _Element], uses: _Uses
             place = part.out.layout
             if place.shape != layout.shape or place.strides != layout.strides:
                 return "its result is needed, and has another layout"
-            if any(reader < end and reader not in there for reader in uses.readers[part.out.buffer]):
+            if any(reader < end and reader not in there for reader in uses.readers.get(part.out.buffer, ())):
                 return "its result is needed in between"
     return None
 

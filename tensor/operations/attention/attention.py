@@ -16,6 +16,7 @@ from nvrtc_kernels.dtypes import bool_
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core.base import TensorBase, view_of
 from tensor.core.plans import planned
+from tensor.core.plans.copies import COPY
 from tensor.core.plans.steps import one_step
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
@@ -157,6 +158,37 @@ def _gradients(
     return (*output, of_mask)
 
 
+def gradients_into(
+    outputs: tuple[Tensor, ...], expected: tuple[bool, ...], grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
+    mask: Tensor | None, result: Tensor, logarithms: Tensor, causal: bool, grouped: bool,
+    dropout: kernels.Dropout | None, scale: float,
+) -> None:  # fmt: skip
+    """Write the gradients of query, key and value to three tensors, such as parts of one that all of them are views of."""
+    arrangement = _arranged(query, key, value, mask, causal, grouped)
+    layouts = tuple([x._layout for x in outputs])
+    if (
+        arrangement.fused is None
+        or expected != (True, True, True, False)
+        or any(arrangement.is_stretched(number) for number in range(3))
+        or any(x._layout.strides[-1] != 1 for x in (grad, result, *outputs))
+    ):
+        gradients = _gradients(
+            expected, grad, query, key, value, mask, result, logarithms, causal, grouped, dropout, scale
+        )
+        for to, origin in zip(outputs, gradients, strict=False):
+            to._layout.device_state.plans[COPY, to._layout, origin._layout](to, origin, False)
+        return
+    addresses = query._address | key._address | value._address | grad._address | result._address
+    addresses &= _ADDRESS_BITS
+    variant = expected, dropout is not None, addresses, grad._layout, result._layout, layouts
+    run = arrangement.backward.get(variant)
+    if run is None:
+        run = arrangement.backward[variant] = attention_fused.plan_backward(
+            arrangement, grad._layout, result._layout, addresses, expected, dropout is not None, layouts
+        )
+    run(grad, query, key, value, mask, result, logarithms, dropout, scale, outputs)
+
+
 def _composed(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, grouped: bool,
     dropout: kernels.Dropout | None, scale: float,
@@ -189,6 +221,9 @@ def _composed(
         weights = weights * _factors(dropout, problem, weights.detach())
     return matmul(weights, v).reshape(arrangement.out.shape).to(query._layout.dtype)
 
+
+#: What :func:`gradients_into` stands in for where it is recorded.
+GRADIENTS: Any = _gradients
 
 _FORMULA = BackwardFormula(
     "ScaledDotProductAttentionBackward0",

@@ -82,12 +82,13 @@ def _piece(sizes: fused_attention.Sizes, strides: Sequence[Sequence[int]], addre
 
 def plan_backward(
     arrangement: Arrangement, grad: Layout, result: Layout, addresses: int, expected: tuple[bool, ...],
-    dropping: bool,
+    dropping: bool, outputs: Sequence[Layout] | None = None,
 ) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
     """What computes gradients, in two kernels or, of wide rows, in three.
 
     ``run(grad, query, key, value, mask, result, logarithms, dropout, scale)`` gives those of query, key and value that are
-    expected; rows of each lie in the order in memory that those of the operand have.
+    expected; rows of each lie in the order in memory that those of the operand have. With ``outputs``, layouts with neighbours
+    in a row, ``run`` is given tensors of these as well, last, which it writes and returns.
     """
     operands = arrangement.fused
     assert operands is not None
@@ -106,7 +107,7 @@ def plan_backward(
             layout = contiguous[full, grad.dtype, device_state]
             strides.append(broadcast_strides(full, layout.strides, (*sizes.shape, *full[-2:])))
         else:
-            layout = packed_like(layout.shape, layout)
+            layout = packed_like(layout.shape, layout) if outputs is None else outputs[number]
             strides.append(operands.strides_of(layout.shape, layout.strides, own=number == 0))
         makers.append(maker(layout) if expected[number] else None)
     launch = fused_attention.plan_backward(
@@ -126,9 +127,9 @@ def plan_backward(
 
     def run(
         grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, result: Tensor,
-        logarithms: Tensor, dropout: Dropout | None, scale: float,
+        logarithms: Tensor, dropout: Dropout | None, scale: float, into: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        output = [None if make is None else make() for make in makers]
+        output = [None if make is None else make() for make in makers] if into is None else into
         statistics = make_statistics()
         launch(
             local.stream.handle,
