@@ -127,9 +127,7 @@ def plan(
     return run
 
 
-def _laid_out(
-    device: Device, chain: Chain, types: tuple[dtype, ...], work: Work
-) -> Callable[..., None]:
+def _laid_out(device: Device, chain: Chain, types: tuple[dtype, ...], work: Work) -> Callable[..., None]:
     codes = (len(work.layout), *"P" * len(types))
     call = work.call.replace("pointwise_", "fused_")
     return _kernel(device, chain, types, work.name, codes, call, work)(work.blocks, work.layout)
@@ -162,9 +160,7 @@ def _kernel(
     return device.runtime.cache(("fused", device.ordinal, chain, types, variant, call, layout), make)
 
 
-def source(
-    chain: Chain, types: Sequence[dtype], name: str, call: str, work: Work | None = None
-) -> str:
+def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Work | None = None) -> str:
     """Text of a kernel for operands of ``types``, the outputs first; ``call`` is the function that does the work."""
     number = len(chain.results)
     outputs, inputs = [[each.cuda for each in part] for part in (types[:number], types[number:])]
@@ -178,11 +174,18 @@ def source(
         *(f"const {ctype}* input{k}" for k, ctype in enumerate(inputs)),
         *(f"{ctype} {scalar}" for scalar, ctype in scalars),
     ]
-    headers = ["half_elements.cuh" if "__half" in (*outputs, *inputs) or "__nv_bfloat16" in (*outputs, *inputs) else "elements.cuh"]
+    headers = [
+        "half_elements.cuh"
+        if "__half" in (*outputs, *inputs) or "__nv_bfloat16" in (*outputs, *inputs)
+        else "elements.cuh"
+    ]
     headers += ["fused_pointwise.cuh", *chain.include]
     values = ", ".join(["Number number", *(f"{ctype} input{k}" for k, ctype in enumerate(inputs))])
     passed = ", ".join(f"input{k}" for k in range(len(inputs)))
-    written = [f"to_element<{ctype}>(to_compute({value}))" for ctype, value in zip(outputs, chain.results, strict=True)]
+    written = [
+        f"to_element<{ctype}>(to_compute({value}))"
+        for ctype, value in zip(outputs, chain.results, strict=True)
+    ]
     results = f"Results<{', '.join(outputs)}>"
     return "\n".join(
         [

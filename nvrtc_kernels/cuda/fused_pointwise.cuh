@@ -81,9 +81,10 @@ __device__ inline void write_results(
     ResultPacks<Width, Unroll, Out...> result;
 #pragma unroll
     for (int u = 0; u < Unroll; ++u) {
+        // What is or-ed to its lowest bits does not change the number of a block of words, which the compiler sees.
         const Number first = static_cast<Number>(offset[u]) & ~static_cast<Number>(Width - 1);
 #pragma unroll
-        for (int i = 0; i < Width; ++i) result.set(u, i, op(first + i, items.pack[u].item[i]...));
+        for (int i = 0; i < Width; ++i) result.set(u, i, op(first | i, items.pack[u].item[i]...));
     }
     result.store(out, offset);
 }

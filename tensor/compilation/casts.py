@@ -80,8 +80,12 @@ def _is_narrowing(cast: Step, output: Ref) -> bool:
     """Whether a cast rounds what a normalization computed in single precision, all of it."""
     to, origin = cast.key[1:]
     whole = cast.arguments[0].offset == output.offset and origin.numel == output.layout.numel
-    return whole and origin.dtype is float32 and to.dtype.is_floating_point and not to.dtype.is_storage_only and (
-        to.dtype.itemsize < origin.dtype.itemsize
+    return (
+        whole
+        and origin.dtype is float32
+        and to.dtype.is_floating_point
+        and not to.dtype.is_storage_only
+        and (to.dtype.itemsize < origin.dtype.itemsize)
     )
 
 

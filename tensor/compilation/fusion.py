@@ -360,9 +360,7 @@ def _element(step: Step) -> _Element | None:
     if compute.is_complex or compute.is_storage_only or result.is_complex or result.is_storage_only:
         return None
     code = operation.cuda if isinstance(operation.cuda, str) else operation.cuda(compute)
-    return _Element(
-        step, compute, result, code, operands, out, writes, operation.include, operation.options
-    )
+    return _Element(step, compute, result, code, operands, out, writes, operation.include, operation.options)
 
 
 def _dropout(step: Step) -> _Element | None:
@@ -374,9 +372,7 @@ def _dropout(step: Step) -> _Element | None:
     if layout.dtype.is_complex or layout.dtype.is_storage_only:
         return None
     number = "number" if inner == 1 else f"number / {inner}"
-    code = (
-        f"random_word(seed, call, {number}) < below ? a * Compute(scale) + Compute(shift) : Compute(otherwise)"
-    )
+    code = f"random_word(seed, call, {number}) < below ? a * Compute(scale) + Compute(shift) : Compute(otherwise)"
     numbers = (
         ("below", "Q", drop.below),
         ("scale", "d", drop.scale),
@@ -560,7 +556,9 @@ def _reduced(elements: Sequence[_Element], step: Step) -> Step:
         code=code,
         scalars=(*reducer.scalars, *text.scalars),
         compute=None,
-        include=" ".join(dict.fromkeys((*_includes(elements, text), *reducer.include.split(), "separate_values.cuh"))),
+        include=" ".join(
+            dict.fromkeys((*_includes(elements, text), *reducer.include.split(), "separate_values.cuh"))
+        ),
     )
     operands = [
         layout.with_strides(

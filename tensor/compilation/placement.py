@@ -6,6 +6,7 @@ kernels of the attention's gradients write to these parts.
 
 from __future__ import annotations
 
+from inspect import unwrap
 from typing import TYPE_CHECKING
 
 from tensor.core.plans.copies import COPY
@@ -16,6 +17,8 @@ from .tape import Ref, Step, refs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+#: What a tape has as the operation.
+_GRADIENTS = unwrap(attention.GRADIENTS)
 #: What addresses and strides are multiples of, in bytes, so that elements are written as they would be to a new tensor.
 _WORD = 16
 
@@ -40,7 +43,7 @@ def place(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     for position, step in enumerate(steps):
         if position in removed:
             continue
-        if step.key[0] is attention.GRADIENTS.__wrapped__:
+        if step.key[0] is _GRADIENTS:
             copies = _copies(step, steps, readers, needed)
             if copies is not None and _is_untouched(position, copies, steps, readers):
                 removed.update(copies)

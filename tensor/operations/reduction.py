@@ -180,9 +180,7 @@ class Reduction:
         """Layouts of the results, and their strides over the input's dimensions."""
         full = tuple(1 if axis in axes else size for axis, size in enumerate(layout.shape))
         short = full if keepdim else tuple(size for axis, size in enumerate(layout.shape) if axis not in axes)
-        outs = [
-            layouts.contiguous[short, dtype, layout.device_state] for dtype in self.rule(layout.dtype)[1]
-        ]
+        outs = [layouts.contiguous[short, dtype, layout.device_state] for dtype in self.rule(layout.dtype)[1]]
         return outs, strides_of.contiguous_strides(full)
 
     def _cuda(

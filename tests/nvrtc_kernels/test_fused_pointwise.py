@@ -33,7 +33,9 @@ def test_packs_draw_a_block_of_words_once_and_round_twice(strided: bool) -> None
         work = packs_for(operands, wide=True)
         call = work.call.replace("pointwise_", "fused_")
     text = source(_CHAIN, types, "chain", call, work)
-    program = drv.compile_program(text, "compute_90", ("-default-device",), include_dirs=(INCLUDE,))
+    program = drv.compile_program(
+        text, "compute_90", name="chain.cu", options=("-default-device",), include_dirs=(INCLUDE,)
+    )
     ptx = bytes(program.image).decode()
     # What is left over is done element by element, in further code.
     assert ptx.count("mul.hi.u32") + ptx.count("mul.wide.u32") <= 7 * 20 + 40

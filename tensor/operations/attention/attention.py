@@ -223,7 +223,7 @@ def _composed(
 
 
 #: What :func:`gradients_into` stands in for where it is recorded.
-GRADIENTS: Any = _gradients
+GRADIENTS = _gradients
 
 _FORMULA = BackwardFormula(
     "ScaledDotProductAttentionBackward0",

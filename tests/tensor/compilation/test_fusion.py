@@ -118,7 +118,9 @@ def test_reductions_compute_what_they_read(dtype: Any) -> None:
         error = (x - target).square() * 0.5
         return error.mean(), (x * scale).float().amax(1), ((x + target) > scale).any(0)
 
-    text = _compiled(function, _randn(6, 20, dtype=dtype), _randn(6, 20, dtype=dtype), _randn(20, dtype=dtype))
+    text = _compiled(
+        function, _randn(6, 20, dtype=dtype), _randn(6, 20, dtype=dtype), _randn(20, dtype=dtype)
+    )
     assert " in 3 calls" in text, text
 
 
@@ -135,11 +137,11 @@ def test_normalizations_cast_themselves() -> None:
 
     def function(x: Any) -> Any:
         with tensor.autocast("cuda", tensor.bfloat16):
-            return linear(norm(x)).float()
+            return linear(norm(x))
 
+    # Weight and bias are cast in one launch.
     text = _compiled(function, _randn(10, 16, grad=True))
-    # One group of casts, of weight and bias.
-    assert text.count("copies.copied") == 1, text
+    assert "copies.copied" not in text, text
 
 
 def test_gradients_of_attention_are_written_where_they_belong() -> None:
