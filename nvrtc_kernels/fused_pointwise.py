@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from .pointwise_work import Work
 
 _MAX_GRID = (1 << 31) - 1
-_CTYPES = {"Q": "Number", "q": "long long", "d": "double", "f": "float", "i": "int", "?": "bool"}
+_CTYPES: dict[str | int, str] = {
+    "Q": "Number",
+    "q": "long long",
+    "d": "double",
+    "f": "float",
+    "i": "int",
+    "?": "bool",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,7 @@ class Chain:
     name: str
     lines: tuple[str, ...]
     results: tuple[str, ...]
-    scalars: tuple[tuple[str, str], ...] = ()
+    scalars: tuple[tuple[str, str | int], ...] = ()
     draws: bool = False
     include: tuple[str, ...] = ()
     options: tuple[str, ...] = ()

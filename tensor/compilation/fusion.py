@@ -153,10 +153,9 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
                 note = f"not with {origin.name} ({origin.line.rpartition('/')[2]}): {reason}"
                 notes.setdefault(position, {})[note] = None
     for position, step in enumerate(steps):
-        if isinstance(step.key[0], Reduction):
-            source = producer.get(step.arguments[0].buffer)
-            if source is not None:
-                _join_reduction(position, steps, groups, elements, uses, notes)
+        if isinstance(step.key[0], Reduction) and step.arguments[0].buffer in producer:
+            source = producer[step.arguments[0].buffer]
+            _join_reduction(position, source, steps, groups, elements, uses, notes)
     result = []
     for position, step in enumerate(steps):
         members = groups.get(position, [position])
@@ -210,6 +209,7 @@ def _obstacle(members: Sequence[int], elements: dict[int, _Element], uses: _Uses
 
 def _join_reduction(
     position: int,
+    source: int,
     steps: Sequence[Step],
     groups: dict[int, list[int]],
     elements: dict[int, _Element],
@@ -219,7 +219,6 @@ def _join_reduction(
     """Have a reduction compute what it reads, if it alone does."""
     reduction = steps[position]
     (ref,) = reduction.reads()
-    source = next(each for each, element in elements.items() if element.out.buffer == ref.buffer)
     members = groups[source]
     parts = [elements[each] for each in members]
     buffer = ref.buffer
