@@ -176,6 +176,7 @@ def gradients_into(
             expected, grad, query, key, value, mask, result, logarithms, causal, grouped, dropout, scale
         )
         for to, origin in zip(outputs, gradients, strict=False):
+            assert origin is not None, "it is asked for the gradients of all three"
             to._layout.device_state.plans[COPY, to._layout, origin._layout](to, origin, False)
         return
     addresses = query._address | key._address | value._address | grad._address | result._address
