@@ -54,7 +54,7 @@ def absorb_casts(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
                 cast = behind[0]
                 if _is_narrowing(cast, output):
                     removed.add(id(cast))
-                    step = _with_result(step, cast.result)
+                    step = _with_result(step, cast)
         elif any(operation is each for each in _BACKWARD):
             cast = casts.get(step.arguments[0].buffer)  # type: ignore[assignment]
             if cast is not None and _is_widening(cast, step.arguments[0]):
@@ -62,8 +62,9 @@ def absorb_casts(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
                 source = cast.arguments[0].buffer
                 others = (each.key[0] in _BACKWARD for each in readers[number])
                 if number not in needed | written and source not in written and all(others):
+                    first = id(cast) not in removed
                     removed.add(id(cast))
-                    step = _with_gradient(step, cast.arguments[0])
+                    step = _with_gradient(step, cast, (cast, step) if first else (step,))
         result.append(step)
     return [step for step in result if id(step) not in removed]
 
@@ -97,7 +98,8 @@ def _is_widening(cast: Step, gradient: Ref) -> bool:
     return whole and gradient.layout.contiguous and to.dtype is float32 and half
 
 
-def _with_result(step: Step, output: Ref) -> Step:
+def _with_result(step: Step, cast: Step) -> Step:
+    output = cast.result
     key = (*step.key, output.layout.dtype)
     first, *others = step.result
     layout = first.layout.with_dtype(output.layout.dtype)
@@ -106,10 +108,12 @@ def _with_result(step: Step, output: Ref) -> Step:
         key=key,
         run=layout.device_state.plans[key],
         result=(Ref(output.buffer, layout, output.offset), *others),
+        originals=(step, cast),
     )
 
 
-def _with_gradient(step: Step, gradient: Ref) -> Step:
+def _with_gradient(step: Step, cast: Step, originals: tuple[Step, ...]) -> Step:
+    gradient = cast.arguments[0]
     layout = step.arguments[0].layout.with_dtype(gradient.layout.dtype)
     operation, _, *rest = step.key
     key = (operation, layout, *rest)
@@ -119,4 +123,5 @@ def _with_gradient(step: Step, gradient: Ref) -> Step:
         key=key,
         run=plan,
         arguments=(Ref(gradient.buffer, layout, gradient.offset), *step.arguments[1:]),
+        originals=originals,
     )

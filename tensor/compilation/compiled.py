@@ -26,7 +26,7 @@ from tensor.methods.tensor import Tensor
 
 from .casts import absorb_casts
 from .fusion import Fused, fuse, recomputed
-from .grouping import Grouped, group_casts
+from .grouping import group_casts
 from .placement import place
 from .program import Program
 from .reading import PLAIN, Readings, Unreadable, watched
@@ -281,8 +281,8 @@ class Compiled:
         Returns
         -------
         str
-            Operations and calls of the forward and the backward pass, what was fused, and the line of each; or why the
-            function is not compiled.
+            Operations and calls of the forward and the backward pass, and the bytes that they read and write; the line of
+            each call, and why operations that follow from one another were not fused; or why the function is not compiled.
         """
         entry = self._entry_for(args, kwargs)
         if isinstance(entry, str):
@@ -292,8 +292,12 @@ class Compiled:
             passes.append(("backward", entry.gradients.program))
         lines = []
         for name, program in passes:
-            operations = sum(_operations(step) for step in program.steps)
-            lines.append(f"{name}: {operations} operations in {len(program.steps)} calls")
+            originals = [each for step in program.steps for each in step.originals or (step,)]
+            moved, alone = (sum(step.nbytes for step in steps) for steps in (program.steps, originals))
+            lines.append(
+                f"{name}: {len(originals)} operations in {len(program.steps)} calls, which read and write {moved:,} "
+                f"bytes instead of {alone:,}"
+            )
             for step in program.steps:
                 lines.append(f"  {step.name:40} {step.line}")
                 lines += [f"      {note}" for note in step.notes]
@@ -404,11 +408,6 @@ class Compiled:
 def _compiled(function: Callable[..., Any], fullgraph: bool, limit: int) -> Compiled:
     """A :class:`Compiled` from a pickle."""
     return Compiled(function, fullgraph=fullgraph, limit=limit)
-
-
-def _operations(step: Step) -> int:
-    operation = step.key[0]
-    return len(operation.steps) if isinstance(operation, (Fused, Grouped)) else 1
 
 
 def _line_of(function: Any) -> str:

@@ -51,14 +51,13 @@ class Fused:
 
     Attributes
     ----------
-    steps : tuple of Step
-        What they were, in order.
+    name : str
+        The kernel's.
     code : str
-        The kernel's code for an element.
+        Its code for an element.
     """
 
     name: str
-    steps: tuple[Step, ...]
     code: str
 
 
@@ -518,10 +517,12 @@ def _fused(elements: Sequence[_Element], results: Sequence[_Element]) -> Step:
         draws=draw is not None,
         writes=last.writes,
     )
-    fused = Fused(name, tuple(element.step for element in elements), code)
+    fused = Fused(name, code)
     result: Any = outs[1:] if last.writes else outs if len(outs) > 1 else outs[0]
     arguments: tuple[Any, ...] = (last.out, *inputs) if last.writes else tuple(inputs)
-    step = Step((fused, None, *(ref.layout for ref in inputs)), run, arguments, result, last.step.line)
+    originals = tuple(element.step for element in elements)
+    key = (fused, None, *(ref.layout for ref in inputs))
+    step = Step(key, run, arguments, result, last.step.line, originals=originals)
     if draw is not None:
         step.arguments = (draw.drop, *arguments)
         step.draw = draw.step.draw
@@ -571,8 +572,14 @@ def _reduced(elements: Sequence[_Element], step: Step) -> Step:
     def run(*tensors: Any) -> Any:
         return launch(tensors, *scalars, *numbers)
 
-    fused = Fused(name, (*(element.step for element in elements), step), code)
-    return Step((fused, None, *(ref.layout for ref in inputs)), run, tuple(inputs), step.result, step.line)
+    return Step(
+        (Fused(name, code), None, *(ref.layout for ref in inputs)),
+        run,
+        tuple(inputs),
+        step.result,
+        step.line,
+        originals=(*(element.step for element in elements), step),
+    )
 
 
 def _name_of(names: Iterable[str]) -> str:

@@ -22,12 +22,9 @@ class Grouped:
     ----------
     name : str
         For people.
-    steps : tuple of Step
-        What they were.
     """
 
     name: str
-    steps: tuple[Step, ...]
 
 
 def group_casts(steps: Sequence[Step], inputs: Iterable[int]) -> list[Step]:
@@ -67,7 +64,7 @@ def _is_cast(step: Step) -> bool:
 
 def _grouped(steps: Sequence[Step]) -> Step:
     dtype = steps[0].result.layout.dtype
-    key = (Grouped(f"{len(steps)} casts to {dtype!r}", tuple(steps)), None)
+    key = (Grouped(f"{len(steps)} casts to {dtype!r}"), None)
     sources = tuple(step.arguments[0] for step in steps)
     return Step(
         key,
@@ -75,4 +72,5 @@ def _grouped(steps: Sequence[Step]) -> Step:
         sources,
         [step.result for step in steps],
         steps[0].line,
+        originals=tuple(steps),
     )

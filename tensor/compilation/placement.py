@@ -96,4 +96,5 @@ def _placed(step: Step, copies: Sequence[Step]) -> Step:
         step.line,
         step.draw,
         {target.buffer for target in targets},
+        originals=(step, *copies),
     )

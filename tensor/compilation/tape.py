@@ -102,6 +102,8 @@ class Step:
         Buffers among ``arguments`` that are written.
     notes : list of str
         Why it is not one with others.
+    originals : tuple of Step
+        What was recorded, where this does the work of several steps.
     """
 
     key: tuple[Any, ...]
@@ -112,6 +114,7 @@ class Step:
     draw: Draw | None = None
     writes: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    originals: tuple[Step, ...] = ()
 
     @property
     def name(self) -> str:
@@ -126,6 +129,11 @@ class Step:
         module = getattr(function, "__module__", "").rpartition(".")[2]
         name = getattr(function, "__name__", type(operation).__name__).strip("_").removesuffix("_plan")
         return f"{module}.{name}" if name != "plan" else type(operation).__name__.strip("_")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it reads and writes, each once."""
+        return sum(ref.layout.nbytes for ref in {*refs(self.arguments), *refs(self.result)})
 
     def reads(self) -> Iterator[Ref]:
         """What the step was given, the elements that it writes among them."""
