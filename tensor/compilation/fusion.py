@@ -632,8 +632,7 @@ def _launched(
             seeds = drop.seed, drop.call
         results = [make() for make in makers]
         addresses = [x._storage.address + x._offset for x in operands]
-        made = [x._storage.address for x in results]
-        addresses[int(writes) : int(writes)] = made
+        addresses[int(writes) : int(writes)] = [x._storage.address for x in results]
         launch(local.stream.handle, *addresses, *seeds, *numbers)
         if writes:
             return results or None
