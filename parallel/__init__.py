@@ -27,7 +27,7 @@ from . import comm
 from .data_parallel.data_parallel import DataParallel, data_parallel
 
 if TYPE_CHECKING:
-    from . import algorithms, ddp_comm_hooks, device_mesh, optim
+    from . import algorithms, ddp_comm_hooks, device_mesh, fsdp, optim, tensor
     from .backends.selection import (
         Backend,
         get_default_backend_for_device,
@@ -112,6 +112,7 @@ if TYPE_CHECKING:
         spawn,
         start_processes,
     )
+    from .sharding.fully_shard import fully_shard
 
 __all__ = [
     "Backend",
@@ -164,6 +165,8 @@ __all__ = [
     "default_pg_timeout",
     "destroy_process_group",
     "device_mesh",
+    "fsdp",
+    "fully_shard",
     "gather",
     "gather_object",
     "get_backend",
@@ -210,6 +213,7 @@ __all__ = [
     "spawn",
     "start_processes",
     "supports_complex",
+    "tensor",
     "wait_all",
 ]
 
@@ -243,7 +247,10 @@ _LAZY = {
     "groups.stores.tcp_store": "TCPStore",
     "groups.subgroups": "new_subgroups new_subgroups_by_enumeration",
     "groups.works": "Work",
+    "fsdp": "fsdp",
     "optim": "optim",
+    "sharding.fully_shard": "fully_shard",
+    "tensor": "tensor",
     "launch.spawning": "ProcessContext ProcessException ProcessExitedException ProcessRaisedException spawn start_processes",
 }
 _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names.split()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import types
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tensor import Tensor, no_grad, promote_types, stack, strided, tensor
 from tensor.core.names.absent import hints as _hints
@@ -67,6 +67,8 @@ def get_total_norm(
 
 
 def _norm(tensors: list[Tensor], power: float) -> Tensor:
+    if any(hasattr(cls, "norm_over_ranks") for cls in set(map(type, tensors))):
+        return _norm_over_ranks(tensors, power)
     dtype = functools.reduce(promote_types, {each.dtype for each in tensors})
     with no_grad():
         norm = total_norm(tensors) if power == 2 else None
@@ -75,6 +77,17 @@ def _norm(tensors: list[Tensor], power: float) -> Tensor:
             norm = stack([each.norm(power).to(first, dtype) for each in tensors]).norm(power)
         # The norm of complex numbers is real.
         return norm.to(norm.dtype if dtype.is_complex else dtype)
+
+
+def _norm_over_ranks(tensors: list[Tensor], power: float) -> Tensor:
+    """The norm where some tensors are divided among ranks: :class:`parallel.tensor.DTensor`, of a layer above."""
+    divided: list[Any] = [each for each in tensors if hasattr(type(each), "norm_over_ranks")]
+    local = [part for each in divided if (part := each.to_local()).numel()]
+    with no_grad():
+        norm = _norm(local, power) if local else divided[0].to_local().new_zeros(())
+        norm = type(divided[0]).norm_over_ranks(divided, norm, power)
+        whole = [each for each in tensors if not hasattr(type(each), "norm_over_ranks")]
+        return stack([norm, _norm(whole, power).to(norm.device, norm.dtype)]).norm(power) if whole else norm
 
 
 def clip_grads_with_norm_(

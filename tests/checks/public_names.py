@@ -109,10 +109,12 @@ NAMESPACES = (
     "parallel.ddp_comm_hooks.default_hooks",
     "parallel.ddp_comm_hooks.powerSGD_hook",
     "parallel.device_mesh",
+    "parallel.fsdp",
     "parallel.launch",
     "parallel.modules",
     "parallel.multiprocessing",
     "parallel.optim",
+    "parallel.tensor",
 )
 
 

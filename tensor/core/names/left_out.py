@@ -424,7 +424,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "breakpoint": "left out; call Python's breakpoint() on one rank",
         **_each("elastic", "planned; until then start ranks with graphroot launch"),
         **_each("checkpoint", "planned; until then save on rank 0 with tensor.save"),
-        **_each("fsdp tensor pipelining", _SHARDING),
+        **_each("pipelining", _SHARDING),
         **_each("rpc", "left out; use parallel.send and recv, or Python's multiprocessing.managers"),
         "nn": "left out; write an autograd.Function around the collectives",
         **_each(
