@@ -6,6 +6,7 @@ It has the names of ``torch.nn.parallel``, ``torch.distributed`` and ``torch.mul
 - :func:`init_process_group` and the collectives (:func:`all_reduce`, :func:`broadcast`, ...) connect processes.
 - :class:`DistributedDataParallel` averages gradients over them, :class:`DistributedSampler` divides the data, and
   :class:`SyncBatchNorm` normalises over the batches of all.
+- :func:`fully_shard` divides parameters, gradients and states among the ranks; :mod:`parallel.optim` states alone.
 - :func:`init_device_mesh` arranges the ranks as an array with a process group for each dimension.
 - ``graphroot launch`` starts a script as several processes, :func:`spawn` a function.
 

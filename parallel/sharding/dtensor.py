@@ -7,6 +7,7 @@ norms, products) is refused, with a word about :meth:`DTensor.full_tensor`, rath
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,12 +32,26 @@ __all__ = ["DTensor", "Placement", "Replicate", "Shard", "distribute_tensor"]
 
 
 class Placement:
-    """How a tensor lies along a dimension of a mesh: base class of :class:`Shard` and :class:`Replicate`."""
+    """How a tensor lies along a dimension of a mesh.
+
+    Base class of :class:`Shard` and :class:`Replicate`.
+    """
 
     __slots__ = ()
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Whether the tensor is divided among the ranks, along ``dim`` if that is passed; False here."""
+        """Whether the tensor is divided among the ranks.
+
+        Parameters
+        ----------
+        dim : int, optional
+            Ask about this dimension alone.
+
+        Returns
+        -------
+        bool
+            False here.
+        """
         return False
 
     def is_replicate(self) -> bool:
@@ -65,7 +80,11 @@ class Shard(Placement):
 
 @dataclass(frozen=True, slots=True)
 class Replicate(Placement):
-    """The whole tensor on each of the ranks."""
+    """The whole tensor on each of the ranks.
+
+    >>> parallel.tensor.Replicate()
+    Replicate()
+    """
 
     def is_replicate(self) -> bool:
         """See :meth:`Placement.is_replicate`."""
@@ -116,7 +135,7 @@ class Sharding:
         return tuple(min(self.shape[0], self.rows * each) for each in (rank, rank + 1))  # type: ignore[return-value]
 
     def part_of(self, whole: Tensor) -> Tensor:
-        """This rank's part of the whole tensor, as a view."""
+        """The part of this rank, a view of the whole tensor."""
         start, end = self.bounds()
         return whole[start:end]
 
@@ -163,7 +182,13 @@ class DTensor(Tensor):
         return Size(self._sharding.shape)
 
     def size(self, dim: int | None = None) -> Any:
-        """Shape of the whole tensor, or its size along ``dim``."""
+        """Shape of the whole tensor, a ``Size``.
+
+        Parameters
+        ----------
+        dim : int, optional
+            Return the size along this dimension, an int.
+        """
         return self.shape if dim is None else self.shape[dim]
 
     def numel(self) -> int:
@@ -173,7 +198,13 @@ class DTensor(Tensor):
     nelement = numel
 
     def stride(self, dim: int | None = None) -> Any:
-        """Strides of the whole tensor, if it were contiguous; or the one along ``dim``."""
+        """Strides of the whole tensor, were it contiguous in one memory: a tuple of int.
+
+        Parameters
+        ----------
+        dim : int, optional
+            Return the one along this dimension, an int.
+        """
         state: Any = self._layout.device_state
         strides = contiguous[self._sharding.shape, self.dtype, state].strides
         return strides if dim is None else strides[dim]
@@ -190,7 +221,10 @@ class DTensor(Tensor):
     __str__ = __repr__
 
     def to_local(self) -> Tensor:
-        """This rank's part, a plain tensor that shares its memory and graph."""
+        """The part of this rank.
+
+        A plain tensor of its shape, which shares memory and graph with this one; it may have no elements.
+        """
         return self.as_subclass(Tensor)  # type: ignore[no-any-return]
 
     def full_tensor(self) -> Tensor:
@@ -251,12 +285,18 @@ class DTensor(Tensor):
     # What keeps the class
 
     def detach(self) -> DTensor:
-        """The same tensor without its graph; it shares the memory."""
+        """The same tensor without its graph.
+
+        A DTensor that shares the memory of this one.
+        """
         return distributed(_plain(self), self._sharding)
 
     @property
     def data(self) -> Any:
-        """As :meth:`detach`. What is assigned is a DTensor of the same shape and mesh, or this rank's part of one."""
+        """As :meth:`detach`.
+
+        What is assigned is a DTensor of the same shape and mesh, or this rank's part of one; ValueError is raised otherwise.
+        """
         return self.detach()
 
     @data.setter
@@ -268,7 +308,7 @@ class DTensor(Tensor):
                 f"data of {_described(self)} is a DTensor like it, or this rank's part of shape "
                 f"{list(self._sharding.local_shape())}; got a tensor of shape {list(new_data.shape)}"
             )
-        Tensor.data.__set__(self, new_data)
+        Tensor.data.__set__(self, new_data)  # type: ignore[attr-defined]
 
     def as_subclass(self, cls: Any) -> Any:
         """See :meth:`tensor.Tensor.as_subclass`; a Parameter of it is divided, too."""
@@ -326,9 +366,21 @@ class DTensor(Tensor):
 
     @staticmethod
     def norm_over_ranks(tensors: Sequence[DTensor], norm: Tensor, power: float) -> Tensor:
-        """The norm of the whole tensors from that of the parts on this rank; :mod:`nn.utils.clip_grad` calls it.
+        """The norm of whole tensors from that of the parts on this rank; :mod:`nn.utils.clip_grad` calls it.
 
-        Tensors of several meshes are an error, which says so.
+        Parameters
+        ----------
+        tensors : list of DTensor
+            Tensors of one mesh.
+        norm : Tensor
+            The norm of their parts, a scalar, which may be written to.
+        power : float
+            The p of the p-norm.
+
+        Raises
+        ------
+        NotImplementedError
+            For tensors of several meshes.
         """
         meshes = {each._sharding.mesh for each in tensors}
         if len(meshes) > 1:
@@ -342,6 +394,23 @@ class DTensor(Tensor):
         total = norm**power if power else norm
         all_reduce(total, group=group)
         return total ** (1 / power) if power else total
+
+    @staticmethod
+    def any_over_ranks(tensors: Sequence[DTensor], flags: list[Tensor]) -> list[Tensor]:
+        """Whether a flag is set on any rank, for each of ``flags``; :class:`tensor.amp.GradScaler` calls it.
+
+        Parameters
+        ----------
+        tensors : list of DTensor
+            What the flags are about.
+        flags : list of Tensor
+            Numbers of this rank, which are written to.
+        """
+        flags = flags or [tensor.zeros((), device=tensors[0].device)]
+        for mesh in {each._sharding.mesh for each in tensors}:
+            for flag in flags:
+                all_reduce(flag, ReduceOp.MAX, group=shard_group(mesh))
+        return flags
 
 
 class ShardedParameter(DTensor, Parameter):
@@ -406,7 +475,9 @@ def distribute_tensor(
         raise ValueError("distribute_tensor() divides a tensor among the ranks of a mesh: pass device_mesh=")
     check_placements("distribute_tensor()", device_mesh, placements)
     if not tensor.dim():
-        raise ValueError("distribute_tensor() divides a tensor along its first dimension, and this one has none")
+        raise ValueError(
+            "distribute_tensor() divides a tensor along its first dimension, and this one has none"
+        )
     whole = _plain(tensor).contiguous()
     if src_data_rank is not None:
         whole = whole.clone() if whole._storage is tensor._storage else whole
@@ -453,19 +524,94 @@ def _described(x: DTensor) -> str:
 
 
 #: Operations on each element by itself.
-_ELEMENTWISE = (
-    "abs add sub mul div neg pow sqrt rsqrt reciprocal exp expm1 log log1p sign square sin cos tanh sigmoid clamp clip lerp addcmul "
-    "addcdiv maximum minimum isfinite isnan isinf eq ne lt le gt ge multiply divide subtract true_divide nan_to_num where "
-    "clone clamp_min clamp_max logical_not logical_and logical_or"
-).split()
+_ELEMENTWISE = [
+    "abs",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "neg",
+    "pow",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "sign",
+    "square",
+    "sin",
+    "cos",
+    "tanh",
+    "sigmoid",
+    "clamp",
+    "clip",
+    "lerp",
+    "addcmul",
+    "addcdiv",
+    "maximum",
+    "minimum",
+    "isfinite",
+    "isnan",
+    "isinf",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "multiply",
+    "divide",
+    "subtract",
+    "true_divide",
+    "nan_to_num",
+    "where",
+    "clone",
+    "clamp_min",
+    "clamp_max",
+    "logical_not",
+    "logical_and",
+    "logical_or",
+]
 _OPERATORS = "add radd iadd sub rsub isub mul rmul imul truediv rtruediv itruediv pow rpow ipow neg pos abs eq ne lt le gt ge"
-#: What asks for no elements, or is defined above.
-_METHODS = frozenset("copy_ clone to zero_ fill_ cpu cuda".split())
+#: Methods that copy or set elements.
+_METHODS = ["to", "zero_", "fill_", "cpu", "cuda"]
+#: What gives elements to Python.
+_OF_ELEMENTS = [
+    "__getitem__",
+    "__setitem__",
+    "__iter__",
+    "__bool__",
+    "__float__",
+    "__int__",
+    "__array__",
+    "item",
+    "tolist",
+    "numpy",
+]
 
 
-def _elementwise(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+class _Method:
+    """A method of :class:`DTensor` in place of one of ``Tensor``."""
+
+    __slots__ = ("_function", "_original")
+
+    def __init__(self, function: Callable[..., Any], original: Callable[..., Any]) -> None:
+        self._function = function
+        self._original = original
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self._original
+        return functools.wraps(self._original)(functools.partial(self._function, instance))
+
+
+def _elementwise(name: str, function: Callable[..., Any]) -> _Method:
+    """``function`` of the parts of tensors that are divided alike."""
+
     def method(self: DTensor, *args: Any, **kwargs: Any) -> Any:
-        def own(value: Any) -> Any:
+        def part(value: Any) -> Any:
             if isinstance(value, DTensor):
                 self._check(value, f"{name}()")
                 return value.to_local()
@@ -477,7 +623,7 @@ def _elementwise(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return value
 
         local = self.to_local()
-        result = function(local, *map(own, args), **{key: own(value) for key, value in kwargs.items()})
+        result = function(local, *map(part, args), **{key: part(value) for key, value in kwargs.items()})
         if result is local:
             return self
         if not isinstance(result, Tensor):
@@ -486,39 +632,36 @@ def _elementwise(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         divided._sharding = self._sharding
         return divided
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"See :meth:`tensor.Tensor.{name}`; each rank computes its part."
-    return method
+    return _Method(method, function)
 
 
-def _refused(name: str) -> Callable[..., Any]:
+def _refused(name: str, function: Callable[..., Any]) -> _Method:
     def method(self: DTensor, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(
             f"{name}: {_described(self)} has a part of its elements here, and this operation would compute with them alone: "
             "use full_tensor() for the whole, or to_local() for the part"
         )
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = "Refused: raises NotImplementedError."
-    return method
+    return _Method(method, function)
 
 
 def _define() -> None:
     """Give the class its operations: those on elements by themselves, and errors for the others."""
-    methods = published("Tensor")
-    elementwise = {*_ELEMENTWISE, *(f"{name}_" for name in _ELEMENTWISE), "to", "zero_", "fill_", "cpu", "cuda"}
-    own = vars(DTensor)
-    for name, function in methods.items():
-        if name not in own:
-            setattr(DTensor, name, _elementwise(name, function) if name in elementwise else _refused(f"{name}()"))
+    elementwise = {*_ELEMENTWISE, *(f"{name}_" for name in _ELEMENTWISE), *_METHODS}
     operators = {f"__{name}__" for name in _OPERATORS.split()}
-    for name, function in vars(Operators).items():
-        if name in operators:
-            setattr(DTensor, name, _elementwise(name, function))
-        elif callable(function) and name.startswith("__") and name not in own and name != "__hash__":
-            setattr(DTensor, name, _refused(name))
-    for name in ("__getitem__", "__setitem__", "__iter__", "__bool__", "__float__", "__int__", "__array__", "item", "tolist", "numpy"):
-        setattr(DTensor, name, _refused(name))
+    own = {*vars(DTensor), "__hash__", "__class__"}
+    functions = {
+        **published("Tensor"),
+        **{name: each for name, each in vars(Operators).items() if name.startswith("__") and callable(each)},
+        **{name: getattr(Tensor, name) for name in _OF_ELEMENTS},
+    }
+    for name, function in functions.items():
+        if name not in own:
+            computes = name in elementwise or name in operators
+            setattr(
+                DTensor, name, _elementwise(name, function) if computes else _refused(f"{name}()", function)
+            )
+    # Defined with __eq__, it would be None.
     DTensor.__hash__ = Tensor.__hash__  # type: ignore[method-assign]
 
 

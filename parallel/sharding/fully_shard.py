@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FSDPModule", "UnshardHandle", "fully_shard"]
 
-#: Classes that were made, by those of the modules.
+#: Classes of sharded modules, by those of the modules.
 _classes: dict[type[Any], type[Any]] = {}
 
 
@@ -104,7 +104,11 @@ def fully_shard(
             "dimensions, as in mesh['replicate', 'shard']"
         )
     shard_group(mesh)
-    device = tensor.device(mesh.device_type, tensor.cuda.current_device()) if mesh.device_type == "cuda" else tensor.device("cpu")
+    device = (
+        tensor.device(mesh.device_type, tensor.cuda.current_device())
+        if mesh.device_type == "cuda"
+        else tensor.device("cpu")
+    )
     ignored = {id(each) for each in ignored_params or ()}
     managed = _managed(module, ignored)
     for parameter, places in managed:
@@ -121,7 +125,8 @@ def fully_shard(
                 below._buffers[name] = buffer.to(device)
     name = type(module).__name__
     groups = [
-        ParameterGroup(name, parameters, mesh, policy.param_dtype, policy.reduce_dtype) for parameters in named.values()
+        ParameterGroup(name, parameters, mesh, policy.param_dtype, policy.reduce_dtype)
+        for parameters in named.values()
     ]
     reshards = None if reshard_after_forward is None else bool(reshard_after_forward)
     module.__dict__["_sharded_module"] = ShardedModule(module, groups, policy, device, reshards)
@@ -139,7 +144,9 @@ def _check(module: Any, reshard_after_forward: Any, offload_policy: OffloadPolic
             "has them"
         )
     if state_of(module) is not None:
-        raise ValueError(f"fully_shard() was applied to this {type(module).__name__} already: each module takes it once")
+        raise ValueError(
+            f"fully_shard() was applied to this {type(module).__name__} already: each module takes it once"
+        )
     if isinstance(module, (ModuleList, ModuleDict)) and type(module).forward is Module.forward:
         raise ValueError(
             f"fully_shard does not support containers that do not implement forward: {type(module).__name__}. Apply it to the "
@@ -181,8 +188,10 @@ def _managed(module: Module, ignored: set[int]) -> list[tuple[Any, list[tuple[Mo
 
 def _check_parameter(parameter: Any, name: str, placement: Callable[[Any], Any] | None) -> None:
     if is_lazy(parameter):
-        raise ValueError(f"fully_shard() needs the shape of '{name}', which is lazy: run a forward pass first")
-    if isinstance(parameter, DTensor):
+        raise ValueError(
+            f"fully_shard() needs the shape of '{name}', which is lazy: run a forward pass first"
+        )
+    if isinstance(parameter, DTensor) or hasattr(parameter, "_is_sharded"):
         raise ValueError(
             f"parameter '{name}' of shape {list(parameter.shape)} is divided already, as one of a module below is with which it is "
             "shared: apply fully_shard() to a module that has both, and to none in between"
@@ -212,14 +221,18 @@ def _sharded(parameter: Any, mesh: DeviceMesh, device: tensor.device) -> Sharded
     result: ShardedParameter = distributed(part, sharding).as_subclass(ShardedParameter)
     result.requires_grad_(parameter.requires_grad)
     result.__dict__.update(parameter.__dict__)
+    # Another module may still have it, which is noticed when that is sharded.
+    parameter._is_sharded = True
     return result
 
 
 def _class_of(cls: type[Any]) -> type[Any]:
-    made = _classes.get(cls)
-    if made is None:
-        made = _classes[cls] = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__})
-    return made
+    result = _classes.get(cls)
+    if result is None:
+        result = _classes[cls] = type(
+            f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__}
+        )
+    return result
 
 
 class FSDPModule(Module):
@@ -298,12 +311,12 @@ class FSDPModule(Module):
             state.reshard_after_forward = reshard_after_forward
 
     def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
-        """Whether gathered parameters are given back after the backward pass, as they are by default.
+        """Whether gathered parameters are given back after backward passes that reduce no gradients, as by default.
 
         Parameters
         ----------
         reshard_after_backward : bool
-            False saves gathering them for further passes before the optimizer steps.
+            False saves gathering them for the further passes before the optimizer steps.
         recurse : bool
             Whether it holds for the modules below, too.
         """
@@ -367,7 +380,9 @@ class FSDPModule(Module):
 
     set_reduce_scatter_divide_factor = set_gradient_divide_factor
 
-    def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params: bool, *, recurse: bool = True) -> None:
+    def set_reduce_scatter_unused_params(
+        self, reduce_scatter_unused_params: bool, *, recurse: bool = True
+    ) -> None:
         """Whether parameters of a group count as zeros that got no gradient while others of the group did.
 
         By default all ranks use the same parameters, and those that none uses keep their ``grad``.
@@ -400,18 +415,18 @@ class FSDPModule(Module):
         DistBackendError
             If the ranks cannot connect in time.
         """
-        made: dict[int, Any] = {}
+        separate: dict[int, Any] = {}
         for state in self._states(recurse):
             for group in state.groups:
                 shared = shard_group(group.mesh)
-                if enable and id(shared) not in made:
-                    made[id(shared)] = new_group(
+                if enable and id(shared) not in separate:
+                    separate[id(shared)] = new_group(
                         get_process_group_ranks(shared),
                         use_local_synchronization=True,
                         group_desc="reduce_scatter",
                         sort_ranks=False,
                     )
-                group.reduce_group = made[id(shared)] if enable else None
+                group.reduce_group = separate[id(shared)] if enable else None
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         for state in states_below(self):
@@ -423,7 +438,9 @@ def _states_of(modules: Sequence[Any]) -> list[ShardedModule]:
     states = [state_of(each) for each in modules]
     for each, state in zip(modules, states, strict=True):
         if state is None:
-            raise ValueError(f"modules to gather ahead are ones that fully_shard() was applied to; {type(each).__name__} is none")
+            raise ValueError(
+                f"modules to gather ahead are ones that fully_shard() was applied to; {type(each).__name__} is none"
+            )
     return [each for each in states if each is not None]
 
 

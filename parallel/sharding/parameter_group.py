@@ -40,7 +40,7 @@ _ALIGNMENT = 256
 class _Member:
     """A parameter, where modules have it, and where it lies in what is gathered."""
 
-    __slots__ = ("offset", "places", "shard", "sharding", "window", "whole")
+    __slots__ = ("offset", "places", "shard", "sharding", "whole", "window")
 
     def __init__(self, shard: ShardedParameter, places: Sequence[tuple[Module, str]]) -> None:
         self.shard = shard
@@ -91,8 +91,6 @@ class ParameterGroup:
         self.reduces_unused = False
         self.is_gathered = False
         self._under_way: tuple[Any, Tensor] | None = None
-        #: Of the shards, when they were gathered.
-        self._versions: list[int] = []
         self._storage: Any = None
         self._streams: list[Stream] = []
 
@@ -116,17 +114,10 @@ class ParameterGroup:
 
         ``behind_current``: whether what the current stream holds may have set the shards.
         """
-        if self._under_way is not None:
+        if self._under_way is not None or self.is_gathered:
             return
-        if self.is_gathered:
-            if self._versions == [member.shard._storage.version for member in self.members]:
-                return
-            # The shards were changed since.
-            self.reshard()
-            behind_current = True
         assert self.schedule is not None
         self._refresh()
-        self._versions = [member.shard._storage.version for member in self.members]
         with tensor.no_grad(), self.schedule.gathering(behind_current=behind_current):
             dtype = self._dtype()
             rows = [
@@ -175,7 +166,9 @@ class ParameterGroup:
         self._storage = flat._storage
         for member, begin in zip(self.members, starts, strict=True):
             sharding, position = member.sharding, begin * dtype.itemsize
-            member.window = view_of(self._storage, contiguous[(self._ranks, sharding.padded), dtype, state], position)
+            member.window = view_of(
+                self._storage, contiguous[(self._ranks, sharding.padded), dtype, state], position
+            )
             view = view_of(self._storage, contiguous[sharding.shape, dtype, state], position)
             member.whole = Parameter(view, member.shard.requires_grad)
             if member.shard.requires_grad:
@@ -195,7 +188,9 @@ class ParameterGroup:
             if present is member.shard:
                 continue
             if type(present) is not ShardedParameter or present._sharding != member.sharding:
-                described = "None" if present is None else f"{type(present).__name__} of shape {list(present.shape)}"
+                described = (
+                    "None" if present is None else f"{type(present).__name__} of shape {list(present.shape)}"
+                )
                 raise RuntimeError(
                     f"parameter '{name}' of {self.name or 'the module'} was replaced by a {described}: under fully_shard it is an "
                     "nn.Parameter of a DTensor of the same shape and mesh, as parallel.tensor.distribute_tensor makes it"
@@ -306,7 +301,9 @@ class Reduction:
         if output.device.type == "cuda":
             output.record_stream(tensor.cuda.current_stream(output.device))
         if group.mesh.ndim == 2:
-            all_reduce(output, ReduceOp.AVG if group.divisor is None else ReduceOp.SUM, group=group.mesh.get_group(0))
+            all_reduce(
+                output, ReduceOp.AVG if group.divisor is None else ReduceOp.SUM, group=group.mesh.get_group(0)
+            )
         if group.divisor is not None:
             output.div_(group.divisor)
         output = output.to(self._members[0].shard.dtype)

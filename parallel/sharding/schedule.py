@@ -93,6 +93,10 @@ class Schedule:
                 for group in each.groups:
                     group.forget_gradients()
                     group.reshard()
+        elif self.order:
+            # No backward pass came after the last forward pass, so the optimizer may have stepped for other reasons.
+            for each in self.states:
+                each.reshard()
         self._last = None
         if self._gathering is not None:
             self._gathering.wait_stream(tensor.cuda.current_stream(self._device))

@@ -97,18 +97,18 @@ class ShardedModule:
 
     def _before_forward(self, module: Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         schedule = self.join()
-        again = schedule.in_backward
-        if not again:
+        recomputes = schedule.in_backward
+        if not recomputes:
             schedule.begin_forward(self)
         following: list[ParameterGroup] = []
         for group in self.groups:
             group.gather()
         for group in self.groups:
             group.wait()
-            if not again:
+            if not recomputes:
                 after = schedule.note_use(group)
                 following = [] if after is None else [after]
-        if not again:
+        if not recomputes:
             self._gather_ahead(self.forward_prefetch, following)
         if self.policy.cast_forward_inputs and self.policy.param_dtype is not None:
             args, kwargs = cast((args, kwargs), self.policy.param_dtype)
@@ -171,7 +171,8 @@ class ShardedModule:
         """
         schedule = self.join()
         for group in reversed(self.groups):
-            if self.reshard_after_backward and (at_end or not group.is_under_way):
+            # After a reduction the optimizer may step. Whether it has, cannot be told: a shard may have no elements.
+            if (self.reshard_after_backward or self.reduces) and (at_end or not group.is_under_way):
                 group.reshard()
             if self.reduces:
                 reduction = group.reduction()
@@ -213,7 +214,9 @@ def mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
     if isinstance(value, dict):
         return type(value)((key, mapped(each, function)) for key, each in value.items())
     if is_dataclass(value) and not isinstance(value, type):
-        changed = {each.name: mapped(getattr(value, each.name), function) for each in fields(value) if each.init}
+        changed = {
+            each.name: mapped(getattr(value, each.name), function) for each in fields(value) if each.init
+        }
         return replace(value, **changed)
     return value
 

@@ -161,12 +161,16 @@ class GradScaler:
             )
         if stage == _STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        grads = [
+        grads: list[Any] = [
             each.grad if each.grad.layout is strided else storage_of(each.grad).values
             for group in optimizer.param_groups
             for each in group["params"]
             if each.grad is not None
         ]
+        # Of a layer above: gradients of which each rank has a part. All ranks step, or none does.
+        divided: list[Any] = [each for each in grads if hasattr(type(each), "any_over_ranks")]
+        if divided:
+            grads = [each.to_local() if hasattr(type(each), "any_over_ranks") else each for each in grads]
         for grad in grads:
             if grad.dtype is float16:
                 raise ValueError("Attempting to unscale FP16 gradients.")
@@ -177,6 +181,8 @@ class GradScaler:
             flags = unscale(grads, 1.0 / Number.of(self._on_device[0]))
         else:
             flags = unscale(grads, 1.0 / self.get_scale())
+        if divided:
+            flags = type(divided[0]).any_over_ranks(divided, flags)
         self._flags[id(optimizer)] = flags
         self._stages[id(optimizer)] = _UNSCALED
 

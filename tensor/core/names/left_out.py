@@ -398,6 +398,24 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             "left out: tensor.utils.shared_tensors does it",
         ),
     },
+    "parallel.fsdp": {
+        **_each(
+            "BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel "
+            "LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision OptimStateDictConfig OptimStateKeyType "
+            "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings "
+            "StateDictType",
+            "planned; until then use parallel.fully_shard",
+        ),
+        "DataParallelMeshDims": "left out; pass a mesh of the dimensions of data parallelism",
+        "register_fsdp_forward_method": "planned; until then call such a method in forward()",
+        "share_comm_ctx": "planned; until then apply parallel.fully_shard to a module that has both",
+    },
+    "parallel.tensor": {
+        **_each(
+            "Partial distribute_module empty full ones rand randn zeros",
+            "planned; until then use parallel.tensor.distribute_tensor",
+        ),
+    },
     "parallel.optim": {
         **_each(
             "DistributedOptimizer as_functional_optim",
