@@ -12,7 +12,14 @@ from tensor.core.names.absent import hints as _hints
 from .sharding.fully_shard import FSDPModule, UnshardHandle, fully_shard
 from .sharding.policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 
-__all__ = ["CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle", "fully_shard"]
+__all__ = [
+    "CPUOffloadPolicy",
+    "FSDPModule",
+    "MixedPrecisionPolicy",
+    "OffloadPolicy",
+    "UnshardHandle",
+    "fully_shard",
+]
 
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
     __getattr__ = _hints(__name__)
