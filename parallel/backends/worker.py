@@ -109,7 +109,7 @@ class Worker:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._carrier = None
+                # Whoever waits for the first operation may be carrying it out when this thread begins.
                 queued = self._next()
                 if queued is None:
                     self._thread = None
@@ -118,6 +118,8 @@ class Worker:
             _carry_out(*queued)
             # Whoever waits may free the tensors now.
             del queued
+            with self._changed:
+                self._carrier = None
 
     def _next(self) -> tuple[Work, Callable[[], int | None]] | None:
         """The next operation of the queue; None after :data:`IDLE` seconds without one, or once closed."""
