@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .dtypes import Category
 from .plans import bound, includes
@@ -87,6 +87,42 @@ class Windows:
         area = prod(self.size)
         numbers = (*self.size, *self.kernel, *self.stride, *self.padding, *self.dilation, *self.out)
         return struct.pack("=18i2q", *numbers, area, area * item_channels)
+
+
+class Geometry(NamedTuple):
+    """Shapes of a convolution with three spatial dimensions."""
+
+    windows: Windows
+    items: int
+    channels: int
+    filters: int
+    groups: int
+
+    @property
+    def image(self) -> tuple[int, ...]:
+        """Shape of the input."""
+        return (self.items, self.channels, *self.windows.size)
+
+    @property
+    def weight(self) -> tuple[int, ...]:
+        """Shape of the weight."""
+        return (self.filters, self.channels // self.groups, *self.windows.kernel)
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        """Shape of the output."""
+        return (self.items, self.filters, *self.windows.out)
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether every channel has filters of its own."""
+        return self.groups == self.channels > 1
+
+    @property
+    def plain(self) -> bool:
+        """Whether the windows are single elements, and the image is the matrix."""
+        w, zeros, ones = self.windows, (0, 0, 0), (1, 1, 1)
+        return w.kernel == ones and w.stride == ones and w.padding == zeros and w.excess == zeros
 
 
 _SIZE = 18 * 4 + 2 * 8

@@ -276,7 +276,7 @@ def _walk(dimensions: Sequence[Ints], operands: int, offset: str, code: str) -> 
     steps = [step for each in zip(*(rest for _, *rest in dimensions), strict=True) for step in each]
     small = prod(sizes) < _FAR
     count, count_code = ("unsigned int", "I") if small else ("long long", "q")
-    divisors = [number for size in sizes for number in ((size, *_divisor(size)) if small else (size,))]
+    divisors = [number for size in sizes for number in ((size, *divisor(size)) if small else (size,))]
     numbers = struct.pack(
         f"={len(steps)}{code}{len(divisors) + 1}{count_code}", *steps, *divisors, prod(sizes)
     )
@@ -284,7 +284,7 @@ def _walk(dimensions: Sequence[Ints], operands: int, offset: str, code: str) -> 
     return f"{len(sizes)}, {operands}, {count}, {offset}", numbers + padding
 
 
-def _divisor(size: int) -> Iterator[int]:
+def divisor(size: int) -> Iterator[int]:
     """Multiplier and shift: ``n // size == n * multiplier >> 32 + shift`` for ``n`` below ``1 << 31``.
 
     The multiplier is ``2**p / size`` rounded up, with ``p = 31 + bits`` and ``size <= 2**bits``. What is rounded is less

@@ -80,25 +80,9 @@ __device__ inline void fetch_rows(
 template <class T, int Width, int Groups, int Blocks>
 __device__ inline void multiply_rows(
     float (&to)[Groups][Blocks][4], const SharedRows<T, Width>& left, int first, const SharedRows<T, Width>& right) {
-    const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < Groups * Blocks * 4; ++i) to[i / 4 / Blocks][i / 4 % Blocks][i % 4] = 0;
-#pragma unroll
-    for (int k = 0; k < Width / 16; ++k) {
-        unsigned int a[Groups][4];
-#pragma unroll
-        for (int g = 0; g < Groups; ++g) load_matrices(a[g], left.at(first + g * 16 + lane % 16, k * 2 + lane / 16));
-#pragma unroll
-        for (int n = 0; n < Blocks; n += 2) {
-            unsigned int b[4];
-            load_matrices(b, right.at(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
-#pragma unroll
-            for (int g = 0; g < Groups; ++g) {
-                multiply_add<T>(to[g][n], a[g], b[0], b[1]);
-                multiply_add<T>(to[g][n + 1], a[g], b[2], b[3]);
-            }
-        }
-    }
+    accumulate_rows(to, left, first, right);
 }
 
 // to += left @ right: results of a product, rounded, are the left operand of the next one as they lie in registers.

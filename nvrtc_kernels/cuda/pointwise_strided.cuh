@@ -18,6 +18,7 @@
 // What is divided by is known before the launch, so that the host works out numbers to multiply and shift by instead.
 
 #pragma once
+#include "divisor.cuh"
 #include "pointwise.cuh"
 
 enum Access { SAME, WORD, ELEMENTS, TILE };
@@ -31,18 +32,6 @@ struct PlacesUpTo : PlacesUpTo<N - 1, N, I...> {};
 template <int... I>
 struct PlacesUpTo<0, I...> {
     typedef Places<I...> type;  // 1, 2, ..., N: the inputs' rows of Walk::stride
-};
-
-template <class Count>
-struct Divisor {
-    Count size;
-    __device__ Count quotient(Count n) const { return n / size; }
-};
-// n / size = n * multiplier >> 32 >> shift, for n below 2^31.
-template <>
-struct Divisor<unsigned int> {
-    unsigned int size, multiplier, shift;
-    __device__ unsigned int quotient(unsigned int n) const { return __umulhi(n, multiplier) >> shift; }
 };
 
 // Dimensions, outermost first, with the strides of each operand, output first. Of packs, where there are such.

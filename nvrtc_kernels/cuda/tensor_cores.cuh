@@ -1,5 +1,6 @@
-// Products of half precision on tensor cores, and how their operands come to shared memory and to registers: compute
-// capability 8.0 and later. Fragments lie as the PTX documentation says ("Matrix fragments for mma.m16n8k16").
+// Products of half precision, and of float32 rounded to TF32, on tensor cores, and how their operands come to shared memory
+// and to registers: compute capability 8.0 and later. Fragments lie as the PTX documentation says ("Matrix fragments for
+// mma.m16n8k16", and for mma.m16n8k8 of TF32, whose operands are as many bytes).
 
 #pragma once
 #include "half_elements.cuh"
@@ -43,7 +44,7 @@ __device__ inline void load_transposed(unsigned int (&to)[4], const void* row) {
                  : "memory");
 }
 
-// c += a @ b of 16 x 16 by 16 x 8.
+// c += a @ b of 16 x 16 by 16 x 8; of float32, whose lowest 13 bits are ignored, of 16 x 8 by 8 x 8.
 template <class T>
 __device__ void multiply_add(float (&c)[4], const unsigned int (&a)[4], unsigned int b0, unsigned int b1);
 template <>
@@ -61,6 +62,24 @@ __device__ inline void multiply_add<__nv_bfloat16>(
                  "{%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+template <>
+__device__ inline void multiply_add<float>(
+    float (&c)[4], const unsigned int (&a)[4], unsigned int b0, unsigned int b1) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// A register of a fragment as tensor cores are to see it: float32 to the nearest TF32.
+template <class T>
+__device__ inline void round_operands(unsigned int (&fragment)[4]) {
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(fragment[i]) : "f"(__uint_as_float(fragment[i])));
+    }
 }
 
 // Two numbers as a register of a fragment, the first one in the lower half.
@@ -86,3 +105,71 @@ struct SharedRows {
         return memory + row * Width + mixed * per_chunk;
     }
 };
+
+// to += left @ right^T for `Groups` times 16 rows of `left` from row `first` on, and `Blocks` times 8 rows of `right`.
+template <class T, int Width, int Groups, int Blocks>
+__device__ inline void accumulate_rows(
+    float (&to)[Groups][Blocks][4], const SharedRows<T, Width>& left, int first, const SharedRows<T, Width>& right) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < SharedRows<T, Width>::chunks / 2; ++k) {
+        unsigned int a[Groups][4];
+#pragma unroll
+        for (int g = 0; g < Groups; ++g) {
+            load_matrices(a[g], left.at(first + g * 16 + lane % 16, k * 2 + lane / 16));
+            round_operands<T>(a[g]);
+        }
+#pragma unroll
+        for (int n = 0; n < Blocks; n += 2) {
+            unsigned int b[4];
+            load_matrices(b, right.at(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
+            round_operands<T>(b);
+#pragma unroll
+            for (int g = 0; g < Groups; ++g) {
+                multiply_add<T>(to[g][n], a[g], b[0], b[1]);
+                multiply_add<T>(to[g][n + 1], a[g], b[2], b[3]);
+            }
+        }
+    }
+}
+
+// The fragments of a left operand, 16 columns of a matrix from `column` on, and of a right one, which lie the other way
+// round: its 16 columns are two blocks. Each takes the rows of one multiply_add from `row` on: 16, or 8 of float32, which
+// no instruction transposes. There a thread has neighbouring rows, in both operands, so that the banks differ.
+template <class T, int Width>
+__device__ inline void load_columns(
+    unsigned int (&to)[4], const SharedRows<T, Width>& from, int row, int column, bool left) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (sizeof(T) == 2) {
+        const int down = left ? lane / 16 * 8 : lane / 8 % 2 * 8, aside = left ? lane / 8 % 2 : lane / 16;
+        load_transposed(to, from.at(row + lane % 8 + down, column / 8 + aside));
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int down = left ? i / 2 : i % 2, at = column + lane / 4 + (left ? i % 2 : i / 2) * 8;
+            to[i] = __float_as_uint(from.at(row + lane % 4 * 2 + down, at / 4)[at % 4]);
+        }
+        round_operands<T>(to);
+    }
+}
+
+// to += left^T @ right for the rows of one multiply_add from `row` on: `Groups` times 16 columns of `left` from `first` on, and
+// `Blocks` times 8 of `right` from `second` on.
+template <class T, int Left, int Right, int Groups, int Blocks>
+__device__ inline void accumulate_columns(
+    float (&to)[Groups][Blocks][4], const SharedRows<T, Left>& left, int first, const SharedRows<T, Right>& right,
+    int second, int row) {
+    unsigned int a[Groups][4];
+#pragma unroll
+    for (int g = 0; g < Groups; ++g) load_columns(a[g], left, row, first + g * 16, true);
+#pragma unroll
+    for (int n = 0; n < Blocks; n += 2) {
+        unsigned int b[4];
+        load_columns(b, right, row, second + n * 8, false);
+#pragma unroll
+        for (int g = 0; g < Groups; ++g) {
+            multiply_add<T>(to[g][n], a[g], b[0], b[1]);
+            multiply_add<T>(to[g][n + 1], a[g], b[2], b[3]);
+        }
+    }
+}

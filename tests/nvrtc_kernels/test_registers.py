@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from drv.compiler import compile_program
-from nvrtc_kernels import attention, fused_attention, losses, normalization, softmax
+from drv.simulator.timing.machine_code.cubin import read_cubin
+from nvrtc_kernels import attention, fused_attention, implicit_convolution, losses, normalization, softmax
+from nvrtc_kernels.convolution import Geometry, Windows
 from nvrtc_kernels.dtypes import bfloat16, bool_, dtype, float32, float64
 from nvrtc_kernels.plans import INCLUDE
 
@@ -121,3 +124,43 @@ def test_fused_attention_leaves_room_for_two_blocks(width: int, monkeypatch: pyt
             source, "sm_90", name="a.cu", options=options, include_dirs=(INCLUDE,), line_info=False
         )
         assert registers(result.image) * 128 * 2 <= _REGISTERS
+
+
+@pytest.mark.parametrize(
+    ("kind", "strides"),
+    [
+        pytest.param(kind, strides, marks=() if always else pytest.mark.nightly, id=f"{kind.name}, {name}")
+        for kind, name, strides, always in (
+            (bfloat16, "contiguous", (8192, 64, 0, 8, 1), True),
+            (bfloat16, "channels last", (8192, 1, 0, 1024, 128), False),
+            (float32, "contiguous", (8192, 64, 0, 8, 1), False),
+            (float32, "channels last", (8192, 1, 0, 1024, 128), False),
+        )
+    ],
+)
+def test_implicit_convolution_leaves_room_for_two_blocks(
+    kind: dtype, strides: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sums are in registers, and nothing is in local memory."""
+    sources: set[tuple[str, str]] = set()
+
+    def noted(_: Any, __: str, source: str, name: str, *___: Any) -> Any:
+        sources.add((source, name))
+        return lambda *_: None
+
+    monkeypatch.setattr(implicit_convolution, "launcher", noted)
+    windows = Windows((1, 8, 8), (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1))
+    geometry = Geometry(windows, 2, 128, 128, 1)
+    weight = 9 * 128, 9, 0, 3, 1
+    device: Any = SimpleNamespace(properties=SimpleNamespace(multi_processor_count=132))
+    implicit_convolution.plan(device, kind, "forward", geometry, strides, weight, strides, 1)
+    implicit_convolution.plan_weight(device, kind, geometry, strides, weight, strides)
+    sources = {each for each in sources if each[1].startswith("convolution_")}
+    assert len(sources) == 2
+    for source, name in sources:
+        options = ("-default-device",)
+        result = compile_program(
+            source, "sm_90", name="a.cu", options=options, include_dirs=(INCLUDE,), line_info=False
+        )
+        assert registers(result.image) * 128 * 2 <= _REGISTERS, name
+        assert read_cubin(result.image)[name].spills == 0, name

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nvrtc_kernels.convolution import Windows
+from nvrtc_kernels.convolution import Geometry, Windows
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase
 from tensor.core.memory_format import contiguous_format, suggested
-from tensor.core.plans.copies import in_format
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.planned_options import plan_for
 
-from .directions import FORMULAS, Direction, Geometry, directions_of
+from .directions import FORMULAS, Direction, directions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -131,9 +130,7 @@ class _Convolution:
         forward, input, _ = directions_of(geometry, self.rank, batched=batched)
         direction = input if self.transposed else forward
         form = _format(x, weight) if batched else contiguous_format
-        return _Planned(
-            in_format(direction.plan(x, weight, bias), form), FORMULAS[batched], (direction, form)
-        )
+        return _Planned(direction.plan(x, weight, bias, form), FORMULAS[batched], (direction, form))
 
     def geometry(
         self,

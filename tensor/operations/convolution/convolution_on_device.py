@@ -24,9 +24,9 @@ from tensor.operations.products import blas
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from nvrtc_kernels.convolution import Geometry
     from nvrtc_kernels.dtypes import dtype
 
-    from .directions import Geometry
 
 #: Bytes of columns at a time.
 WORKSPACE = 64 << 20

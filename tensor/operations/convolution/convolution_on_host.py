@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .directions import Geometry
+    from nvrtc_kernels.convolution import Geometry
 
     Array = NDArray[Any]
     #: ``run(first operand, second operand, result)``

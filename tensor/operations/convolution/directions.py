@@ -6,74 +6,40 @@ They are the convolution, the gradient of its input (which is the transposed con
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nvrtc_kernels.dtypes import float32
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty, maker
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.grad_mode import modes
-from tensor.core.plans.copies import formatted, host_conversion, on_contiguous
+from tensor.core.plans.copies import COPIED, formatted, host_conversion, in_format, on_contiguous
 from tensor.operations.pointwise.arithmetic import ADD
 from tensor.operations.reductions.sums import SUM, SUM_BACKWARD
 
 from . import convolution_on_device as on_device
 from . import convolution_on_host as on_host
+from . import implicit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nvrtc_kernels.convolution import Windows
+    from nvrtc_kernels.convolution import Geometry
     from nvrtc_kernels.dtypes import dtype
     from tensor.core.layout import Layout
     from tensor.core.memory_format import memory_format
     from tensor.methods.tensor import Tensor
 
 
-class Geometry(NamedTuple):
-    """Shapes of a convolution with three spatial dimensions."""
-
-    windows: Windows
-    items: int
-    channels: int
-    filters: int
-    groups: int
-
-    @property
-    def image(self) -> tuple[int, ...]:
-        """Shape of the input."""
-        return (self.items, self.channels, *self.windows.size)
-
-    @property
-    def weight(self) -> tuple[int, ...]:
-        """Shape of the weight."""
-        return (self.filters, self.channels // self.groups, *self.windows.kernel)
-
-    @property
-    def result(self) -> tuple[int, ...]:
-        """Shape of the output."""
-        return (self.items, self.filters, *self.windows.out)
-
-    @property
-    def depthwise(self) -> bool:
-        """Whether every channel has filters of its own."""
-        return self.groups == self.channels > 1
-
-    @property
-    def plain(self) -> bool:
-        """Whether the windows are single elements, and the image is the matrix."""
-        w, zeros, ones = self.windows, (0, 0, 0), (1, 1, 1)
-        return w.kernel == ones and w.stride == ones and w.padding == zeros and w.excess == zeros
-
-
 class Direction:
     """One of the three directions of a convolution.
 
-    ``device_state.plans[direction, first, second, bias]`` is ``run(first, second, bias)`` for operands of these layouts, not
-    recorded; only ``"forward"`` and ``"input"`` take a bias.
+    ``device_state.plans[direction, first, second, bias, form]`` is ``run(first, second, bias)`` for operands of these layouts
+    and a result in the format ``form``, not recorded; only ``"forward"`` and ``"input"`` take a bias.
 
     Attributes
     ----------
@@ -101,8 +67,28 @@ class Direction:
         self.channels_at = channels_at
         self.gradients = _Gradients(self)
 
-    def plan(self, first: Layout, second: Layout, bias: Layout | None) -> Callable[..., Tensor]:
+    def plan(
+        self, first: Layout, second: Layout, bias: Layout | None, form: memory_format = contiguous_format
+    ) -> Callable[..., Tensor]:
         """What carries it out for operands of given layouts."""
+
+        def contiguously() -> Callable[..., Tensor]:
+            return in_format(self._contiguously(first, second, bias), form)
+
+        if not self.is_implicit(first, second, form):
+            return contiguously()
+        out = self._out(first, form)
+        run = self._on_device(out, implicit.plan(self.name, self.geometry, first, second, out, bias))
+        return run if out.dtype is not float32 else implicit.where_rounded(run, contiguously)
+
+    def is_implicit(self, first: Layout, second: Layout, form: memory_format) -> bool:
+        """Whether tensor cores compute it from operands of these layouts where they lie."""
+        return implicit.takes(self.name, self.geometry, first, second, self._out(first, form))
+
+    def _out(self, first: Layout, form: memory_format) -> Layout:
+        return form.layout(contiguous[self.shape, first.dtype, first.device_state])
+
+    def _contiguously(self, first: Layout, second: Layout, bias: Layout | None) -> Callable[..., Tensor]:
         device_state: Any = first.device_state
         out = contiguous[self.shape, first.dtype, device_state]
         run: Callable[..., Tensor]
@@ -112,7 +98,7 @@ class Direction:
         if not first.numel or not second.numel:
             run = self._zeros(out)
         elif device_state.is_cuda:
-            run = self._on_device(out, bias)
+            run = self._on_device(out, self.work(device_state, out.dtype, bias))
         else:
             run = self._on_host(first, second, out)
         return on_contiguous(run, first, second, None)
@@ -124,10 +110,10 @@ class Direction:
         plan = on_device.forward if self.name == "forward" else on_device.input_gradient
         return plan(device_state, self.geometry, dtype, None if bias is None else bias.strides[0])
 
-    def _on_device(self, out: Layout, bias: Layout | None) -> Callable[..., Tensor]:
+    def _on_device(self, out: Layout, work: on_device.Work) -> Callable[..., Tensor]:
         device_state: Any = out.device_state
         make, local, allocate, free = maker(out), device_state.local, device_state.allocate, device_state.free
-        queue, size = self.work(device_state, out.dtype, bias)
+        queue, size = work
 
         def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
             result = make()
@@ -195,10 +181,10 @@ class Direction:
 
 
 class _Gradients:
-    """``device_state.plans[operation, first, second, grad, *expected](first, second, grad)``: what a direction's node gives.
+    """``device_state.plans[operation, first, second, grad, form, *expected](first, second, grad)``: what a node gives.
 
     ``expected`` says of which operands there are to be gradients, the bias among them. An operand that none of them
-    needs is ``None``. The gradient is contiguous.
+    needs is ``None``. Gradients may be in the format ``form`` already, or contiguous.
     """
 
     __slots__ = ("direction",)
@@ -207,24 +193,36 @@ class _Gradients:
         self.direction = direction
 
     def plan(
-        self, first: Layout | None, second: Layout | None, grad: Layout, *expected: bool
+        self,
+        first: Layout | None,
+        second: Layout | None,
+        grad: Layout,
+        form: memory_format,
+        *expected: bool,
     ) -> Callable[..., tuple[Tensor | None, ...]]:
         """What makes the gradients for tensors of these layouts."""
         device_state: Any = grad.device_state
         layouts = first, second, grad
-        steps = []
+        steps, any_implicit = [], False
         direct = device_state.is_cuda
         for position, (direction, left, right) in enumerate(self.direction.derivatives):
             a, b = layouts[left], layouts[right]
             if expected[position] and a is not None and b is not None:
                 steps.append((position, direction, left, right, a, b))
+                any_implicit = any_implicit or direction.is_implicit(a, b, form)
                 direct = direct and a.contiguous and b.contiguous and a.numel and b.numel
+        if not grad.contiguous and not any_implicit:
+            # Once for all that read it.
+            layout = grad.as_contiguous()
+            pack = device_state.plans[COPIED, layout, grad]
+            packed = device_state.plans[self, first, second, layout, form, *expected]
+            return lambda first, second, grad: packed(first, second, pack(grad))
         axes = tuple(axis for axis in range(len(grad.shape)) if axis != self.direction.channels_at)
         total = device_state.plans[SUM, grad, axes, False] if expected[2] else None
-        if direct:
+        if direct and not any_implicit:
             return _on_one_scratch(steps, total)
         runs = [
-            (position, device_state.plans[direction, a, b, None], left, right)
+            (position, device_state.plans[direction, a, b, None, form], left, right)
             for position, direction, left, right, a, b in steps
         ]
 
@@ -312,15 +310,12 @@ def _gradients(
     layout = grad._layout
     if layout.dtype.is_complex:
         first, second = _conjugate(first), _conjugate(second)
-    if not layout.contiguous:
-        # Once for all that read it.
-        grad = grad.contiguous()
-        layout = grad._layout
     run = layout.device_state.plans[
         direction.gradients,
         None if first is None else first._layout,
         None if second is None else second._layout,
         layout,
+        form,
         *mask,
     ]
     results: tuple[Any, ...] = run(first, second, grad)

@@ -1,0 +1,154 @@
+"""Convolutions on tensor cores: against float64, from operands where they lie, in either format, every time the same."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import drv
+import tensor
+from tensor.core.modes.precision import settings
+from tensor.operations.convolution import convolution, implicit
+
+#: Relative to the largest element: results are rounded to half precision, operands of float32 to TF32.
+ERRORS = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-3}
+_LAST = {4: tensor.channels_last, 5: tensor.channels_last_3d}
+#: Function, shapes of input and weight, options.
+CASES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "3x3": ("conv2d", (2, 32, 9, 10), (40, 32, 3, 3), {"padding": 1}),
+    "1x1": ("conv2d", (2, 40, 9, 8), (72, 40, 1, 1), {}),
+    "stride": ("conv2d", (1, 16, 11, 12), (16, 16, 3, 3), {"stride": 2, "padding": 1}),
+    "stride beyond the kernel": ("conv2d", (1, 16, 9, 9), (8, 16, 1, 2), {"stride": 3}),
+    "odd channels": ("conv2d", (2, 13, 6, 5), (11, 13, 3, 2), {"padding": (2, 1), "dilation": (2, 1)}),
+    "groups": ("conv2d", (1, 16, 6, 7), (32, 8, 3, 3), {"groups": 2, "stride": (1, 2)}),
+    "signals": ("conv1d", (2, 8, 40), (8, 8, 5), {"dilation": 3, "stride": 2, "padding": "valid"}),
+    "same": ("conv1d", (16, 20), (8, 16, 4), {"padding": "same"}),
+    "volumes": ("conv3d", (1, 8, 4, 5, 6), (8, 8, 2, 3, 2), {"stride": (2, 1, 3), "padding": 1}),
+    "transposed": (
+        "conv_transpose2d", (1, 16, 5, 6), (16, 24, 3, 3), {"stride": 2, "padding": 1, "output_padding": 1},
+    ),
+    "transposed, dilated": ("conv_transpose2d", (1, 8, 4, 4), (8, 8, 3, 2), {"stride": 2, "dilation": 2, "groups": 1}),
+}  # fmt: skip
+
+
+@pytest.fixture(params=["eager", pytest.param("random", marks=pytest.mark.nightly)])
+def schedule(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """However little work there is."""
+    monkeypatch.setattr(implicit, "LEAST_WORK", 0)
+    drv.simulator.install(check="full", schedule=request.param)
+    yield request.param
+    assert not drv.simulator.findings()
+
+
+def _operands(name: str, dtype: str) -> list[Any]:
+    function, image, weight, options = CASES[name]
+    generator = tensor.Generator().manual_seed(len(name))
+    filters = weight[1] * options.get("groups", 1) if "transpose" in function else weight[0]
+    shapes = image, weight, (filters,)
+    return [tensor.randn(shape, generator=generator).to(getattr(tensor, dtype)) for shape in shapes]
+
+
+def _kernels(function: Any) -> tuple[Any, list[str]]:
+    with tensor.profiler.profile() as profile:
+        result = function()
+        tensor.cuda.synchronize()
+    names = [each.name for each in profile.events()]
+    parts = ("convolution_", "arrange", "sum_weight", "unfold", "fold", "copy", "cublas", "depthwise")
+    return result, [each for each in names if each.startswith(parts)]
+
+
+def _assert_close(result: Any, expected: Any, error: float) -> None:
+    largest = float(expected.abs().max())
+    np.testing.assert_allclose(
+        result.detach().cpu().double().numpy(), expected.detach().numpy(), rtol=0, atol=error * largest
+    )
+
+
+#: What runs always; the others do with --nightly.
+_ALWAYS = {("stride", "bfloat16", "last"), ("same", "float32", "contiguous")}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "form"),
+    [
+        pytest.param(*each, marks=() if each in _ALWAYS else pytest.mark.nightly, id=", ".join(each))
+        for each in product(CASES, ERRORS, ("contiguous", "last"))
+    ],
+)
+def test_results_and_gradients(name: str, dtype: str, form: str, schedule: str) -> None:
+    function, options = getattr(convolution, CASES[name][0]), CASES[name][3]
+    operands = _operands(name, dtype)
+    exact = [x.double().requires_grad_() for x in operands]
+    expected = function(*exact, **options)
+    order = _LAST.get(operands[0].dim()) if form == "last" else None
+    order = order or tensor.contiguous_format
+    on_device = [
+        (x.cuda().contiguous(memory_format=order) if x.dim() > 3 else x.cuda()).requires_grad_()
+        for x in operands
+    ]
+    result, names = _kernels(lambda: function(*on_device, **options))
+    # The image is a matrix where windows are single elements.
+    if name != "1x1" or form == "last":
+        assert {each.split("_")[0] for each in names} == {"arrange", "convolution"}
+    assert result.is_contiguous(memory_format=order)
+    _assert_close(result, expected, ERRORS[dtype])
+    grad = tensor.randn(result.shape, generator=tensor.Generator().manual_seed(9)).to(result.dtype)
+    expected.backward(grad.double())
+    grad = grad.cuda().contiguous(memory_format=order)
+    _, names = _kernels(lambda: result.backward(grad))
+    assert "sum_weight_parts_" + dtype in names
+    assert not {each.split("_")[0] for each in names} & {"unfold", "fold", "copy"}
+    for x, y in zip(on_device, exact, strict=True):
+        assert x.dim() == 1 or x.grad.is_contiguous(memory_format=order)
+        _assert_close(x.grad, y.grad, ERRORS[dtype])
+
+
+def test_addresses_strides_and_bits(schedule: str) -> None:
+    """Rows at odd addresses and with gaps are read element by element, to the same results every time."""
+    memory = tensor.randn(1, 4, 5, 20, device="cuda", dtype=tensor.float16)
+    weight = tensor.randn(8, 16, 2, 1, device="cuda", dtype=tensor.float16)
+    expected = None
+    for first in (0, 1):
+        image = memory[..., first : first + 16].permute(0, 3, 1, 2)
+        for _ in range(2):
+            result, names = _kernels(lambda image=image: convolution.conv2d(image, weight))
+            assert names == ["arrange_weight_float16", "convolution_forward_float16"]
+            if expected is not None and first == 0:
+                assert tensor.equal(result, expected)
+            expected = result
+        _assert_close(
+            result, convolution.conv2d(image.cpu().double(), weight.cpu().double()), ERRORS["float16"]
+        )
+
+
+def test_what_is_computed_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little work, few channels, depthwise and exact float32 go another way."""
+    drv.simulator.install(check="off")
+    x, weight = tensor.ones(1, 16, 6, 6, device="cuda"), tensor.ones(8, 16, 3, 3, device="cuda")
+
+    def name(*operands: Any, **options: Any) -> str:
+        return _kernels(lambda: convolution.conv2d(*operands, **options))[1][0].split("_")[0]
+
+    assert name(x, weight) == "unfold"
+    # A plan stays as it is: what is asked next has other sizes.
+    monkeypatch.setattr(implicit, "LEAST_WORK", 0)
+    x = tensor.ones(2, 16, 6, 6, device="cuda")
+    assert name(x, weight) == "arrange"
+    monkeypatch.setattr(settings, "convolution_tf32", False)
+    assert name(x, weight) == "unfold"
+    monkeypatch.undo()
+    monkeypatch.setattr(implicit, "LEAST_WORK", 0)
+    assert name(x, weight) == "arrange"
+    assert name(tensor.ones(2, 4, 6, 6, device="cuda"), tensor.ones(8, 4, 3, 3, device="cuda")) == "unfold"
+    assert name(x, weight[:, :1].expand(8, 1, 3, 3).repeat(2, 1, 1, 1), groups=16) == "depthwise"
+    assert name(x.double(), weight.double()) == "unfold"
+
+
+def test_older_devices_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(implicit, "LEAST_WORK", 0)
+    drv.simulator.install(check="off", capability=(7, 5))
+    x, weight = tensor.ones(2, 16, 6, 6, device="cuda"), tensor.ones(8, 16, 3, 3, device="cuda")
+    assert "unfold_4_bytes" in _kernels(lambda: convolution.conv2d(x, weight))[1]
