@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     import drv
 
@@ -70,6 +71,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_BYTECODE] = os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="bytecode-")
     # Compiled kernels are kept between runs, and apart from the user's own.
     os.environ["GRAPHROOT_CACHE_DIR"] = str(config.rootpath / ".pytest_cache" / "graphroot")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect tests without the cyclic collector, and keep it from looking at them again.
+
+    The items of all tests are a million objects that live to the end. Every full collection would walk over them, and
+    captures of graphs and tests of lifetimes ask for hundreds.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _settled_heap() -> Iterator[None]:
+    """What a module leaves behind (modules of Python, kernels that were translated) is not walked over in the next."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -16,7 +16,13 @@ from tensor.autograd.function import Function
 from tensor.methods.tensor import Tensor
 from tensor.operations.creation import conversions, copies
 from tensor.operations.definition import catalogue
-from tensor.operations.definition.exchanged_code import Operation, lock, operation_of
+from tensor.operations.definition.exchanged_code import (
+    Operation,
+    intercept_all,
+    lock,
+    operation_of,
+    release_all,
+)
 from tensor.operations.indexing import subscripts
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.random import dropout
@@ -103,8 +109,7 @@ class Interception:
         with lock:
             if not self._count:
                 self._find()
-                for operation, code in self._known.items():
-                    operation.intercept(self._layer, code)
+                intercept_all(self._layer, self._known)
             self._count += 1
 
     def leave(self) -> None:
@@ -112,8 +117,7 @@ class Interception:
         with lock:
             self._count -= 1
             if not self._count:
-                for operation in self._known:
-                    operation.release(self._layer)
+                release_all(self._layer, self._known)
 
     def _find(self) -> None:
         published = sum(len(catalogue.published(namespace)) for namespace in _NAMESPACES)

@@ -57,7 +57,9 @@ def collect() -> None:
             return
 
 
-@pytest.mark.parametrize(("device", "steps"), [("cpu", 1000), ("cuda", 24)])
+@pytest.mark.parametrize(
+    ("device", "steps"), [("cpu", 400), pytest.param("cpu", 1000, marks=pytest.mark.nightly), ("cuda", 16)]
+)
 def test_memory_is_flat(device: str, steps: int) -> None:
     if device == "cuda":
         drv.simulator.install(check="race")
@@ -65,20 +67,24 @@ def test_memory_is_flat(device: str, steps: int) -> None:
     train(device, 20, result)
     collect()
     gc.disable()
-    tracemalloc.start()
+    if device == "cpu":
+        tracemalloc.start()
     try:
         host, devices = [], []
         for count in (steps // 2, steps // 2):
             train(device, count, result)
             # Nothing was left to be collected; what Python keeps to use again is let go of.
             assert gc.collect() < 10
-            host.append(tracemalloc.get_traced_memory()[0])
-            if device == "cuda":
+            if device == "cpu":
+                host.append(tracemalloc.get_traced_memory()[0])
+            else:
                 devices.append((tensor.cuda.memory_allocated(), tensor.cuda.memory_reserved()))
     finally:
-        tracemalloc.stop()
+        if device == "cpu":
+            tracemalloc.stop()
         gc.enable()
     if device == "cuda":
         assert devices[0] == devices[1]
     else:
-        assert host[1] - host[0] < 10 * steps
+        # An object that is kept at each step of the second half would be more.
+        assert host[1] - host[0] < max(10 * steps, 9000)

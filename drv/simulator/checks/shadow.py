@@ -24,6 +24,8 @@ Item = TypeVar("Item", bound=np.generic)
 COARSEST = 16
 #: Items of a shadow looked through at a time; chunks that were never touched stay uncommitted.
 CHUNK = 1 << 18
+#: Of those that are refined, fewer: each that is not zero is copied whole.
+_REFINED_AT_A_TIME = 1 << 13
 
 
 class Shadow:
@@ -176,8 +178,8 @@ def coarsest_granule(base: int) -> int:
 def refined(array: NDArray[Item], times: int) -> NDArray[Item]:
     """Every item of ``array`` ``times`` times, leaving chunks that are zero uncommitted."""
     result = np.zeros(array.size * times, array.dtype)
-    for start in range(0, array.size, CHUNK):
-        chunk = array[start : start + CHUNK]
+    for start in range(0, array.size, _REFINED_AT_A_TIME):
+        chunk = array[start : start + _REFINED_AT_A_TIME]
         if chunk.any():
             whole = result[start * times : (start + chunk.size) * times]
             np.copyto(whole.reshape(-1, times), chunk[:, None])

@@ -1,12 +1,12 @@
 """Which threads of a kernel touched each byte of a piece of memory, for the checks within a kernel.
 
-As in ``shadow``, entries stand for granules that are refined on demand, and arrays come zeroed from
-the operating system, which commits only pages that are touched.
+As in ``shadow``, entries stand for granules that are refined on demand. They stand for the part of the memory that the
+kernel touches, which grows on demand: a tensor is a small part of its allocator's segment, and a kernel is short.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -15,9 +15,13 @@ from .shadow import coarsest_granule, refined
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+Item = TypeVar("Item", bound=np.generic)
+
 #: Whom an entry of a record stands for besides its thread: nobody, threads of its warp, of its
 #: block, or of the grid.
 SINGLE, WARP, BLOCK, GRID = 1, 2, 3, 4
+#: Bytes, a power of two: what a shadow covers begins and ends at multiples of it.
+_PAGE = 4096
 
 
 class AccessRecord:
@@ -38,13 +42,29 @@ class AccessRecord:
         if self.scope is not None:
             self.scope = refined(self.scope, times)
 
+    def grow(self, before: int, size: int) -> None:
+        """Have ``size`` entries, of which ``before`` new ones come first."""
+        self.thread = _grown(self.thread, before, size)
+        self.time = _grown(self.time, before, size)
+        if self.scope is not None:
+            self.scope = _grown(self.scope, before, size)
+
     def clear(self, entries: slice) -> None:
         """Forget the accesses to ``entries``."""
         self.thread[entries] = 0
 
 
+def _grown(array: NDArray[Item], before: int, size: int) -> NDArray[Item]:
+    """``array`` behind ``before`` zeros, and with so many behind it that there are ``size`` rows."""
+    result = np.zeros((size, *array.shape[1:]), array.dtype)
+    result[before : before + len(array)] = array
+    return result
+
+
 class ThreadShadow:
     """Records of ``size`` bytes at address ``base``; each is made when it is first needed.
+
+    They cover the bytes from ``start`` to before ``stop``: what was gathered so far lies there.
 
     ``readers`` has the time of the latest read by each warp and asynchronous unit, where these synchronise otherwise than
     at barriers of their block; ``written_in_flight`` the number of the asynchronous operation that is going to write a
@@ -58,12 +78,15 @@ class ThreadShadow:
         "readers",
         "reads",
         "size",
+        "start",
+        "stop",
         "writes",
         "written_in_flight",
     )
 
     def __init__(self, base: int, size: int) -> None:
         self.size = size
+        self.start = self.stop = 0
         self.granule = coarsest_granule(base)
         self.writes: AccessRecord | None = None
         self.reads: AccessRecord | None = None
@@ -74,11 +97,11 @@ class ThreadShadow:
 
     @property
     def granules(self) -> int:
-        """Number of granules."""
-        return -(-self.size // self.granule)
+        """Number of granules that are covered."""
+        return -(-(self.stop - self.start) // self.granule)
 
     def new_record(self, *, several: bool) -> AccessRecord:
-        """Empty record of this shadow's size."""
+        """Empty record of what is covered."""
         return AccessRecord(self.granules, several=several)
 
     def records(self) -> list[AccessRecord]:
@@ -90,8 +113,30 @@ class ThreadShadow:
         if self.granule > width:
             self._refine(self.granule // width)
             self.granule = width
-        first = offsets // self.granule
+        if offsets.size:
+            low, high = int(offsets.min()), int(offsets.max()) + width
+            if low < self.start or high > self.stop:
+                self._cover(low, high)
+        first = (offsets - self.start) // self.granule
         return first[:, None] + np.arange(width // self.granule)
+
+    def _cover(self, low: int, high: int) -> None:
+        """Cover bytes ``[low, high)`` too, and as much again as so far, so that many steps cost what few do."""
+        start, stop = self.start, self.stop
+        if stop:
+            low = min(start, low - (stop - start if low < start else 0))
+            high = max(stop, high + (stop - start if high > stop else 0))
+        self.start = max(0, low // _PAGE * _PAGE)
+        self.stop = min(self.size, -(-high // _PAGE) * _PAGE)
+        before, granules = (start - self.start) // self.granule, self.granules
+        for record in self.records():
+            record.grow(before, granules)
+        if self.written_in_flight is not None:
+            self.written_in_flight = _grown(self.written_in_flight, before, granules)
+        if self.read_in_flight is not None:
+            self.read_in_flight = _grown(self.read_in_flight, before, granules)
+        if self.readers is not None:
+            self.readers = _grown(self.readers, before, granules)
 
     def _refine(self, times: int) -> None:
         for record in self.records():
@@ -110,7 +155,10 @@ class ThreadShadow:
 
     def clear(self, start: int, stop: int) -> None:
         """Forget what happened to bytes ``[start, stop)``, which are whole granules."""
-        entries = slice(start // self.granule, stop // self.granule)
+        start, stop = max(start, self.start), min(stop, self.stop)
+        if start >= stop:
+            return
+        entries = slice((start - self.start) // self.granule, -(-(stop - self.start) // self.granule))
         for record in self.records():
             record.clear(entries)
         for each in (self.readers, self.written_in_flight, self.read_in_flight):

@@ -100,12 +100,19 @@ class Lanes(
     @property
     def block(self) -> NDArray[np.int64]:
         """Linear index in the grid of each lane's thread block."""
-        return np.broadcast_to(self.constant("block"), (self.n,))
+        return self._of_each("block")
 
     @property
     def thread(self) -> NDArray[np.int64]:
         """Linear index of each lane in its thread block."""
-        return np.broadcast_to(self.constant("thread"), (self.n,))
+        return self._of_each("thread")
+
+    def _of_each(self, name: str) -> Array:
+        """A constant with one entry per lane, which observers ask for at every access."""
+        values = self.constant(name)
+        if values.shape[0] != self.n:
+            values = self._constants[name, None] = np.broadcast_to(values, (self.n,))
+        return values
 
     def broadcast(self, value: Array) -> Array:
         """``value`` with one entry per lane."""

@@ -341,15 +341,11 @@ def _calls_of(function: Any) -> int:
         nonlocal calls
         calls += event in ("call", "c_call")
 
-    # What the collector finalizes is not the function's work.
-    gc.collect()
-    gc.disable()
     sys.setprofile(count)
     try:
         function()
     finally:
         sys.setprofile(None)
-        gc.enable()
     return calls
 
 
@@ -378,8 +374,14 @@ def _work_on(layers: int) -> dict[str, int]:
 
 
 def test_work_is_linear_in_the_number_of_layers() -> None:
-    _work_on(2)
-    small, medium, large = _work_on(20), _work_on(40), _work_on(60)
+    # What the collector finalizes is not the functions' work.
+    gc.collect()
+    gc.disable()
+    try:
+        _work_on(2)
+        small, medium, large = _work_on(20), _work_on(40), _work_on(60)
+    finally:
+        gc.enable()
     growth = {name: (medium[name] - small[name], large[name] - medium[name]) for name in small}
     assert all(first == second for first, second in growth.values()), growth
     assert small["looks at keys"] > 40

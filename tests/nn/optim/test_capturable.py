@@ -13,6 +13,7 @@ from nn import optim
 from tensor import cuda
 from tests.tensor.cuda.test_cuda_graph import schedules  # noqa: F401
 from tests.tensor.driver_calls import counted
+from tests.thinning import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,11 +169,23 @@ def model() -> Any:
 
 
 @pytest.mark.parametrize(
-    "make", [OPTIMIZERS["AdamW"], lambda p: optim.SGD(p, lr=0.05, momentum=0.9, fused=True)]
+    ("name", "make", "scales"),
+    thinned(
+        [
+            (name, make, scales)
+            for name, make in (
+                ("AdamW", OPTIMIZERS["AdamW"]),
+                ("SGD", lambda p: optim.SGD(p, lr=0.05, momentum=0.9, fused=True)),
+            )
+            for scales in (False, True)
+        ],
+        lambda name, make, scales: scales == (name == "AdamW"),
+        lambda name, make, scales: f"{name} {'scaled' if scales else 'plain'}",
+    ),
 )
-@pytest.mark.parametrize("scales", [False, True], ids=["plain", "scaled"])
 def test_a_whole_training_step_replayed_equals_eager_training(
     schedules: None,  # noqa: F811
+    name: str,
     make: Callable[[Any], Any],
     scales: bool,
 ) -> None:

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not available(), reason="nvJitLink is not installed (extra profile)"),
 ]
 #: Series that take long to run, of which a short form always runs.
-LONG = {"products": 3}
+LONG = {"products": 2, "chains of loads": 4}
 
 
 @pytest.fixture(autouse=True)
