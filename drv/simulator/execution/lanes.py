@@ -100,14 +100,14 @@ class Lanes(
     @property
     def block(self) -> NDArray[np.int64]:
         """Linear index in the grid of each lane's thread block."""
-        return self._of_each("block")
+        return self._at_each_lane("block")
 
     @property
     def thread(self) -> NDArray[np.int64]:
         """Linear index of each lane in its thread block."""
-        return self._of_each("thread")
+        return self._at_each_lane("thread")
 
-    def _of_each(self, name: str) -> Array:
+    def _at_each_lane(self, name: str) -> Array:
         """A constant with one entry per lane, which observers ask for at every access."""
         values = self.constant(name)
         if values.shape[0] != self.n:
