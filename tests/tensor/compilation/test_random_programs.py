@@ -1,4 +1,4 @@
-"""Random programs give what they give uncompiled: chains, reductions, views, writes in place, aliases, several results."""
+"""Random programs give what they give uncompiled: chains, reductions, views, writes in place, dropout, several results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import tensor
+from nn import functional
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "flipped": lambda a: a.flip(-1) if a.ndim else a + 1,
     "first row": lambda a: a[0] if a.ndim > 1 else a.neg(),
     "last": lambda a: a[..., -1:] if a.ndim else a.exp().clamp(max=9),
+    "dropped": lambda a: functional.dropout(a.float(), 0.4),
     "cumsum": lambda a: a.cumsum(-1) * 0.2 if a.ndim else a * 2,
 }
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -47,6 +49,8 @@ _WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "copied into": lambda a, b: a.copy_(b.float().mean().to(a.dtype)),
     "row filled": lambda a, b: a[..., :1].fill_(1) if a.ndim else a.zero_(),
     "relu_": lambda a, b: a.relu_() if a.dtype is not tensor.bool else a,
+    "scaled_": lambda a, b: a.mul_(b.float().mean().to(a.dtype)) if a.dtype.is_floating_point else a,
+    "dropped_": lambda a, b: functional.dropout(a, 0.4, inplace=True) if a.dtype.is_floating_point else a,
 }
 
 _operations = st.one_of(
@@ -101,6 +105,7 @@ def test_random_programs(
 
     def outcome(function: Callable[..., Any]) -> list[Any]:
         arguments = [each.clone().requires_grad_(recorded) for each in operands]
+        tensor.manual_seed(len(steps))
         values = function(*arguments)
         differentiable = [each for each in values if each.requires_grad]
         if not differentiable:
