@@ -536,11 +536,13 @@ class _Recorder:
                 available = {ref.buffer for ref in (*self._inputs, *refs_of_outputs)} - set(written)
                 gradients, saved = self._gradients(outputs, differentiable, asked, steps, available)
             results = [*refs_of_outputs, *saved]
-            needed = {ref.buffer for ref in results} | set(range(len(self._inputs)))
+            # Two of the inputs may be views of one buffer: how many there are says nothing.
+            there = {ref.buffer for ref in self._inputs}
+            needed = {ref.buffer for ref in results} | there
             forward = Program(
                 tape.device_state,
                 tape.buffers,
-                fuse(absorb_casts(group_casts(steps, range(len(self._inputs))), needed), needed),
+                fuse(absorb_casts(group_casts(steps, there), needed), needed),
                 tape.draws,
                 self._inputs,
                 results,

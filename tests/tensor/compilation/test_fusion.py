@@ -154,6 +154,19 @@ def test_gradients_of_attention_are_written_where_they_belong() -> None:
     assert "copies.copy" not in text
 
 
+def test_what_follows_from_one_tensor_twice_is_no_input() -> None:
+    """Of three inputs in two buffers, the third buffer is computed: its cast is not made with those of inputs."""
+
+    def function(x: Any, same: Any, y: Any) -> Any:
+        return y.half(), (x + same).cumsum(-1).half(), x.half()
+
+    x = _randn(4, 5)
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(2):
+        for one, other in zip(compiled(x, x, x[0]), function(x, x, x[0]), strict=True):
+            tensor.testing.assert_close(one, other, rtol=0, atol=0)
+
+
 def test_sources_tell_where_each_part_comes_from() -> None:
     def function(x: Any) -> Any:
         first = x * 2
