@@ -6,7 +6,7 @@ the script is that of one device. The digits are the 1797 pictures of 8 x 8 poin
     python examples/data_parallel.py             # on all GPUs
     python examples/data_parallel.py --simulate  # some steps on two simulated GPUs
 
-Needs scikit-learn: pip install 'graphroot[examples]'.
+Needs scikit-learn and tqdm: pip install 'graphroot[examples]'.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 
 from sklearn.datasets import load_digits
+from tqdm import tqdm
 
 import drv
 import nn
@@ -77,7 +78,7 @@ def main() -> None:
     for epoch in range(1, args.epochs + 1):
         model.train()
         losses = []
-        for x, y in loader:
+        for x, y in tqdm(loader, f"epoch {epoch}", unit="batch", leave=False, disable=None):
             # The pictures stay where they are: each device gets its part from there.
             loss = F.cross_entropy(model(x), y.to(device, non_blocking=True))
             optimizer.zero_grad()

@@ -10,7 +10,7 @@ photograph is used at the end only, to say how well that went.
     python examples/denoise.py --device cuda      # on a GPU
     python examples/denoise.py --simulate         # on a simulated GPU, a part of the picture, with races checked
 
-Needs scikit-learn (the photographs) and matplotlib: pip install 'graphroot[examples]'.
+Needs scikit-learn (the photographs), matplotlib and tqdm: pip install 'graphroot[examples]'.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from __future__ import annotations
 import argparse
 from math import pi
 from pathlib import Path
+
+from tqdm import tqdm
 
 import drv
 import tensor
@@ -78,14 +80,14 @@ def learn_mask(noisy: tensor.Tensor, steps: int, rate: float, price: float) -> t
     cost = price * (usual_size(spectrum).mean(0) * frequencies) / (height * width)
     logits = tensor.full(spectrum.shape[-2:], 3.0, device=noisy.device, requires_grad=True)
     optimizer = optim.Adam([logits], lr=rate)
-    for step in range(steps):
+    for step in tqdm(range(steps), "mask", unit="step", leave=False, disable=None):
         optimizer.zero_grad()
         mask = logits.sigmoid()
         loss = roughness(tensor.fft.irfft2(spectrum * mask, s=(height, width))) + (cost * (1 - mask)).sum()
         loss.backward()
         optimizer.step()
         if step % max(steps // 5, 1) == 0 or step == steps - 1:
-            print(f"step {step:3}: loss {loss.item():.5f}")
+            tqdm.write(f"step {step:3}: loss {loss.item():.5f}")
     return logits.detach().sigmoid()
 
 

@@ -7,7 +7,7 @@ are the 1797 pictures of 8 x 8 points that come with scikit-learn.
     graphroot launch --nproc-per-node 2 examples/train_ddp.py             # a GPU for each process, or the CPU
     graphroot launch --nproc-per-node 2 examples/train_ddp.py --simulate  # some steps, on a simulated GPU each
 
-Needs scikit-learn: pip install 'graphroot[examples]'.
+Needs scikit-learn and tqdm: pip install 'graphroot[examples]'.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import time
 
 from sklearn.datasets import load_digits
+from tqdm import tqdm
 
 import drv
 import nn
@@ -72,7 +73,9 @@ def train(args, model, device, loader, optimizer) -> tensor.Tensor:
     """One epoch. Returns the mean loss over all processes."""
     model.train()
     losses = []
-    for x, y in loader:
+    # One bar, and none where nobody looks on.
+    hidden = True if parallel.get_rank() else None
+    for x, y in tqdm(loader, "batches", unit="batch", leave=False, disable=hidden):
         loss = F.cross_entropy(model(x.to(device, non_blocking=True)), y.to(device, non_blocking=True))
         optimizer.zero_grad()
         loss.backward()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from textwrap import dedent
 from types import ModuleType
 
 import pytest
@@ -66,3 +67,23 @@ def test_namespaces_that_are_imported_at_their_first_use() -> None:
 def test_modules_in_the_star_import_are_namespaces() -> None:
     modules = {name for name in tensor.__all__ if isinstance(getattr(tensor, name), ModuleType)}
     assert modules <= NAMESPACES
+
+
+def test_completion_sees_what_is_found_when_it_is_used() -> None:
+    """A notebook and a shell complete names by ``dir``."""
+    code = """
+    import tensor.as_torch
+    import torch
+
+    for module, names in {
+        torch: "nn optim distributed multiprocessing utils cuda fft compile func sparse onnx hub Tensor randn float32",
+        torch.nn: "functional init utils parallel Module Linear DataParallel attention",
+        torch.utils: "data checkpoint tensorboard benchmark",
+        torch.optim: "SGD AdamW lr_scheduler swa_utils",
+        torch.cuda: "Stream amp nvtx CUDAGraph is_available",
+        torch.randn(2): "sum grad backward cuda numpy add_ shape",
+    }.items():
+        print(module if isinstance(module, torch.Tensor) else module.__name__, set(names.split()) - set(dir(module)))
+    """
+    done = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
+    assert done.stdout.count("set()") == 6, done.stdout

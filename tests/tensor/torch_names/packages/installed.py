@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import importlib.util
 from textwrap import dedent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..programs import start, write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 DEVICES = ("cpu", "cuda")
+#: A test on both; the CPU takes the same way through a package, and has its turn with ``--nightly``.
+on_devices = pytest.mark.parametrize("device", [pytest.param("cpu", marks=pytest.mark.nightly), "cuda"])
+
+
+def short_and_long(short: Iterable[str], every: Iterable[str]) -> list[Any]:
+    """Parameters of which those that are not ``short`` have their turn with ``--nightly``."""
+    short = tuple(short)
+    return [each if each in short else pytest.param(each, marks=pytest.mark.nightly) for each in every]
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:

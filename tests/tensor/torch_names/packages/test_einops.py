@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-from .installed import DEVICES, needs, run
+from .installed import needs, on_devices, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
 pytestmark = needs("einops")
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@on_devices
 def test_functions(tmp_path: Path, device: str) -> None:
     run(
         tmp_path,
@@ -40,7 +38,7 @@ def test_functions(tmp_path: Path, device: str) -> None:
     )
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@on_devices
 def test_layers(tmp_path: Path, device: str) -> None:
     run(
         tmp_path,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-from .installed import DEVICES, needs, run
+from .installed import needs, on_devices, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @needs("opt_einsum")
-@pytest.mark.parametrize("device", DEVICES)
+@on_devices
 def test_contractions(tmp_path: Path, device: str) -> None:
     run(
         tmp_path,

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .installed import DEVICES, needs, run
+from .installed import needs, on_devices, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @needs("tensorboardX")
-@pytest.mark.parametrize("device", DEVICES)
+@on_devices
 @pytest.mark.parametrize("module", ["tensorboardX", "torch.utils.tensorboard"])
 def test_writer(tmp_path: Path, device: str, module: str) -> None:
     run(
