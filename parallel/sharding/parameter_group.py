@@ -215,6 +215,12 @@ class ParameterGroup:
                 module._parameters[name] = member.shard
         self._with_version_kept(0)
 
+    def write_back(self) -> None:
+        """Set the shards to this rank's rows of the gathered parameters, which were written to."""
+        with tensor.no_grad():
+            for member in self.members if self.is_gathered else ():
+                member.shard.to_local().copy_(member.sharding.part_of(member.whole))
+
     # Gradients
 
     def _note_stream(self, parameter: Tensor) -> None:

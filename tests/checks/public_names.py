@@ -110,6 +110,7 @@ NAMESPACES = (
     "parallel.ddp_comm_hooks.powerSGD_hook",
     "parallel.device_mesh",
     "parallel.fsdp",
+    "parallel.fsdp.wrap",
     "parallel.launch",
     "parallel.modules",
     "parallel.multiprocessing",

@@ -400,11 +400,8 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     "parallel.fsdp": {
         **_each(
-            "BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel "
-            "LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision OptimStateDictConfig OptimStateKeyType "
-            "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings "
-            "StateDictType",
-            "planned; until then use parallel.fully_shard",
+            "LocalOptimStateDictConfig LocalStateDictConfig OptimStateKeyType",
+            "left out; use FULL_STATE_DICT or SHARDED_STATE_DICT, whose states have the names of parameters",
         ),
         "DataParallelMeshDims": "left out; pass a mesh of the dimensions of data parallelism",
         "register_fsdp_forward_method": "planned; until then call such a method in forward()",
