@@ -230,7 +230,7 @@ def _configs(
         raise NotImplementedError(
             f"state_dict_type={state_dict_type} is not supported: use FULL_STATE_DICT or SHARDED_STATE_DICT"
         )
-    result = []
+    result: list[Any] = []
     for cls, argument in zip(classes, (config, optim_config), strict=True):
         value = cls() if argument is None else argument
         if type(value) is not cls:
@@ -238,7 +238,7 @@ def _configs(
                 f"Expected state_dict_config of type {cls.__name__} but got {type(value).__name__}"
             )
         result.append(value)
-    return StateDictSettings(state_dict_type, *result)
+    return StateDictSettings(state_dict_type, result[0], result[1])
 
 
 class FullyShardedDataParallel(Module):
@@ -383,7 +383,7 @@ class FullyShardedDataParallel(Module):
             ignored_params=parameters,
         )
         if backward_prefetch is None:
-            module.set_modules_to_backward_prefetch([])  # type: ignore[operator]
+            module.set_modules_to_backward_prefetch([])
         self.add_module(_INSIDE, module)
         self.register_state_dict_post_hook(_after_state_dict)
         self.register_load_state_dict_pre_hook(_before_load)
