@@ -173,7 +173,7 @@ def test_division_by_multiplication() -> None:
     sizes = [2, 3, 5, 6, 7, 9, 641, 12544, 65535, 65537, (1 << 30) + 1, (1 << 31) - 1]
     sizes += [1 << k for k in range(1, 31)] + rng.integers(2, 1 << 31, 500).tolist()
     for size in sizes:
-        multiplier, shift = pointwise_work._divisor(size)
+        multiplier, shift = pointwise_work.divisor(size)
         assert 0 < multiplier < 1 << 32
         last = ((1 << 31) - 1) // size * size
         near = [0, 1, size - 1, size, size + 1, last - 1, last, (1 << 31) - 1]

@@ -208,6 +208,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     **{name: {"size": (2,)} for name in ("new_empty", "new_zeros", "new_ones")},
     "empty_permuted": {"size": (2,), "physical_layout": (0,)},
     "arange": {"start": 3},
+    "sparse_coo_tensor": {"size": (2,)},
     "randint": {"high": 3, "size": (2,)},
     "randint_like": {"high": 3},
     "normal": {"mean": 0.0, "size": (2,)},
