@@ -10,6 +10,7 @@ import pytest
 import drv
 import tensor
 from tensor.operations.attention.attention import scaled_dot_product_attention
+from tests.thinning import thinned
 
 #: Kernels of backward, without what their names begin with.
 BACKWARD = ["queries", "keys_values"]
