@@ -14,6 +14,7 @@ from tensor.core.plans.copies import COPIED
 from tensor.operations.normalization import row_normalization as normalization
 
 from .tape import Ref, Step
+from .uses import Uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,41 +33,32 @@ def absorb_casts(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     needed : iterable of int
         Buffers that are read after the steps.
     """
-    needed = set(needed)
-    written = {buffer for step in steps for buffer in step.writes}
-    readers: dict[int, list[Step]] = {}
-    casts: dict[int, Step] = {}
-    for step in steps:
-        for buffer in {ref.buffer for ref in step.reads()}:
-            readers.setdefault(buffer, []).append(step)
-        if _is_cast(step):
-            casts[step.result.buffer] = step
+    uses = Uses.of(steps, needed)
+    casts = {step.result.buffer: position for position, step in enumerate(steps) if _is_cast(step)}
     removed: set[int] = set()
-    result = []
-    for step in steps:
-        if id(step) in removed:
-            continue
+    result = dict(enumerate(steps))
+    for position, step in enumerate(steps):
         operation = step.key[0]
         if operation is normalization.FORWARD:
             output = step.result[0]
-            behind = readers.get(output.buffer, [])
-            if output.buffer not in needed | written and len(behind) == 1 and _is_cast(behind[0]):
-                cast = behind[0]
+            behind = uses.readers.get(output.buffer, [])
+            if uses.is_passed_on(output.buffer) and len(behind) == 1 and _is_cast(steps[behind[0]]):
+                cast = steps[behind[0]]
                 if _is_narrowing(cast, output):
-                    removed.add(id(cast))
-                    step = _with_result(step, cast)
-        elif any(operation is each for each in _BACKWARD):
-            cast = casts.get(step.arguments[0].buffer)  # type: ignore[assignment]
-            if cast is not None and _is_widening(cast, step.arguments[0]):
+                    removed.add(behind[0])
+                    result[position] = _with_result(step, cast)
+        elif any(operation is each for each in _BACKWARD) and step.arguments[0].buffer in casts:
+            before = casts[step.arguments[0].buffer]
+            cast = steps[before]
+            if _is_widening(cast, step.arguments[0]):
                 number = cast.result.buffer
                 source = cast.arguments[0].buffer
-                others = (each.key[0] in _BACKWARD for each in readers[number])
-                if number not in needed | written and source not in written and all(others):
-                    first = id(cast) not in removed
-                    removed.add(id(cast))
-                    step = _with_gradient(step, cast, (cast, step) if first else (step,))
-        result.append(step)
-    return [step for step in result if id(step) not in removed]
+                others = (steps[each].key[0] in _BACKWARD for each in uses.readers[number])
+                if uses.is_passed_on(number) and source not in uses.writers and all(others):
+                    originals = (step,) if before in removed else (cast, step)
+                    removed.add(before)
+                    result[position] = _with_gradient(step, cast, originals)
+    return [step for position, step in result.items() if position not in removed]
 
 
 def _is_cast(step: Step) -> bool:

@@ -25,6 +25,7 @@ from tensor.operations.random.dropout import DROPOUT
 from tensor.operations.reduction import Reduction
 
 from .tape import Ref, Step
+from .uses import Uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -100,26 +101,6 @@ class _Element:
         return [each for each in self.operands if type(each) is Ref]
 
 
-@dataclass(slots=True)
-class _Uses:
-    """Where buffers are read and written: positions of steps."""
-
-    needed: set[int]
-    readers: dict[int, list[int]] = field(default_factory=dict)
-    writers: dict[int, list[int]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, steps: Sequence[Step], needed: Iterable[int]) -> _Uses:
-        """Those of ``steps``."""
-        result = cls(set(needed))
-        for position, step in enumerate(steps):
-            for buffer in {ref.buffer for ref in step.reads()}:
-                result.readers.setdefault(buffer, []).append(position)
-            for buffer in step.writes:
-                result.writers.setdefault(buffer, []).append(position)
-        return result
-
-
 def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     """``steps`` with chains of pointwise operations as one step each.
 
@@ -134,7 +115,7 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     """
     elements = {position: element for position, step in enumerate(steps) if (element := _element(step))}
     producer = {element.out.buffer: position for position, element in elements.items() if not element.writes}
-    uses = _Uses.of(steps, needed)
+    uses = Uses.of(steps, needed)
     groups: dict[int, list[int]] = {position: [position] for position in elements}
     notes: dict[int, dict[str, None]] = {}
     for position, element in elements.items():
@@ -169,7 +150,7 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     return result
 
 
-def _obstacle(members: Sequence[int], elements: dict[int, _Element], uses: _Uses) -> str | None:
+def _obstacle(members: Sequence[int], elements: dict[int, _Element], uses: Uses) -> str | None:
     """Why the elements at these positions, in order, cannot be one kernel at the last one's place."""
     parts = [elements[each] for each in members]
     last, end, there = parts[-1], members[-1], set(members)
@@ -212,7 +193,7 @@ def _join_reduction(
     steps: Sequence[Step],
     groups: dict[int, list[int]],
     elements: dict[int, _Element],
-    uses: _Uses,
+    uses: Uses,
     notes: dict[int, dict[str, None]],
 ) -> None:
     """Have a reduction compute what it reads, if it alone does."""
@@ -258,7 +239,7 @@ def _join_reduction(
         ] = None
 
 
-def _results(members: Sequence[int], elements: dict[int, _Element], uses: _Uses) -> list[_Element]:
+def _results(members: Sequence[int], elements: dict[int, _Element], uses: Uses) -> list[_Element]:
     """What a kernel of these elements writes: the last one's result, and before it what is read elsewhere."""
     there = set(members)
     result = []

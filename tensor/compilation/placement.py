@@ -13,6 +13,7 @@ from tensor.core.plans.copies import COPY
 from tensor.operations.attention import attention
 
 from .tape import Ref, Step, refs
+from .uses import Uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,33 +34,27 @@ def place(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     needed : iterable of int
         Buffers that are read after the steps.
     """
-    needed = set(needed)
-    readers: dict[int, list[int]] = {}
-    for position, step in enumerate(steps):
-        for buffer in {ref.buffer for ref in step.reads()}:
-            readers.setdefault(buffer, []).append(position)
+    uses = Uses.of(steps, needed)
     removed: set[int] = set()
     result = []
     for position, step in enumerate(steps):
         if position in removed:
             continue
         if step.key[0] is _GRADIENTS:
-            copies = _copies(step, steps, readers, needed)
-            if copies is not None and _is_untouched(position, copies, steps, readers):
+            copies = _copies(step, steps, uses)
+            if copies is not None and _is_untouched(position, copies, steps, uses):
                 removed.update(copies)
                 step = _placed(step, [steps[each] for each in copies])
         result.append(step)
     return result
 
 
-def _copies(
-    step: Step, steps: Sequence[Step], readers: dict[int, list[int]], needed: set[int]
-) -> list[int] | None:
+def _copies(step: Step, steps: Sequence[Step], uses: Uses) -> list[int] | None:
     """Where the gradients of query, key and value are copied to parts of a tensor, if that is all that is done to them."""
     outputs = list(refs(step.result))
-    if len(outputs) != 3 or any(each.buffer in needed for each in outputs):
+    if len(outputs) != 3 or any(each.buffer in uses.needed for each in outputs):
         return None
-    behind = [readers.get(each.buffer, []) for each in outputs]
+    behind = [uses.readers.get(each.buffer, []) for each in outputs]
     if any(len(each) != 1 for each in behind):
         return None
     copies = [position for (position,) in behind]
@@ -76,13 +71,11 @@ def _is_aligned(target: Ref) -> bool:
     return layout.strides[-1] == 1 and all(each % _WORD == 0 for each in (target.offset, *steps))
 
 
-def _is_untouched(
-    position: int, copies: Sequence[int], steps: Sequence[Step], readers: dict[int, list[int]]
-) -> bool:
+def _is_untouched(position: int, copies: Sequence[int], steps: Sequence[Step], uses: Uses) -> bool:
     """Whether nothing reads or writes what is copied to until all has been copied, so that it may be written before."""
     targets = {steps[each].arguments[0].buffer for each in copies}
     own = {ref.buffer for ref in steps[position].reads()}
-    touched = [each for buffer in targets for each in readers[buffer] if each < max(copies)]
+    touched = [each for buffer in targets for each in uses.readers[buffer] if each < max(copies)]
     return not targets & own and set(touched) <= set(copies)
 
 

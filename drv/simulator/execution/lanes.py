@@ -109,9 +109,7 @@ class Lanes(
 
     def _at_each_lane(self, name: str) -> Array:
         """A constant with one entry per lane, which observers ask for at every access."""
-        values = self.constant(name)
-        if values.shape[0] != self.n:
-            values = self._constants[name, None] = np.broadcast_to(values, (self.n,))
+        values = self._constants[name, None] = self.broadcast(self.constant(name))
         return values
 
     def broadcast(self, value: Array) -> Array:

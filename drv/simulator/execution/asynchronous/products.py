@@ -339,7 +339,7 @@ class ProductAccess:
 
     def _check_warpgroups(self, site: Site, lanes: Any) -> None:
         """A fault where not all warps of a warpgroup are there."""
-        slots = np.broadcast_to(lanes.constant("thread"), (lanes.n,))
+        slots = lanes.thread
         if lanes.n % THREADS == 0:
             table = slots.reshape(-1, THREADS)
             if (table[:, 0] % THREADS == 0).all() and (table[:, -1] - table[:, 0] == THREADS - 1).all():
@@ -385,7 +385,7 @@ class ProductAccess:
             leaders = np.arange(0, lanes.n, WARP).reshape(groups, WARPS)
             offsets, lane = np.repeat(flat, WARPS, axis=0).ravel(), np.repeat(leaders.ravel(), flat.shape[1])
             spans.append(Span(Access.READ, offsets, UNIT, lane))
-        base = np.broadcast_to(lanes.constant("shared_base"), (lanes.n,))[::THREADS]
+        base = lanes.broadcast(lanes.constant("shared_base"))[::THREADS]
         return Factor(addresses + base[:, None, None], ptx_type, transposed=transposed, negative=negative)
 
     def commit_products(self) -> None:

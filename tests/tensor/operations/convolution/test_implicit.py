@@ -12,6 +12,7 @@ import drv
 import tensor
 from tensor.core.modes.precision import settings
 from tensor.operations.convolution import convolution, implicit
+from tests.thinning import thinned
 
 #: Relative to the largest element: results are rounded to half precision, operands of float32 to TF32.
 ERRORS = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-3}
@@ -73,10 +74,11 @@ _ALWAYS = {("stride", "bfloat16", "last"), ("same", "float32", "contiguous")}
 
 @pytest.mark.parametrize(
     ("name", "dtype", "form"),
-    [
-        pytest.param(*each, marks=() if each in _ALWAYS else pytest.mark.nightly, id=", ".join(each))
-        for each in product(CASES, ERRORS, ("contiguous", "last"))
-    ],
+    thinned(
+        product(CASES, ERRORS, ("contiguous", "last")),
+        lambda *each: each in _ALWAYS,
+        lambda *each: ", ".join(each),
+    ),
 )
 def test_results_and_gradients(name: str, dtype: str, form: str, schedule: str) -> None:
     function, options = getattr(convolution, CASES[name][0]), CASES[name][3]

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.thinning import thinned
 
 from ..programs import start, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 DEVICES = ("cpu", "cuda")
 #: A test on both; the CPU takes the same way through a package, and has its turn with ``--nightly``.
-on_devices = pytest.mark.parametrize("device", [pytest.param("cpu", marks=pytest.mark.nightly), "cuda"])
-
-
-def short_and_long(short: Iterable[str], every: Iterable[str]) -> list[Any]:
-    """Parameters of which those that are not ``short`` have their turn with ``--nightly``."""
-    short = tuple(short)
-    return [each if each in short else pytest.param(each, marks=pytest.mark.nightly) for each in every]
+on_devices = pytest.mark.parametrize("device", thinned(DEVICES, lambda device: device == "cuda"))
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .installed import DEVICES, needs, run, short_and_long
+from tests.thinning import thinned
+
+from .installed import DEVICES, needs, run
 from .test_torchvision import theirs  # noqa: F401 - a fixture
 from .training import losses, printed_by_pytorch, printed_here
 
@@ -35,7 +37,7 @@ def _program(model: str) -> str:
     return f"import timm\ntrain(timm.create_model({model!r}, num_classes=5, **{options!r}), {size})\n"
 
 
-@pytest.mark.parametrize("model", short_and_long((), SMALL))
+@pytest.mark.parametrize("model", thinned(SMALL, lambda model: False))
 def test_models_train_alike_on_both_devices(tmp_path: Path, model: str) -> None:
     on_cpu, on_gpu = (losses(printed_here(tmp_path, _program(model), device)) for device in DEVICES)
     assert len(on_cpu) == 2
@@ -43,7 +45,7 @@ def test_models_train_alike_on_both_devices(tmp_path: Path, model: str) -> None:
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("model", short_and_long(["vit_tiny_patch16_224"], MODELS))
+@pytest.mark.parametrize("model", thinned(MODELS, lambda model: model == "vit_tiny_patch16_224"))
 @pytest.mark.usefixtures("theirs")
 def test_losses_are_pytorchs(tmp_path: Path, model: str) -> None:
     expected = losses(printed_by_pytorch(tmp_path, _program(model)))

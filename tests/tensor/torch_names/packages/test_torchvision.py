@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .installed import DEVICES, needs, run, short_and_long
+from tests.thinning import thinned
+
+from .installed import DEVICES, needs, run
 from .training import losses, printed_by_pytorch, printed_here
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ TRANSFORMS = """
 """
 
 
-@pytest.mark.parametrize("model", short_and_long(["vit"], MODELS))
+@pytest.mark.parametrize("model", thinned(MODELS, lambda model: model == "vit"))
 def test_models_train_alike_on_both_devices(tmp_path: Path, model: str) -> None:
     text = "import torchvision\n" + _dedented(MODELS[model])
     on_cpu, on_gpu = (losses(printed_here(tmp_path, text, device)) for device in DEVICES)
@@ -165,7 +167,7 @@ def theirs() -> Any:
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("model", short_and_long(["vit"], MODELS))
+@pytest.mark.parametrize("model", thinned(MODELS, lambda model: model == "vit"))
 def test_losses_are_pytorchs(tmp_path: Path, model: str, theirs: Any) -> None:
     text = "import torchvision\n" + _dedented(MODELS[model])
     expected = losses(printed_by_pytorch(tmp_path, text))
