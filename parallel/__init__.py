@@ -7,6 +7,7 @@ It has the names of ``torch.nn.parallel``, ``torch.distributed`` and ``torch.mul
 - :class:`DistributedDataParallel` averages gradients over them, :class:`DistributedSampler` divides the data, and
   :class:`SyncBatchNorm` normalises over the batches of all.
 - :func:`fully_shard` divides parameters, gradients and states among the ranks; :mod:`parallel.optim` states alone.
+- :mod:`parallel.checkpoint` saves and loads such states, on any number of ranks.
 - :func:`init_device_mesh` arranges the ranks as an array with a process group for each dimension.
 - ``graphroot launch`` starts a script as several processes, :func:`spawn` a function.
 
@@ -28,7 +29,7 @@ from . import comm
 from .data_parallel.data_parallel import DataParallel, data_parallel
 
 if TYPE_CHECKING:
-    from . import algorithms, ddp_comm_hooks, device_mesh, fsdp, optim, tensor
+    from . import algorithms, checkpoint, ddp_comm_hooks, device_mesh, fsdp, optim, tensor
     from .backends.selection import (
         Backend,
         get_default_backend_for_device,
@@ -159,6 +160,7 @@ __all__ = [
     "batch_isend_irecv",
     "broadcast",
     "broadcast_object_list",
+    "checkpoint",
     "collect_all",
     "comm",
     "data_parallel",
@@ -230,6 +232,7 @@ _LAZY = {
     "ddp.joining": "Join Joinable JoinHook",
     "ddp.sync_batch_norm": "SyncBatchNorm",
     "algorithms": "algorithms",
+    "checkpoint": "checkpoint",
     "ddp_comm_hooks": "ddp_comm_hooks",
     "device_mesh": "DeviceMesh device_mesh init_device_mesh",
     "groups.collectives.all_to_all": "all_to_all all_to_all_single",

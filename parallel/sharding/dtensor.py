@@ -144,6 +144,10 @@ class Sharding:
         start, end = self.bounds()
         return (end - start, *self.shape[1:])
 
+    def local_offsets(self) -> tuple[int, ...]:
+        """Where this rank's part begins in the whole tensor."""
+        return (self.bounds()[0], *[0] * (len(self.shape) - 1))
+
 
 class DTensor(Tensor):
     """A tensor of which each rank of a mesh holds a part: see :mod:`parallel.sharding.dtensor`.

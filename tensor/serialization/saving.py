@@ -92,21 +92,21 @@ def save(
     for result in encoder.tensors:
         _describe(result)
     blocks = blocks_of(encoder.tensors)
-    arrays = {block.name: _host_array(block.elements) for block in blocks}
+    arrays = {block.name: host_array(block.elements) for block in blocks}
     described = {block.name: _description(block, arrays[block.name]) for block in blocks}
     text = json.dumps({VERSION_KEY: VERSION, "content": content, "blocks": described}, allow_nan=False)
-    stored = {name: _as_stored(array) for name, array in arrays.items()}
+    stored = {name: as_stored(array) for name, array in arrays.items()}
     shapes = sorted([name, array.dtype.name, list(array.shape)] for name, array in stored.items())
     metadata = {KEY: f"{checksum(text, shapes)} {text}"}
     if hasattr(f, "write"):
-        _write_all(f, serialize(_specified(stored), metadata=metadata))
+        _write_all(f, serialize(specified(stored), metadata=metadata))
         return
     path = Path(os.fsdecode(f))
     if is_special(path):
-        path.write_bytes(serialize(_specified(stored), metadata=metadata))
+        path.write_bytes(serialize(specified(stored), metadata=metadata))
         return
     with replaced(path) as output:
-        serialize_file(_specified(stored), output, metadata=metadata)
+        serialize_file(specified(stored), output, metadata=metadata)
         _check_length(output)
 
 
@@ -146,7 +146,7 @@ def _describe(result: TensorFound) -> None:
         result.node["requires_grad"] = True
 
 
-def _host_array(elements: Tensor) -> NDArray[Any]:
+def host_array(elements: Tensor) -> NDArray[Any]:
     """The elements in row-major order, in host memory."""
     layout = elements._layout
     if layout.device_state.is_cuda:
@@ -167,12 +167,14 @@ def _description(block: Block, array: NDArray[Any]) -> dict[str, Any]:
     return result
 
 
-def _as_stored(array: NDArray[Any]) -> NDArray[Any]:
+def as_stored(array: NDArray[Any]) -> NDArray[Any]:
+    """``array`` in a dtype that the format has."""
     pair = AS_PAIRS.get(from_numpy(array.dtype))
     return array if pair is None else array.reshape(-1).view(pair.numpy).reshape(*array.shape, 2)
 
 
-def _specified(arrays: dict[str, NDArray[Any]]) -> dict[str, TensorSpec]:
+def specified(arrays: dict[str, NDArray[Any]]) -> dict[str, TensorSpec]:
+    """``arrays`` as the package ``safetensors`` takes them; they are to stay alive meanwhile."""
     return {
         name: TensorSpec(
             dtype=array.dtype.name, shape=array.shape, data_ptr=array.ctypes.data, data_len=array.nbytes

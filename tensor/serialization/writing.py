@@ -27,13 +27,13 @@ def replaced(path: Path) -> Iterator[Path]:
     try:
         yield result
         result.chmod(_mode(target))
-        _flush(result)
+        flush(result)
         result.replace(target)
     except BaseException:
         result.unlink(missing_ok=True)
         raise
     # The directory's new entry, too.
-    _flush(target.parent)
+    flush(target.parent)
 
 
 def is_special(path: Path) -> bool:
@@ -54,7 +54,8 @@ def _mode(target: Path) -> int:
         return 0o666 & ~umask
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Have a file, or the entries of a directory, on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -30,8 +30,19 @@ class _World(threading.local):
 
 @contextlib.contextmanager
 def jobs_of_threads() -> Iterator[None]:
-    """In the block each thread has a job of its own."""
+    """In the block each thread has a job of its own, or that of the thread that started it."""
     worlds = _World()
+    start = threading.Thread.start
+
+    def start_in_job(thread: threading.Thread) -> None:
+        world, run = worlds.world, thread.run
+
+        def run_in_job() -> None:
+            worlds.world = world
+            run()
+
+        thread.run = run_in_job  # type: ignore[method-assign]
+        start(thread)
 
     def of_thread(_: Job) -> World | None:
         return worlds.world
@@ -42,6 +53,7 @@ def jobs_of_threads() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Job, "world", property(of_thread, become), raising=False)
         patch.setattr(job, "lock", contextlib.nullcontext())
+        patch.setattr(threading.Thread, "start", start_in_job)
         yield
 
 

@@ -407,6 +407,23 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "register_fsdp_forward_method": "planned; until then call such a method in forward()",
         "share_comm_ctx": "planned; until then apply parallel.fully_shard to a module that has both",
     },
+    "parallel.checkpoint": {
+        **_each(
+            "HuggingFaceStorageReader HuggingFaceStorageWriter QuantizedHuggingFaceStorageReader hf_storage "
+            "quantized_hf_storage",
+            "left out; the files are safetensors files, and tensor.load reads others",
+        ),
+        **_each(
+            "LoadPlan LoadPlanner SavePlan SavePlanner ReadItem WriteItem planner planner_helpers StorageReader StorageWriter "
+            "storage api logger logging_handlers resharding staging state_dict_loader state_dict_saver utils",
+            "left out: it is of PyTorch's own planning; use save, load, async_save, FileSystemWriter and FileSystemReader",
+        ),
+        **_each("load_state_dict save_state_dict", "left out, as PyTorch deprecates it; use load and save"),
+        **_each(
+            "load_sharded_optimizer_state_dict optimizer",
+            "left out; use get_optimizer_state_dict, load and set_optimizer_state_dict",
+        ),
+    },
     "parallel.tensor": {
         **_each(
             "Partial distribute_module empty full ones rand randn zeros",
@@ -438,7 +455,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **_each("record_comm", _TOOLS_OF_C10D),
         "breakpoint": "left out; call Python's breakpoint() on one rank",
         **_each("elastic", "planned; until then start ranks with graphroot launch"),
-        **_each("checkpoint", "planned; until then save on rank 0 with tensor.save"),
         **_each("pipelining", _SHARDING),
         **_each("rpc", "left out; use parallel.send and recv, or Python's multiprocessing.managers"),
         "nn": "left out; write an autograd.Function around the collectives",

@@ -1,0 +1,335 @@
+"""``FileSystemWriter`` and ``FileSystemReader``: checkpoints as folders of safetensors files.
+
+A save writes files with new names, and then ``.metadata``, which names them, in one step. Until then, and if the job is
+killed, the folder holds the checkpoint that it held before, whose files are removed last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors import serialize_file
+
+from tensor.core.base import wrap
+from tensor.serialization.header import Entry, read_header
+from tensor.serialization.saving import AS_PAIRS, as_stored, specified
+from tensor.serialization.sources import Mapped
+from tensor.serialization.structure import UnreadableError
+from tensor.serialization.writing import flush, replaced
+
+from .metadata import Metadata, from_text, to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    import tensor
+    from tensor import Tensor
+
+    from .metadata import ChunkStorageMetadata
+
+__all__ = ["FileSystemReader", "FileSystemWriter"]
+
+#: The file that says what is where.
+_METADATA = ".metadata"
+_SUFFIX = ".safetensors"
+#: Bytes of tensors that have a checksum together.
+_BLOCK = 1 << 22
+
+
+class _Folder:
+    """A folder that has a checkpoint, or will have one."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.reset(path)
+
+    @property
+    def checkpoint_id(self) -> Path:
+        """The folder.
+
+        A ``pathlib.Path``.
+        """
+        return self.path
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """Go on with another checkpoint.
+
+        Parameters
+        ----------
+        checkpoint_id : str or os.PathLike, optional
+            Its folder; the same one by default.
+
+        Raises
+        ------
+        TypeError
+            If it is no path.
+        """
+        if checkpoint_id is None:
+            return
+        if not isinstance(checkpoint_id, (str, os.PathLike)):
+            raise TypeError(f"a checkpoint is a folder: pass its path, not a {type(checkpoint_id).__name__}")
+        self.path = Path(os.fsdecode(checkpoint_id))
+
+
+class FileSystemWriter(_Folder):
+    """Writes a checkpoint to a folder.
+
+    >>> import tempfile
+    >>> writer = parallel.checkpoint.FileSystemWriter(tempfile.mkdtemp())
+    >>> _ = parallel.checkpoint.save({"x": tensor.ones(2)}, storage_writer=writer)
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The folder, which all ranks reach; it is made if it does not exist.
+    single_file_per_rank : bool
+        Accepted for compatibility: each rank writes one file.
+    sync_files : bool
+        Whether files are on the disk before the checkpoint counts, so that it outlives the machine's failure, too.
+    thread_count, per_thread_copy_ahead, cache_staged_state_dict
+        Accepted for compatibility.
+    overwrite : bool
+        Whether a checkpoint that is there may be replaced.
+
+    Raises
+    ------
+    TypeError
+        If ``path`` is no path.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        single_file_per_rank: bool = True,
+        sync_files: bool = True,
+        thread_count: int = 1,
+        per_thread_copy_ahead: int = 10_000_000,
+        cache_staged_state_dict: bool = False,
+        overwrite: bool = True,
+    ) -> None:
+        super().__init__(path)
+        self._syncs = sync_files
+        self._overwrites = overwrite
+
+    def set_up(self) -> None:
+        """Make the folder. :func:`parallel.checkpoint.save` calls it.
+
+        Raises
+        ------
+        RuntimeError
+            If a checkpoint is there, and ``overwrite`` is False.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not self._overwrites and (self.path / _METADATA).exists():
+            raise RuntimeError(f"Checkpoint already exists and overwrite=False: '{self.path}'")
+
+    def write(self, file: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int, ...]]:
+        """Write a file, of which nobody reads before :meth:`finish`.
+
+        Parameters
+        ----------
+        file : str
+            Its name.
+        arrays : dict of str to array
+            What it holds.
+
+        Returns
+        -------
+        dict of str to tuple of int
+            Checksums of each array.
+        """
+        path = self.path / file
+        stored = {name: as_stored(array) for name, array in arrays.items()}
+        serialize_file(specified(stored), path, metadata={"format": "pt"})
+        if self._syncs:
+            flush(path)
+            flush(self.path)
+        return {name: _checksums(array) for name, array in stored.items()}
+
+    def finish(self, metadata: Metadata) -> None:
+        """Have the folder hold the checkpoint that ``metadata`` describes, and remove files of others.
+
+        Parameters
+        ----------
+        metadata : Metadata
+            Its files are written.
+        """
+        with replaced(self.path / _METADATA) as output:
+            output.write_text(to_text(metadata), encoding="utf-8")
+        for each in self.path.glob(f"__*{_SUFFIX}"):
+            if each.name not in metadata.files():
+                self.discard(each.name)
+
+    def discard(self, file: str) -> None:
+        """Remove a file, if it can be done.
+
+        Parameters
+        ----------
+        file : str
+            Its name.
+        """
+        with contextlib.suppress(OSError):
+            (self.path / file).unlink()
+
+
+class FileSystemReader(_Folder):
+    """Reads a checkpoint from a folder.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = parallel.checkpoint.save({"x": tensor.ones(2, 3)}, checkpoint_id=folder)
+    >>> parallel.checkpoint.FileSystemReader(folder).read_metadata().state_dict_metadata["x"].size
+    tensor.Size([2, 3])
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The folder.
+
+    Raises
+    ------
+    TypeError
+        If ``path`` is no path.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        self._files: dict[str, _File] = {}
+
+    def read_metadata(self) -> Metadata:
+        """What the checkpoint holds.
+
+        Returns
+        -------
+        Metadata
+
+        Raises
+        ------
+        FileNotFoundError
+            If the folder has no checkpoint, or an incomplete one.
+        RuntimeError
+            If the description is damaged, or another program's.
+        """
+        path = self.path / _METADATA
+        try:
+            return from_text(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"'{self.path}' has no complete checkpoint: it has no file {_METADATA}, which the first rank writes when all "
+                "others have written theirs"
+            ) from None
+        except (UnreadableError, UnicodeDecodeError) as error:
+            raise RuntimeError(f"cannot load '{path}': {error}") from None
+
+    def open(self, file: str) -> _File:
+        """A file of the checkpoint, with its header read; :meth:`close` closes it.
+
+        Parameters
+        ----------
+        file : str
+            Its name.
+
+        Raises
+        ------
+        RuntimeError
+            If it is missing, was cut off or is none of a checkpoint.
+        """
+        if Path(file).name != file:
+            raise RuntimeError(f"cannot load '{self.path}': it names a file outside of the folder, {file!r}")
+        opened = self._files.get(file)
+        if opened is None:
+            path = self.path / file
+            try:
+                opened = self._files[file] = _File(path)
+            except FileNotFoundError:
+                raise RuntimeError(f"'{self.path}' is incomplete: its file '{file}' is missing") from None
+            except UnreadableError as error:
+                raise RuntimeError(f"cannot load '{path}': {error}") from None
+        return opened
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._files:
+            self._files.popitem()[1].close()
+
+
+class _File:
+    """A file of a checkpoint, whose pages are read as they are used."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: Any = path.open("rb", buffering=0)
+        try:
+            self._source = Mapped(self._file)
+            header = read_header(self._source.read, self._source.size, whole=True)
+        except BaseException:
+            self._file.close()
+            raise
+        self._entries: dict[str, Entry] = {each.name: each for each in header.entries}
+        self._checked: set[tuple[str, int]] = set()
+
+    def check(self, name: str, chunk: ChunkStorageMetadata, dtype: tensor.dtype) -> None:
+        """Check that the file has ``chunk`` of a tensor.
+
+        Raises
+        ------
+        RuntimeError
+            If it does not.
+        """
+        entry = self._entries.get(name)
+        pair = AS_PAIRS.get(dtype)
+        shape = tuple(chunk.sizes) if pair is None else (*chunk.sizes, 2)
+        if entry is None or entry.shape != shape or entry.dtype is not (pair or dtype):
+            described = "nothing" if entry is None else f"{entry.dtype.name} of shape {list(entry.shape)}"
+            raise RuntimeError(
+                f"'{self._path}' has {described} as '{name}', and the checkpoint {dtype} of shape {list(chunk.sizes)}"
+            )
+
+    def part(
+        self, name: str, chunk: ChunkStorageMetadata, dtype: tensor.dtype, region: tuple[slice, ...]
+    ) -> Tensor:
+        """Part of ``chunk``, a tensor on the CPU that shows the file's pages.
+
+        Raises
+        ------
+        RuntimeError
+            If its bytes are not those that were written.
+        """
+        array = self._source.array(self._entries[name])
+        flat = array.reshape(-1).view(np.uint8)
+        start, end = _extent(tuple(chunk.sizes), region)
+        for block in range(start * dtype.itemsize // _BLOCK, -(-end * dtype.itemsize // _BLOCK)):
+            if (name, block) not in self._checked:
+                if zlib.crc32(flat[block * _BLOCK : (block + 1) * _BLOCK].data) != chunk.checksums[block]:
+                    raise RuntimeError(
+                        f"cannot load '{self._path}': the bytes of tensor '{name}' are not those that were written"
+                    )
+                self._checked.add((name, block))
+        if dtype in AS_PAIRS:
+            array = array.reshape(-1).view(dtype.numpy).reshape(tuple(chunk.sizes))
+        return wrap(np.ascontiguousarray(array[region]).reshape([each.stop - each.start for each in region]))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _checksums(array: NDArray[Any]) -> tuple[int, ...]:
+    flat = array.reshape(-1).view(np.uint8)
+    return tuple(zlib.crc32(flat[start : start + _BLOCK].data) for start in range(0, flat.size, _BLOCK))
+
+
+def _extent(shape: tuple[int, ...], region: tuple[slice, ...]) -> tuple[int, int]:
+    """First element of a region in a contiguous array, and the one after its last."""
+    if any(each.stop <= each.start for each in region):
+        return 0, 0
+    strides = [prod(shape[dim + 1 :]) for dim in range(len(shape))]
+    first = sum(each.start * stride for each, stride in zip(region, strides, strict=True))
+    last = sum((each.stop - 1) * stride for each, stride in zip(region, strides, strict=True))
+    return first, last + 1
