@@ -106,7 +106,10 @@ class Metadata:
     state_dict_metadata: dict[str, TensorStorageMetadata | BytesStorageMetadata] = field(default_factory=dict)
 
     def files(self) -> set[str]:
-        """Names of the files that the parts of tensors are in."""
+        """The files that the parts of tensors are in.
+
+        A set of their names in the checkpoint's folder.
+        """
         return {
             chunk.file
             for each in self.state_dict_metadata.values()

@@ -21,11 +21,17 @@ pytestmark = pytest.mark.simulator_only
 _MANY = 10**6
 
 
+def _saved(folder: Path) -> str:
+    path = folder / ".metadata"
+    return path.read_text() if path.exists() else ""
+
+
 @pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.nightly)])
 def test_resumed_training_is_that_without_interruption(times: int, tmp_path: Path) -> None:
     moments = random.Random(times)
     begin = -1
     for _ in range(times):
+        saved = _saved(tmp_path)
         with subprocess.Popen(
             [sys.executable, "-m", "tests.parallel.checkpoint.training", str(tmp_path), str(_MANY)],
             stdout=subprocess.PIPE,
@@ -33,11 +39,11 @@ def test_resumed_training_is_that_without_interruption(times: int, tmp_path: Pat
         ) as process:
             assert process.stdout is not None
             line = process.stdout.readline()
-            # A step takes a few milliseconds.
             deadline = time.monotonic() + 30
-            while not (tmp_path / ".metadata").exists() and time.monotonic() < deadline:
+            while _saved(tmp_path) == saved and time.monotonic() < deadline:
                 time.sleep(0.001)
-            time.sleep(moments.uniform(0.05, 0.3))
+            # A step takes a few milliseconds.
+            time.sleep(moments.uniform(0, 0.2))
             process.kill()
             assert line == "begins\n"
         assert process.returncode == -signal.SIGKILL
