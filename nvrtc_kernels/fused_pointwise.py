@@ -14,9 +14,8 @@ from drv import bind
 
 from .kernel_cache import KernelCache
 from .plans import NOTHING
-from .pointwise import INCLUDE
 from .pointwise_work import FEW, THREADS, WORD, operands_of, packs_for
-from .program import Program
+from .program import library_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -153,12 +152,8 @@ def _kernel(
 
     def make() -> Callable[..., Callable[..., None]]:
         name = f"{chain.name}_{variant}"
-        program = Program(
-            source(chain, types, name, call, work),
-            name=f"{chain.name}.cu",
-            options=("-default-device", *chain.options),
-            include_dirs=(INCLUDE,),
-        )
+        text = source(chain, types, name, call, work)
+        program = library_program(text, f"{chain.name}.cu", *chain.options)
         function = KernelCache.of(device.runtime).function(program, name, device)
         all_codes = (*codes, *(code for _, code in chain.scalars))
         return lambda grid, *first: bind(function, all_codes, (grid, 1, 1), (THREADS, 1, 1), *first)

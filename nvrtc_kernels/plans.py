@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drv import bind, prepare
 
 from .kernel_cache import KernelCache
-from .program import Program
+from .program import library_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     from .dtypes import dtype
 
-INCLUDE = str(Path(__file__).parent / "cuda")
 #: Dynamic shared memory that a kernel has without asking.
 _SHARED_BYTES = 48 << 10
 
@@ -86,8 +84,7 @@ def bound(
 
 
 def _function(device: Device, file: str, source: str, name: str) -> Function:
-    program = Program(source, name=file, options=("-default-device",), include_dirs=(INCLUDE,))
-    return KernelCache.of(device.runtime).function(program, name, device)
+    return KernelCache.of(device.runtime).function(library_program(source, file), name, device)
 
 
 def includes(header: str, *types: dtype) -> str:

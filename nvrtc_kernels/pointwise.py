@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drv import bind
@@ -25,7 +24,7 @@ from drv import bind
 from .dtypes import complex128, int8, int16, int32, int64
 from .kernel_cache import KernelCache
 from .pointwise_work import FEW, THREADS, WORD, operands_of, work_for
-from .program import Program
+from .program import library_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from .dtypes import dtype
     from .pointwise_work import Operands, Work
 
-INCLUDE = str(Path(__file__).parent / "cuda")
 _UNROLL = 4
 _MAX_GRID = (1 << 31) - 1
 _NAMES = "abcdefgh"
@@ -247,12 +245,8 @@ def _kernel(
 
     def make() -> Callable[..., Callable[..., None]]:
         name = f"{expression.name}_{variant}"
-        program = Program(
-            _source(expression, types, variant, work),
-            name=f"{expression.name}.cu",
-            options=("-default-device", *expression.options),
-            include_dirs=(INCLUDE,),
-        )
+        text = _source(expression, types, variant, work)
+        program = library_program(text, f"{expression.name}.cu", *expression.options)
         function = KernelCache.of(device.runtime).function(program, name, device)
         all_codes = (*codes, *(code for _, code in expression.scalars))
         return lambda grid, *first: bind(function, all_codes, (grid, 1, 1), (THREADS, 1, 1), *first)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drv import prepare
 
 from .kernel_cache import KernelCache
-from .pointwise import INCLUDE
-from .program import Program
+from .program import library_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +68,7 @@ def _launcher(device: Device, dtype: dtype) -> Callable[..., None]:
             f"MatrixStrides cb, MatrixStrides cc, const {dtype.cuda}* a, const {dtype.cuda}* b, {dtype.cuda}* c) {{\n"
             "    integer_product(m, n, k, ca, cb, cc, a, b, c);\n}\n"
         )
-        program = Program(source, name="matmul.cu", options=("-default-device",), include_dirs=(INCLUDE,))
+        program = library_program(source, "matmul.cu")
         function = KernelCache.of(device.runtime).function(program, f"matmul_{dtype.name}", device)
         return prepare(function, ("q", "q", "q", 24, 24, 24, "P", "P", "P"))
 

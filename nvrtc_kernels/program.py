@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: Directory of this package's headers.
+INCLUDE = str(Path(__file__).parent / "cuda")
+
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[ \t]*(.*)$", re.MULTILINE)
 _NAMED = re.compile(r"""["<]([^">]+)[">]""")
 
@@ -99,6 +102,21 @@ class Program:
                 digest.update(f"{path}\0{len(content)}\0".encode() + content)
                 queue.append((content.decode(errors="replace"), path.parent))
         return digest.hexdigest()
+
+
+def library_program(source: str, name: str, *options: str, name_expressions: tuple[str, ...] = ()) -> Program:
+    """A program of this package: it sees the headers in ``cuda/``, and its functions are device code unless they say so.
+
+    Nothing in it uses textures or CUDA's runtime, so the compiler is spared their declarations: a sixth of its time for
+    a kernel of the usual size, and the same code.
+    """
+    return Program(
+        source,
+        name,
+        ("-default-device", "-minimal", *options),
+        (INCLUDE,),
+        name_expressions=name_expressions,
+    )
 
 
 def _included(text: str) -> Iterator[str | None]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drv import prepare
 
 from .kernel_cache import KernelCache
 from .layouts import broadcast_strides, collapse
-from .program import Program
+from .program import library_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
     from . import dtypes
 
-_INCLUDE = str(Path(__file__).parent / "cuda")
-_OPTIONS = ("--fmad=false", "-default-device")
 _FUNCTORS = {
     "uniform": ("Uniform", 0),
     "normal": ("Normal", 0),
@@ -149,9 +146,7 @@ def begin_replay(device: Device) -> Function:
 
     Its parameters, all of 64 bits: address of :data:`REPLAY_BYTES` bytes, epoch, seed, first call, calls of a replay.
     """
-    program = Program(
-        '#include "philox_replay.cuh"\n', name="philox_replay.cu", options=_OPTIONS, include_dirs=(_INCLUDE,)
-    )
+    program = library_program('#include "philox_replay.cuh"\n', "philox_replay.cu", "--fmad=false")
     return KernelCache.of(device.runtime).function(program, "begin_replay", device)
 
 
@@ -163,12 +158,8 @@ def _launcher(device: Device, name: str, types: Sequence[str | int]) -> tuple[Ca
     """What launches the kernel ``name``, and the most blocks that make sense."""
 
     def make() -> tuple[Callable[..., None], int]:
-        program = Program(
-            '#include "random_fill.cuh"\n',
-            name="random_fill.cu",
-            options=_OPTIONS,
-            include_dirs=(_INCLUDE,),
-            name_expressions=(name,),
+        program = library_program(
+            '#include "random_fill.cuh"\n', "random_fill.cu", "--fmad=false", name_expressions=(name,)
         )
         function = KernelCache.of(device.runtime).function(program, name, device)
         return prepare(function, types), device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from drv import bind
 
 from .kernel_cache import KernelCache
-from .pointwise import INCLUDE
-from .program import Program
+from .program import library_program
 from .reduction_source import MOST_INPUTS, kernel_source
 from .reduction_work import THREADS, Rows, Work, collapsed, work_for
 
@@ -186,9 +185,7 @@ def _launchers(
 
     def make() -> tuple[_Bind, _Bind | None]:
         source = kernel_source(reducer, *types, layout_type, variant, work, fold)
-        program = Program(
-            source, name=f"{reducer.name}.cu", options=("-default-device",), include_dirs=(INCLUDE,)
-        )
+        program = library_program(source, f"{reducer.name}.cu")
         operands = len(types[0]) + len(types[1])
         codes = (layout_bytes, *"P" * operands, *(code for _, code in reducer.scalars), "P")
 

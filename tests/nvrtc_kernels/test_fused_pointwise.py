@@ -8,8 +8,8 @@ import drv
 from drv.simulator.timing.machine_code.assembling import assemble, available
 from nvrtc_kernels.dtypes import bfloat16, float32
 from nvrtc_kernels.fused_pointwise import Chain, source
-from nvrtc_kernels.pointwise import INCLUDE
 from nvrtc_kernels.pointwise_work import operands_of, packs_for
+from nvrtc_kernels.program import INCLUDE
 
 _CHAIN = Chain(
     "chain",

@@ -10,7 +10,7 @@ import pytest
 import drv
 from drv.compiler import compile_program
 from drv.simulator.timing.machine_code.assembling import assemble, available
-from nvrtc_kernels import dtypes, pointwise, pointwise_work
+from nvrtc_kernels import dtypes, pointwise, pointwise_work, program
 
 from .device_arrays import DeviceArray
 
@@ -204,7 +204,7 @@ def test_kernels_are_assembled_for_a_gpu_without_spills(variant: str, dtype: dty
     text = pointwise._source(expression, (dtype, dtype), work.name, work)
     options = ("-default-device", "-lineinfo")
     ptx = compile_program(
-        text, "compute_90", name="copy.cu", options=options, include_dirs=(pointwise.INCLUDE,)
+        text, "compute_90", name="copy.cu", options=options, include_dirs=(program.INCLUDE,)
     )
     assert "div.u" not in ptx.image.decode()
     assert "rem.u" not in ptx.image.decode()

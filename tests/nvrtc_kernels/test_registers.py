@@ -17,7 +17,7 @@ from drv.simulator.timing.machine_code.cubin import read_cubin
 from nvrtc_kernels import attention, fused_attention, implicit_convolution, losses, normalization, softmax
 from nvrtc_kernels.convolution import Geometry, Windows
 from nvrtc_kernels.dtypes import bfloat16, bool_, dtype, float32, float64
-from nvrtc_kernels.plans import INCLUDE
+from nvrtc_kernels.program import INCLUDE
 from tests.thinning import thinned
 
 _REGISTERS = 1 << 16

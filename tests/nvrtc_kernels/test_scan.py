@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import drv
-from nvrtc_kernels import dtypes, plans, scan
+from nvrtc_kernels import dtypes, program, scan
 from tests.thinning import thinned
 
 from .device_arrays import DeviceArray, run
@@ -234,12 +234,12 @@ def test_the_race_finder_misses_the_fence_of_the_look_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources = tmp_path / "cuda"
-    shutil.copytree(plans.INCLUDE, sources)
+    shutil.copytree(program.INCLUDE, sources)
     text = (sources / "scan.cuh").read_text(encoding="utf-8")
     fenced = "totals[at] = total;\n        __threadfence();\n"
     assert text.count(fenced) == 1
     (sources / "scan.cuh").write_text(text.replace(fenced, "totals[at] = total;\n"), encoding="utf-8")
-    monkeypatch.setattr(plans, "INCLUDE", str(sources))
+    monkeypatch.setattr(program, "INCLUDE", str(sources))
     array = np.ones(20_000, np.float32)
     with (
         drv.simulator.installed(check="full"),
