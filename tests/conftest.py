@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from hypothesis import settings
 
+from tests.thinning import mark_sampled
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
@@ -56,6 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "simulator_only: about the simulated driver; left out with --gpu")
+    config.addinivalue_line("markers", "sampled(every): a part of the parameters runs without --nightly")
     for variable in _VARIABLES:
         os.environ.pop(variable, None)
     if config.getoption("--gpu"):
@@ -109,6 +112,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(simulator) and not item.path.is_relative_to(kernels):
             item.add_marker(pytest.mark.simulator_only)
+    mark_sampled(items)
     if not config.getoption("--nightly"):
         skip = pytest.mark.skip(reason="long and random: runs with --nightly")
         for item in items:

@@ -14,7 +14,7 @@ pytest.importorskip("sklearn")
 
 
 @pytest.mark.parametrize(
-    ("options", "parts"), [(("--simulate",), "cuda:0, cuda:1"), (("--epochs", "1"), "cpu")]
+    ("options", "parts"), [(("--simulate", "--steps", "2"), "cuda:0, cuda:1"), (("--epochs", "1"), "cpu")]
 )
 def test_digits(options: tuple[str, ...], parts: str) -> None:
     said = run("examples/data_parallel.py", *options, OPENBLAS_NUM_THREADS="1")

@@ -44,7 +44,7 @@ def test_digits_are_learned(tmp_path: Path) -> None:
 
 
 def test_on_a_simulated_device_without_races(tmp_path: Path) -> None:
-    said = train(tmp_path, "--simulate", "--steps", "2", "--batch-size", "16")
+    said = train(tmp_path, "--simulate", "--steps", "1", "--batch-size", "4")
     assert re.search(r"epoch +1: loss [\d.]+, test accuracy [\d.]+%, \d+ images/s on cuda", said)
 
 
@@ -65,7 +65,10 @@ def example() -> Any:
 
 @pytest.mark.parametrize(
     "where",
-    [("--device", "cpu", "--amp"), ("--simulate", "--amp", "--batch-size", "8")],
+    [
+        ("--device", "cpu", "--amp"),
+        pytest.param(("--simulate", "--amp", "--batch-size", "8"), marks=pytest.mark.nightly),
+    ],
     ids=["cpu", "simulated"],
 )
 def test_going_on_from_a_checkpoint_changes_nothing(

@@ -58,7 +58,7 @@ def collect() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "steps"), [("cpu", 400), pytest.param("cpu", 1000, marks=pytest.mark.nightly), ("cuda", 16)]
+    ("device", "steps"), [("cpu", 160), pytest.param("cpu", 1000, marks=pytest.mark.nightly), ("cuda", 8)]
 )
 def test_memory_is_flat(device: str, steps: int) -> None:
     if device == "cuda":

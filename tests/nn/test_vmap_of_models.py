@@ -64,6 +64,7 @@ CASES = pytest.mark.parametrize(("model_class", "data"), [(Convolutional, images
 
 
 @CASES
+@pytest.mark.sampled(4)
 def test_each_sample_has_its_gradient(device_name: str, model_class: Any, data: Any) -> None:
     tensor.manual_seed(1)
     model = model_class().double().to(device_name)
@@ -84,6 +85,7 @@ def test_each_sample_has_its_gradient(device_name: str, model_class: Any, data: 
 
 
 @CASES
+@pytest.mark.sampled(4)
 def test_an_ensemble_is_one_call(device_name: str, model_class: Any, data: Any) -> None:
     tensor.manual_seed(2)
     models = [model_class().double().to(device_name) for _ in range(3)]

@@ -66,6 +66,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("reducer", "dtype", "deterministic"), CASES)
+@pytest.mark.sampled(4)
 def test_every_type(device: drv.Device, reducer: str, dtype: dtypes.dtype, deterministic: bool) -> None:
     array, values = numbers((5, 6), dtype.numpy), numbers((9, 6), dtype.numpy, seed=1)
     if reducer == "prod" and dtype.name != "bool":
@@ -94,6 +95,7 @@ THIRD = np.array([[4], [1]])
     ],
     ids=["rows", "pairs", "inner", "columns", "apart"],
 )
+@pytest.mark.sampled(4)
 def test_any_number_of_index_tensors(
     device: drv.Device, indices: Any, of: dict[str, Any], deterministic: bool
 ) -> None:
@@ -209,6 +211,7 @@ def test_half_precision_is_rounded_once(device: drv.Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda each: each.name)
+@pytest.mark.sampled(4)
 def test_counts(device: drv.Device, dtype: dtypes.dtype) -> None:
     chosen = np.array([0, 2, 2, -1, 2])
     index, target = DeviceArray(device, chosen), DeviceArray(device, np.ones((4, 3), dtype.numpy))

@@ -29,6 +29,7 @@ def summed(
 
 @pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)
 @pytest.mark.parametrize("sources", [1, 3])
+@pytest.mark.sampled(4)
 def test_every_type(device: drv.Device, kind: dtypes.dtype, sources: int) -> None:
     rng = np.random.default_rng(0)
     shapes = [5, 0, 700, 1]
@@ -76,6 +77,7 @@ def test_number_of_sources(device: drv.Device) -> None:
     ],
     ids=lambda each: each.name,
 )
+@pytest.mark.sampled(4)
 def test_casts(device: drv.Device, target: dtypes.dtype, source: dtypes.dtype, lead: int) -> None:
     rng = np.random.default_rng(2)
     arrays = [rng.standard_normal(n).astype(source.numpy) for n in (8192, 0, 1, 8195, *[5] * 200)]

@@ -84,6 +84,7 @@ THIRD = np.array([[4], [1]])
     ids=lambda each: "-".join("whole" if i is None else "x".join(map(str, i.shape)) or "0d" for i in each),
 )
 @pytest.mark.parametrize("of", [{}, {"order": (3, 1, 0, 2)}, {"gap": 1, "lead": 1}, {"order": (2, 0, 1, 3)}])
+@pytest.mark.sampled(4)
 def test_any_number_of_index_tensors(device: drv.Device, indices: Any, of: dict[str, Any]) -> None:
     array = numbers((4, 5, 6, 5), np.int32)
     expected = array[tuple(slice(None) if each is None else each for each in indices)]

@@ -58,6 +58,7 @@ def widths(operation: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("name", FLAT)
+@pytest.mark.sampled(4)
 def test_flat_kernels_move_whole_packs(timed_device: drv.Device, name: str) -> None:
     code, types, compute = FLAT[name]
     arrays = [DeviceArray(timed_device, np.zeros(FULL, each.numpy)) for each in types]
@@ -84,6 +85,7 @@ COPIES: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]]
 
 @pytest.mark.parametrize("dtype", [dtypes.int16, dtypes.float32, dtypes.float64], ids=lambda each: each.name)
 @pytest.mark.parametrize("name", COPIES)
+@pytest.mark.sampled(4)
 def test_strided_copies_move_words(
     timed_device: drv.Device, name: str, dtype: dtypes.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:

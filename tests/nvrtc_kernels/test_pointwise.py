@@ -83,6 +83,7 @@ def copied(device: drv.Device, array: np.ndarray, layout: str) -> np.ndarray:
 @pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize("itemsize", SIZES)
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.sampled(4)
 def test_copies_of_every_size_of_elements(device: drv.Device, layout: str, itemsize: int) -> None:
     for shape in SHAPES:
         array = numbers(shape, SIZES[itemsize].numpy, LAYOUTS[layout][1])
@@ -92,6 +93,7 @@ def test_copies_of_every_size_of_elements(device: drv.Device, layout: str, items
 @pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize("itemsize", SIZES)
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.sampled(4)
 def test_offsets_and_counts_of_64_bits(
     device: drv.Device, layout: str, itemsize: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +122,7 @@ def test_bits_of_every_dtype_are_copied(device: drv.Device, layout: str, dtype: 
     "layout", ["contiguous", "input turned", "outer dimensions turned", "columns stretched"]
 )
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda each: each.name)
+@pytest.mark.sampled(4)
 def test_several_operands_under_random_schedules(
     random_device: drv.Device, layout: str, dtype: dtypes.dtype
 ) -> None:
@@ -195,6 +198,7 @@ VARIANTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str
 @pytest.mark.skipif(not available(), reason="nvJitLink is not installed (extra profile)")
 @pytest.mark.parametrize("dtype", [*SIZES.values(), dtypes.bfloat16], ids=lambda each: each.name)
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.sampled(4)
 def test_kernels_are_assembled_for_a_gpu_without_spills(variant: str, dtype: dtypes.dtype) -> None:
     shape, out, source, name = VARIANTS[variant]
     operands = pointwise_work.operands_of(shape, [out, source], [dtype.itemsize] * 2)

@@ -73,6 +73,7 @@ def test_rows_of_any_length(device: drv.Device, length: int) -> None:
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 8, 31, 33, 130])
+@pytest.mark.sampled(4)
 def test_columns_of_any_length(device: drv.Device, columns: int) -> None:
     for length, lead in ((1, 0), (2, 0), (9, 1), (130, 0)):
         assert_sum(device, normal(length, columns), [0], lead=lead)
@@ -93,6 +94,7 @@ FIVE = (3, 4, 2, 5, 6)
 
 @pytest.mark.parametrize("dims", [[], [4], [0], [2], [0, 2, 4], [1, 3], [0, 1], [3, 4], [0, 1, 2, 3, 4]])
 @pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [4, 2, 0, 3, 1], [1, 0, 4, 3, 2]])
+@pytest.mark.sampled(4)
 def test_five_dimensions_in_any_order(device: drv.Device, dims: list[int], order: list[int]) -> None:
     array = normal(*FIVE)
     assert_sum(device, array, dims, order=order)
@@ -108,6 +110,7 @@ def test_packs_over_several_dimensions(device: drv.Device, shape: tuple[int, ...
 
 
 @pytest.mark.parametrize("stretch", [[0], [1], [2], [0, 1, 2]])
+@pytest.mark.sampled(4)
 def test_stretched_dimensions(device: drv.Device, stretch: list[int]) -> None:
     shape = [1 if dim in stretch else size for dim, size in enumerate((5, 6, 40))]
     array = np.ascontiguousarray(np.broadcast_to(normal(*shape), (5, 6, 40)))
@@ -127,6 +130,7 @@ ROW_TYPES = {
 @pytest.mark.parametrize("types", ROW_TYPES)
 @pytest.mark.parametrize("shape", [(40, 64), (700, 24), (33, 7), (9, 1), (1, 16)])
 @pytest.mark.parametrize("lead", [0, 1])
+@pytest.mark.sampled(4)
 def test_larger_inputs_decide_and_stretched_ones_are_loaded_once(
     device: drv.Device, types: str, shape: tuple[int, int], lead: int
 ) -> None:
@@ -315,6 +319,7 @@ def check(
 
 
 @pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.sampled(4)
 def test_every_reducer_in_every_layout(device: drv.Device, name: str) -> None:
     for title, (shape, dims, layout) in LAYOUTS.items():
         if title not in (LAYOUTS if name in FIRST and name != "prod" else FEW):
@@ -329,6 +334,7 @@ def test_every_reducer_in_every_layout(device: drv.Device, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.sampled(4)
 def test_every_reducer_of_floats_with_nan_and_infinity(device: drv.Device, name: str) -> None:
     for special in ([], [np.nan], [np.inf], [-np.inf], [np.nan, np.inf], [np.inf, -np.inf], [np.nan, np.nan]):
         for shape, dims in (((3, 40), (1,)), ((40, 3), (0,)), ((7, 5), (0, 1))):
@@ -397,6 +403,7 @@ def test_elements_are_converted_first(device: drv.Device) -> None:
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin", "max", "min"])
+@pytest.mark.sampled(4)
 def test_the_first_of_equals_and_of_nans_wins(device: drv.Device, name: str) -> None:
     for shape, dims, layout in LAYOUTS.values():
         values = np.random.default_rng(1).integers(0, 3, shape).astype(np.float32)

@@ -70,6 +70,7 @@ def small_numbers(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarr
 @pytest.mark.parametrize(
     "length", [1, 2, 3, 4, 5, 16, 17, 31, 33, 128, 129, 512, 513, 1024, 1025, 4097, 9000]
 )
+@pytest.mark.sampled(4)
 def test_lengths_around_the_sizes_of_teams_and_tiles(device: drv.Device, length: int) -> None:
     array = small_numbers((3, length), np.int32)
     result, _ = scanned(device, "cumsum", array, 1)
@@ -105,6 +106,7 @@ def test_many_columns_take_a_thread_each(device: drv.Device) -> None:
     ],
 )
 @pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.sampled(4)
 def test_any_strides(device: drv.Device, layout: dict[str, Any], dim: int) -> None:
     array = small_numbers((9, 20, 13), np.int16)
     for axis in layout.get("stretch", ()):
@@ -285,6 +287,7 @@ def test_best_of_every_type(device: drv.Device, operation: str, better: Any, dty
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+@pytest.mark.sampled(4)
 def test_logcumsumexp(device: drv.Device, dtype: Any) -> None:
     array = (np.random.default_rng(3).standard_normal((3, 300)) * 20).astype(dtype)
     result, _ = scanned(device, "logcumsumexp", array, 1)
@@ -378,6 +381,7 @@ def test_places_of_true_elements(device: drv.Device, size: int, share: float) ->
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda each: each.name)
+@pytest.mark.sampled(4)
 def test_places_of_nonzero_elements_of_every_type(device: drv.Device, dtype: dtypes.dtype) -> None:
     array = small_numbers((50, 3), dtype.numpy)
     if dtype.is_floating_point:

@@ -38,6 +38,7 @@ def places(
 
 @pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)
 @pytest.mark.parametrize("right", [False, True])
+@pytest.mark.sampled(4)
 def test_places_of_every_type(device: drv.Device, kind: dtypes.dtype, right: bool) -> None:
     rng = np.random.default_rng(1)
     sequence = np.sort(rng.integers(0, 50, 77).astype(kind.numpy))
@@ -84,6 +85,7 @@ def test_what_cannot_be_searched(device: drv.Device) -> None:
 
 @pytest.mark.parametrize("bins", [100, 5000])
 @pytest.mark.parametrize("kind", INTEGERS, ids=lambda each: each.name)
+@pytest.mark.sampled(4)
 def test_bincount(device: drv.Device, kind: dtypes.dtype, bins: int) -> None:
     array = np.random.default_rng(3).integers(0, 100, (30, 40)).astype(kind.numpy)
     for layout in ({}, {"order": (1, 0), "gap": 1}):
@@ -184,6 +186,7 @@ def check_unique(device: drv.Device, array: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)
+@pytest.mark.sampled(4)
 def test_unique_of_every_type(device: drv.Device, kind: dtypes.dtype) -> None:
     array = np.sort(np.random.default_rng(7).integers(0, 100, 700)).astype(kind.numpy)
     if kind.is_floating_point:
@@ -193,6 +196,7 @@ def test_unique_of_every_type(device: drv.Device, kind: dtypes.dtype) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 255, 256, 257, 1024, 1025, 40_000])
+@pytest.mark.sampled(4)
 def test_unique_around_the_sizes_of_chunks(device: drv.Device, n: int) -> None:
     check_unique(device, np.arange(n) // 3)
     check_unique(device, np.zeros(n, np.int32))

@@ -61,11 +61,13 @@ def check_sort(device: drv.Device, array: np.ndarray, *, descending: bool = Fals
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 31, 32, 33, 64, 65, 500, 1023, 1024, 1025, 2047, 2048])
+@pytest.mark.sampled(4)
 def test_short_rows(device: drv.Device, n: int) -> None:
     check_sort(device, numbers((3, n), dtypes.float32, n))
 
 
 @pytest.mark.parametrize("n", [2049, 4095, 4096, 4097, 8193])
+@pytest.mark.sampled(4)
 def test_long_rows(device: drv.Device, n: int) -> None:
     check_sort(device, numbers((3, n), dtypes.int16, n))
 
@@ -152,6 +154,7 @@ def selected(device: drv.Device, plan: Plan, array: np.ndarray, k: int) -> tuple
 @pytest.mark.parametrize(
     ("n", "k"), [(1, 1), (50, 7), (2048, 2048), (2049, 1), (5000, 40), (5000, 5000), (9000, 2500)]
 )
+@pytest.mark.sampled(4)
 def test_topk(device: drv.Device, n: int, k: int, largest: bool) -> None:
     array = numbers((2, n), dtypes.float32, n)
     plan = selection.topk(device, 2, n, k, dtypes.float32, largest=largest)
@@ -161,6 +164,7 @@ def test_topk(device: drv.Device, n: int, k: int, largest: bool) -> None:
 
 @pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)
 @pytest.mark.parametrize("n", [300, 4500])
+@pytest.mark.sampled(4)
 def test_topk_of_every_type(device: drv.Device, kind: dtypes.dtype, n: int) -> None:
     array = numbers((2, n), kind, 3)
     _, devices = selected(device, selection.topk(device, 2, n, 30, kind), array, 30)
@@ -196,6 +200,7 @@ def test_kth_smallest(device: drv.Device, kind: dtypes.dtype, n: int, k: int) ->
 
 @pytest.mark.parametrize("n", [1, 2, 49, 50, 2048, 2049, 6000])
 @pytest.mark.parametrize("skip_nan", [False, True])
+@pytest.mark.sampled(4)
 def test_median(device: drv.Device, n: int, skip_nan: bool) -> None:
     array = np.random.default_rng(n).standard_normal((4, n)).astype(np.float32)
     array[1, n // 2] = np.nan

@@ -22,7 +22,7 @@ from drv.errors import error_class
 from parallel import DataParallel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 pytestmark = pytest.mark.simulator_only
 
@@ -135,12 +135,10 @@ def require_no_more(now: dict[str, Any], before: dict[str, Any], context: str) -
 
 
 @pytest.fixture(autouse=True)
-def _quick_collections() -> Iterator[None]:
+def _quick_collections() -> None:
     """Collections look at what the test makes, not at all that was imported."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def install(**options: Any) -> None:

@@ -186,6 +186,7 @@ def _send_and_wait(pipe: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.sampled(4)
 def test_a_sender_that_ends_at_once(strategy: str, method: str) -> None:
     messages = multiprocessing.get_context(method).Queue()
     process = _run(_send_and_end, messages, strategy, method=method)

@@ -111,12 +111,17 @@ def checked(
 
 @contextlib.contextmanager
 def _frozen() -> Iterator[None]:
-    """Keep the collector from looking at what is there by now, which is no garbage of the script's."""
+    """Keep the collector from looking at what is there by now, which is no garbage of the script's.
+
+    A program that has frozen objects itself has them frozen afterwards, with what is there by now: they cannot be told apart.
+    """
+    others = gc.get_freeze_count()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not others:
+            gc.unfreeze()
 
 
 def _summary(options: Options, watch: Watch, ended: str, processes: int, findings: Sequence[Finding]) -> str:

@@ -135,5 +135,5 @@ class StreamModel(RuleBasedStateMachine):
 def test_streams_follow_the_model(schedule: str) -> None:
     model = type("StreamModel", (StreamModel,), {"schedule": schedule})
     case = model.TestCase
-    case.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+    case.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
     case().runTest()

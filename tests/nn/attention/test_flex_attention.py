@@ -121,6 +121,7 @@ def _plainly(operands: list[Any], mask: str, score: str, dtype: str = "float64")
 
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.sampled(4)
 def test_results_are_those_of_the_formula(mask: str, score: str) -> None:
     operands = _operands()
     expected, lse = _plainly(operands, mask, score)

@@ -21,6 +21,7 @@ SHAPES = [(4, 3), (3,), (2, 5, 3), (0, 3), (2, 0, 3), (1, 1, 1, 3)]
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.sampled(4)
 def test_linear(device_name: str, shape: tuple[int, ...], bias: bool) -> None:
     tensor.manual_seed(0)
     layer = nn.Linear(3, 2, bias=bias, device=device_name)

@@ -55,6 +55,7 @@ def warmed_up(work: Callable[[], Any], times: int = 1) -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.sampled(4)
 def test_replays_equal_eager_steps_and_those_of_the_host(name: str) -> None:
     drv.simulator.install(schedule="lazy", check="full")
     make = OPTIMIZERS[name]

@@ -60,6 +60,7 @@ def _operands(step: Any, arrays: Any, kind: str, device: str) -> list[list[Any]]
 @pytest.mark.usefixtures("checked")
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.kernel.name)
+@pytest.mark.sampled(4)
 def test_the_same_on_a_device_as_on_the_host(step: Any, kind: str) -> None:
     random = np.random.default_rng(0)
     # Full chunks, one that is not, and sizes that are no multiples of a pack; squares stay above those of means.

@@ -79,6 +79,7 @@ def test_the_function_form_is_pytorchs(maximize: bool, device_name: str) -> None
 
 
 @pytest.mark.parametrize(("name", "options"), [each for each in _TAKING if each[0] != "SparseAdam"], ids=str)
+@pytest.mark.sampled(4)
 def test_steps_like_those_of_dense_gradients(name: str, options: dict[str, Any], device_name: str) -> None:
     weight, _ = _trained(tensor, nn, nn.optim, device_name, name, options)
     dense = nn.Embedding(7, 3, padding_idx=5, _weight=tensor.tensor(_TABLE, device=device_name))

@@ -41,6 +41,7 @@ def trained(model: Any, head: Any, steps: int = 4) -> tuple[list[float], list[An
     return losses, [each.detach().cpu() for each in (*model.parameters(), *head.parameters())]
 
 
+@pytest.mark.sampled(4)
 def test_training_a_module_that_replays_equals_eager_training(schedules: None) -> None:  # noqa: F811
     expected = trained(network(), nn.Linear(4, 1).cuda())
     model = network()
@@ -55,6 +56,7 @@ def test_training_a_module_that_replays_equals_eager_training(schedules: None) -
     assert all(tensor.equal(a, b) for a, b in zip(parameters, expected[1], strict=True))
 
 
+@pytest.mark.sampled(4)
 def test_several_callables_in_order(schedules: None) -> None:  # noqa: F811
     first, last = network(), nn.Linear(4, 2).cuda()
 

@@ -93,6 +93,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", COUNTS)
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16", "complex64"])
+@pytest.mark.sampled(4)
 def test_norm_and_scaling_of_many_tensors(device_name: str, kind: str, name: str) -> None:
     if name != "few" and kind in ("bfloat16", "complex64"):
         return

@@ -85,6 +85,7 @@ def trained(library: FakeNccl, *, replays: bool, **options: Any) -> tuple[list[f
 @pytest.mark.parametrize(
     "options", [{}, {"gradient_as_bucket_view": True}, {"static_graph": True}], ids=lambda o: str(list(o))
 )
+@pytest.mark.sampled(4)
 def test_replayed_training_equals_eager_training(job: FakeNccl, options: dict[str, Any]) -> None:
     # A graph keeps what it was captured of, so memory of NCCL's stand-in is there at each replay.
     expected = trained(job, replays=False, **options)

@@ -172,6 +172,7 @@ def _as_one_process(rank: int, size: int, device: str) -> Any:
 
 
 @pytest.mark.parametrize(("device", "options"), DEVICES)
+@pytest.mark.sampled(4)
 def test_training_is_that_of_one_process(device: str, options: dict[str, Any]) -> None:
     """Uneven parts, tied, frozen and unused parameters, a checkpoint, and clipping over the ranks."""
     size = 3 if device == "cpu" else 2

@@ -584,6 +584,7 @@ LAYERS: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]], str]] = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.sampled(4)
 def test_layers(device_name: str, name: str) -> None:
     make, shapes, kinds = LAYERS[name]
     layer = make().to(device_name)

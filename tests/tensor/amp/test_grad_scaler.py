@@ -52,6 +52,7 @@ def test_like_pytorch(device_name: str) -> None:
 
 @pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
+@pytest.mark.sampled(4)
 def test_finds_one_number_among_many(device_name: str, dtype: str, bad: float) -> None:
     element_dtype = getattr(tensor, dtype)
     params = [

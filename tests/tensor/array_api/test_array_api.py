@@ -137,6 +137,7 @@ def test_manipulation() -> None:
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "std", "var", "all", "any"])
 @pytest.mark.parametrize("axis", [None, 0, -1, (0, 2), ()])
 @pytest.mark.parametrize("keepdims", [True, False])
+@pytest.mark.sampled(4)
 def test_reductions_are_numpys(name: str, axis: Any, keepdims: bool, device_name: str) -> None:
     array = np.random.default_rng(0).standard_normal((2, 3, 4)) > 0.5
     array = array if name in ("all", "any") else array * 1.5

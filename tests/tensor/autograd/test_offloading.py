@@ -119,6 +119,7 @@ def test_on_a_side_stream(options: Any, pin_memory: bool) -> None:
 
 @pytest.mark.simulator_only
 @pytest.mark.parametrize("options", SCHEDULES, ids=str)
+@pytest.mark.sampled(4)
 def test_pinned_memory_is_used_again_in_the_next_step(options: Any) -> None:
     drv.simulator.install(check="race", **options)
     x = leaf(1, 2, 3, device="cuda")

@@ -76,6 +76,7 @@ def test_another_value_of_the_same_layout(gpu: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [tensor.float16, tensor.bfloat16, tensor.float64, tensor.int32])
+@pytest.mark.sampled(4)
 def test_values_between_are_rounded_to_their_dtypes(gpu: str, dtype: Any) -> None:
     def function(x: Any, y: Any) -> Any:
         return ((x * y - x) * 3 + y).clamp(max=50), (x > y).to(x.dtype) * x

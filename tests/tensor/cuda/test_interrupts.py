@@ -102,6 +102,7 @@ def _check(form: str, schedule: str, step: int, number: int = signal.SIGINT) -> 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
 @pytest.mark.parametrize("form", WAITING)
+@pytest.mark.sampled(4)
 def test_interrupted_waits(form: str, schedule: str) -> None:
     _check(form, schedule, 61)
 

@@ -27,6 +27,7 @@ def reserved() -> int:
     return cuda.memory_reserved()
 
 
+@pytest.mark.sampled(4)
 def test_addresses_stay_valid_whatever_is_allocated_meanwhile(schedules: None) -> None:  # noqa: F811
     x = tensor.ones(1 << 18, device="cuda")
     g = cuda.CUDAGraph()
@@ -76,6 +77,7 @@ def test_a_pool_goes_back_when_its_graph_and_tensors_are_gone(lazy: None) -> Non
     assert reserved() == before
 
 
+@pytest.mark.sampled(4)
 def test_graphs_share_a_pool(schedules: None) -> None:  # noqa: F811
     x = tensor.ones(4 * MIB, device="cuda")
     first, second, third = cuda.CUDAGraph(), cuda.CUDAGraph(), cuda.CUDAGraph()
@@ -209,6 +211,7 @@ def test_a_capture_that_runs_out_of_memory_leaves_everything_usable() -> None:
     assert z[0].item() == 2
 
 
+@pytest.mark.sampled(4)
 def test_memory_freed_in_a_capture_that_another_stream_used(schedules: None) -> None:  # noqa: F811
     x, side = tensor.ones(4 * MIB, device="cuda"), cuda.Stream()
     g = cuda.CUDAGraph()

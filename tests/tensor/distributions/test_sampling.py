@@ -28,6 +28,7 @@ WITHOUT_MOMENTS = {
 
 
 @pytest.mark.parametrize("name", [name for name in PARAMETERS if name not in WITHOUT_MOMENTS])
+@pytest.mark.sampled(4)
 def test_moments(name: str) -> None:
     tensor.manual_seed(0)
     count = 20000
@@ -88,6 +89,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SMALL)
+@pytest.mark.sampled(4)
 def test_on_either_device(name: str, device_name: str) -> None:
     tensor.manual_seed(1)
     distribution, parameters = made(tensor, name, device=device_name)

@@ -125,6 +125,7 @@ def test_odd_windows_begin_with_the_signal() -> None:
 
 
 @pytest.mark.parametrize("which", ["stft", "complex stft", "istft"])
+@pytest.mark.sampled(4)
 def test_second_derivatives(which: str, device_name: str) -> None:
     window = tensor.from_numpy(_RNG.random(4) + 0.2).to(device_name)
     array = _RNG.standard_normal((3, 3)) if which == "istft" else _RNG.standard_normal(5)
@@ -177,6 +178,7 @@ def test_the_envelope_is_not_spread_out() -> None:
     "geometry", [(1, 4, 2, 10), (3, 5, 1, 20), (2, 4, 4, 16), (2, 3, 5, 30), (7, 4, 3, 25), (5, 1, 2, 12)]
 )
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.sampled(4)
 def test_overlapping_windows_add_up(geometry: tuple[int, int, int, int], name: str, device_name: str) -> None:
     from tensor.operations.shapes.overlap_add import overlap_add
 

@@ -88,6 +88,7 @@ def test_real_sizes(size: int, device_name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fft", "rfft", "irfft", "hfft", "ihfft", "fft2", "rfft2", "irfftn"])
+@pytest.mark.sampled(4)
 def test_second_derivatives(name: str, device_name: str) -> None:
     x = tensor.from_numpy(_data(name, (2, 3))).to(device_name).requires_grad_()
 

@@ -168,6 +168,7 @@ def test_vjp_multiplies_from_the_left(device_name: str) -> None:
         lambda x: tensor.fft.fft(x),
     ],
 )
+@pytest.mark.sampled(4)
 def test_jvp_multiplies_from_the_right(device_name: str, function: Any) -> None:
     x, direction = real(X, device_name), real([1.0, 10.0, -3.0], device_name)
     output, tangent = jvp(function, (x,), (direction,))

@@ -28,6 +28,7 @@ _NAMES = [f"{sample}-{kind.category.name.lower()}" for sample, kind in _CASES]
 
 
 @pytest.mark.parametrize(("sample", "kind"), _CASES, ids=_NAMES)
+@pytest.mark.sampled(4)
 def test_derivatives_are_limits_of_differences(sample: Sample, kind: dtype) -> None:
     leaves = [on("cpu", x) for x in operands(sample, kind, (3,))]
     leaves = [x if x.dtype is dtypes.bool_ else x.requires_grad_() for x in leaves]

@@ -48,6 +48,7 @@ kinds = pytest.mark.parametrize("kind", ["real", "complex"])
 
 @kinds
 @pytest.mark.parametrize("name", cases.REDUCTIONS)
+@pytest.mark.sampled(4)
 def test_reductions(name: str, kind: str) -> None:
     check(name, cases.REDUCTIONS, kind)
 
@@ -59,18 +60,21 @@ def test_reductions_of_real_numbers(name: str) -> None:
 
 @kinds
 @pytest.mark.parametrize("name", cases.PRODUCTS)
+@pytest.mark.sampled(4)
 def test_products(name: str, kind: str) -> None:
     check(name, cases.PRODUCTS, kind)
 
 
 @kinds
 @pytest.mark.parametrize("name", [name for name in cases.JOINS if name != "cat types"])
+@pytest.mark.sampled(4)
 def test_joins(name: str, kind: str) -> None:
     check(name, cases.JOINS, kind)
 
 
 @kinds
 @pytest.mark.parametrize("name", cases.VIEWS)
+@pytest.mark.sampled(4)
 def test_views(name: str, kind: str) -> None:
     check(name, cases.VIEWS, kind)
 
@@ -87,6 +91,7 @@ def test_types(name: str) -> None:
 
 @kinds
 @pytest.mark.parametrize("name", cases.WRITES)
+@pytest.mark.sampled(4)
 def test_writes(name: str, kind: str) -> None:
     check(name, cases.WRITES, kind)
 
@@ -105,6 +110,7 @@ ON_DEVICE = [
 
 
 @pytest.mark.parametrize(("table", "name"), ON_DEVICE, ids=[name for _, name in ON_DEVICE])
+@pytest.mark.sampled(4)
 def test_on_a_device(device: Any, table: dict[str, Any], name: str) -> None:
     check(name, table, "real", "cuda", fast_mode=True)
 

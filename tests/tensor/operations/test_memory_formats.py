@@ -174,6 +174,7 @@ def test_sizes_of_one(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", {**IMAGES, **VOLUMES})
+@pytest.mark.sampled(4)
 def test_values_are_those_of_rows(name: str, device_name: str) -> None:
     x = argument(tensor, name, device=device_name)
     rows = x.detach().contiguous().requires_grad_()
@@ -188,6 +189,7 @@ def test_values_are_those_of_rows(name: str, device_name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(4)
 def test_devices_order_elements_as_the_cpu_does(name: str, device_name: str) -> None:
     outputs, expected = (
         results(CASES[name](tensor, functional, argument(tensor, name, device=device)))

@@ -19,6 +19,7 @@ def _range(x: Any) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.sampled(4)
 def test_range_of_every_dtype(name: str, device_name: str) -> None:
     dtype = getattr(tensor, name)
     x = make_tensor((20, 30), dtype=dtype, device=device_name)

@@ -54,6 +54,7 @@ def _gradients(device: str, call: Any, dtype: Any) -> tuple[list[Any], list[Any]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.sampled(4)
 def test_runs_again_as_in_the_block(device_name: str, use_reentrant: bool, dtype: str) -> None:
     element_dtype = getattr(tensor, dtype)
     result, seen = _gradients(

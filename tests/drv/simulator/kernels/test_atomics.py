@@ -242,12 +242,14 @@ def run(launch: Launch, source: str, case: Case, space: str, n: int) -> None:
 
 @pytest.mark.parametrize("space", ["global", "unread", "shared"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.sampled(4)
 def test_functions(launch: Launch, case: Case, space: str) -> None:
     run(launch, SOURCE, case, space, 250)
 
 
 @pytest.mark.parametrize("space", ["global", "shared"])
 @pytest.mark.parametrize("case", SCOPED, ids=lambda case: case.name)
+@pytest.mark.sampled(4)
 def test_scopes(launch: Launch, case: Case, space: str) -> None:
     run(launch, SCOPED_SOURCE, case, space, 90)
 

@@ -66,6 +66,7 @@ def exchange(size: int, first: str = SYNC, second: str = SYNC, **options: object
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.sampled(4)
 def test_blocks_of_a_cluster_read_each_other(size: int) -> None:
     out, expected, findings = exchange(size)
     assert findings == ()

@@ -85,6 +85,7 @@ def test_other_devices(capability: str) -> None:
 
 
 @pytest.mark.parametrize("test", TESTS, ids=names)
+@pytest.mark.sampled(4)
 def test_without_optimisation(launch: Launch, test: Callable[[Launch], None]) -> None:
     test(Launch(gpu=launch.gpu, options=("--device-debug",)))
 

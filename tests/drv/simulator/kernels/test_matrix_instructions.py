@@ -178,6 +178,7 @@ INTEGER_FORMS = [
 
 @pytest.mark.parametrize(("shape", "types"), INTEGER_FORMS)
 @pytest.mark.parametrize("saturates", [False, True])
+@pytest.mark.sampled(4)
 def test_products_of_integers(launch: Launch, shape: str, types: str, saturates: bool) -> None:
     m, n, k = dimensions(shape)
     left, right = types.split()
@@ -327,6 +328,7 @@ def _wmma_registers(which: str, shape: str, ptx_type: str) -> int:
 
 @pytest.mark.parametrize(("shape", "factors", "sums"), WMMA)
 @pytest.mark.parametrize("layouts", ["row.col.row", "col.row.col"])
+@pytest.mark.sampled(4)
 def test_wmma(launch: Launch, shape: str, factors: str, sums: str, layouts: str) -> None:
     m, n, k = dimensions(shape)
     a_layout, b_layout, c_layout = layouts.split(".")

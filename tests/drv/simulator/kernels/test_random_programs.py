@@ -21,7 +21,7 @@ TOGETHER = 4
 
 _CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
 #: Compiling makes an example slow: few of them always run.
-few = settings(max_examples=12, deadline=None, suppress_health_check=_CHECKS)
+few = settings(max_examples=6, deadline=None, suppress_health_check=_CHECKS)
 many = settings(max_examples=100, deadline=None, suppress_health_check=_CHECKS)
 
 

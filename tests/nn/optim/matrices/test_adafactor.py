@@ -43,6 +43,7 @@ def _reference(p: Any, grads: Any, lr: float, eps: tuple[float, float], d: float
 
 @pytest.mark.parametrize("shape", [(6,), (4, 5), (2, 3, 4)], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.sampled(4)
 def test_by_the_formula(device_name: str, dtype: str, shape: tuple[int, ...]) -> None:
     random = np.random.default_rng(0)
     start, grads = random.standard_normal(shape), random.standard_normal((4, *shape))

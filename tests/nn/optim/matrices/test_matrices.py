@@ -23,6 +23,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.sampled(4)
 def test_goes_on_from_a_state_dict(device_name: str, name: str) -> None:
     def start() -> Any:
         tensor.manual_seed(0)

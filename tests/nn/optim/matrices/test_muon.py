@@ -23,6 +23,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("shape", [(4, 6), (9, 4)], ids=str)
 @pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.sampled(4)
 def test_by_the_formula(device_name: str, shape: tuple[int, int], nesterov: bool) -> None:
     """With coefficients that converge, the update is what the singular value decomposition gives."""
     random = np.random.default_rng(0)

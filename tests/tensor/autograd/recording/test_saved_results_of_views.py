@@ -61,6 +61,7 @@ PAIRS = [(write, "row") for write in WRITES] + [("exp_", view) for view in VIEWS
 
 
 @pytest.mark.parametrize(("write", "view"), PAIRS)
+@pytest.mark.sampled(4)
 def test_second_derivatives(write: str, view: str, device_name: str) -> None:
     x = tensor.tensor(VALUES, dtype=tensor.float64, device=device_name, requires_grad=True)
     function = written(WRITES[write], VIEWS[view])
@@ -128,6 +129,7 @@ def test_a_function_of_the_users() -> None:
 
 
 @pytest.mark.parametrize("name", ["relu_", "elu_", "leaky_relu_", "selu_", "celu_", "threshold_"])
+@pytest.mark.sampled(4)
 def test_activations(name: str) -> None:
     x = tensor.tensor(VALUES, dtype=tensor.float64, requires_grad=True)
     arguments = {"threshold_": (0.1, 0.0)}.get(name, ())

@@ -63,6 +63,7 @@ def _is(x: Any, value: Any) -> bool:
 
 
 @pytest.mark.parametrize(("name", "value"), KINDS)
+@pytest.mark.sampled(4)
 def test_new_memory_is_filled(name: str, value: Any, device_name: str) -> None:
     kind = getattr(tensor, name)
     zeros = tensor.zeros(2, 3, dtype=kind, device=device_name)
@@ -196,6 +197,7 @@ ATOMICS = re.compile(rb"\b(?:atom|red)\.\S*(?:add\S*\.(?:f|bf)\d|cas)")
 
 @pytest.mark.simulator_only
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.sampled(4)
 def test_nothing_is_added_atomically(name: str) -> None:
     """No kernel that is compiled for the operation could add up floating-point numbers in another order."""
     drv.simulator.install()

@@ -73,6 +73,7 @@ def _set_convolution(on: bool) -> None:
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.sampled(4)
 def test_products_follow_the_flag_of_products(name: str) -> None:
     _follows(PRODUCTS[name], _set_matmul, _set_convolution)
 
@@ -105,6 +106,7 @@ def test_products_of_two_vectors_are_never_rounded(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
+@pytest.mark.sampled(4)
 def test_float16_accumulation(name: str) -> None:
     operation = BOTH[name]
     arrays = _operands(operation)
@@ -127,6 +129,7 @@ def test_float16_accumulation(name: str) -> None:
 # Attention of half precision is no product of cuBLAS: its sums are float32 always.
 @pytest.mark.parametrize("name", [name for name in BOTH if name != "attention"])
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.sampled(4)
 def test_reduced_sums(name: str, kind: str) -> None:
     """What cuBLAS is told at each product; the simulator has no split sums to show in results."""
     flag = f"allow_{'fp16' if kind == 'float16' else 'bf16'}_reduced_precision_reduction"

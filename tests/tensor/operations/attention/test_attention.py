@@ -80,6 +80,7 @@ def test_like_pytorch(name: str, device_name: str) -> None:
     "name",
     ["heads", "causal, more keys", "all masked apart", "shared keys", "added to queries", "groups, masked"],
 )
+@pytest.mark.sampled(4)
 def test_in_many_blocks(name: str, checked_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays, options = _arrays(name)
     results = []
@@ -112,6 +113,7 @@ def _reference(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("workspace", [48 << 20, 2000])
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.sampled(4)
 def test_types(kind: str, workspace: int, checked_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "WORKSPACE", workspace)
     rng = np.random.default_rng(3)
@@ -146,6 +148,7 @@ def test_types(kind: str, workspace: int, checked_device: str, monkeypatch: pyte
 
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("length", [40, 100, 200, 300, 600, 1030, 4100])
+@pytest.mark.sampled(4)
 def test_teams_of_every_size(length: int, checked_device: str) -> None:
     """Rows of keys from one pack of a few threads up to several of a large block."""
     rng = np.random.default_rng(length)

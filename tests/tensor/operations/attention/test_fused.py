@@ -48,11 +48,7 @@ ALWAYS = {
     "odd lengths": "bfloat16",
     "one query": "float16",
     "one key": "bfloat16",
-    "width 128": "float16",
     "width 7": "bfloat16",
-    "width 200": "float16",
-    "causal, more queries": "bfloat16",
-    "shared keys": "float16",
     "keys masked": "bfloat16",
     "groups, masked": "float16",
 }

@@ -119,6 +119,7 @@ def test_tf32_follows_its_own_flag(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["groups", "1x1", "depthwise", "transposed"])
+@pytest.mark.sampled(4)
 def test_second_derivatives(name: str, device_name: str) -> None:
     function, _, _, options = CASES[name]
     shapes = {

@@ -271,6 +271,7 @@ def schedule(request: pytest.FixtureRequest) -> dict[str, Any]:
 @pytest.mark.simulator_only
 @pytest.mark.parametrize("peers", ["all", "none"])
 @pytest.mark.parametrize("kind", ["float32", "float16"])
+@pytest.mark.sampled(4)
 def test_between_two_devices(schedule: dict[str, Any], peers: str, kind: str) -> None:
     """With and without peer access, with another dtype or layout on either side, and on streams of either device."""
     drv.simulator.install(peers=peers, **schedule)

@@ -120,6 +120,7 @@ def test_copies_keep_the_bits_of_every_nan(kind: dtypes.dtype, device_name: str)
 
 
 @STORED
+@pytest.mark.sampled(4)
 def test_made_moved_and_shown(kind: dtypes.dtype, device_name: str) -> None:
     on: dict[str, Any] = {"dtype": kind, "device": device_name}
     x = tensor.tensor([[1, 2, 3], [4, 5, 6]], **on)
@@ -154,6 +155,7 @@ def test_made_moved_and_shown(kind: dtypes.dtype, device_name: str) -> None:
 
 
 @UNSIGNED
+@pytest.mark.sampled(4)
 def test_the_largest_unsigned_numbers(kind: dtypes.dtype, device_name: str) -> None:
     limits = tensor.iinfo(kind)
     largest = (1 << 8 * kind.itemsize) - 1

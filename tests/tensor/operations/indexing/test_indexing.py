@@ -71,6 +71,7 @@ def _layouts(device: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", KEYS)
+@pytest.mark.sampled(4)
 def test_keys(name: str, device_name: str) -> None:
     key = KEYS[name]
     expected = SOURCE[key]
@@ -82,6 +83,7 @@ def test_keys(name: str, device_name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KEYS)
+@pytest.mark.sampled(4)
 def test_writes(name: str, device_name: str) -> None:
     key = KEYS[name]
     shape = SOURCE[key].shape
@@ -98,6 +100,7 @@ def test_writes(name: str, device_name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in KEYS if n != "false"])
+@pytest.mark.sampled(4)
 def test_derivatives_of_keys(name: str, device_name: str) -> None:
     key = KEYS[name]
     source = tensor.from_numpy(SOURCE.copy()).to(device_name).requires_grad_()
@@ -267,6 +270,7 @@ IN_PLACE = [n for n, call in CALLS.items() if hasattr(tensor.Tensor, call[0] + "
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.sampled(4)
 def test_in_place_is_the_same(name: str, device_name: str) -> None:
     def move(array: np.ndarray[Any, Any]) -> Any:
         return tensor.from_numpy(array.copy()).to(device_name)
@@ -288,6 +292,7 @@ _KINDS = [
 
 
 @pytest.mark.parametrize("kind", _KINDS, ids=str)
+@pytest.mark.sampled(4)
 def test_every_dtype(kind: Any, device_name: str) -> None:
     x = tensor.arange(6, device=device_name).to(kind)
     index = tensor.tensor([1, 3, 1], device=device_name)

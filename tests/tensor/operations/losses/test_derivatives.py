@@ -87,6 +87,7 @@ def slopes(library: Any, name: str, reduction: str, position: int, device: str =
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(4)
 def test_three_orders(name: str) -> None:
     count, arrays = CASES[name][1], _arrays(_Graphroot, name)
     inputs = tuple(x.requires_grad_() for x in arrays[:count])
@@ -122,6 +123,7 @@ def test_orders_like_pytorch(name: str, reduction: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["huber", "bce", "bce logits", "kl", "nll", "cross entropy smooth"])
+@pytest.mark.sampled(4)
 def test_orders_on_a_device(name: str, checked_device: str) -> None:
     for position in range(CASES[name][1]):
         results = slopes(_Graphroot, name, "mean", position, checked_device)
@@ -151,6 +153,7 @@ def test_derivatives_of_scalars_and_of_nothing(name: str, shape: tuple[int, ...]
 
 
 @pytest.mark.parametrize("name", ["bce", "bce logits", "kl", "kl log", "mse", "huber"])
+@pytest.mark.sampled(4)
 def test_gradient_is_the_same_whether_recorded_or_not(name: str, device_name: str) -> None:
     for dtype, tolerance in ((tensor.float64, 1e-13), (tensor.float16, 4e-3)):
         arrays = [x.to(dtype).requires_grad_() for x in _arrays(_Graphroot, name, device_name)]

@@ -107,6 +107,7 @@ def test_derivatives(number: int) -> None:
 @pytest.mark.parametrize(
     "name", ["mse_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy_with_logits"]
 )
+@pytest.mark.sampled(4)
 def test_derivatives_of_targets_and_on_devices(name: str, device_name: str) -> None:
     x = on(device_name, _RNG.standard_normal((2, 3)), grad=True)
     y = on(device_name, _RNG.random((2, 3)) + 0.1, grad=True)

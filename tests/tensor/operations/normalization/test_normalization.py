@@ -41,6 +41,7 @@ def test_a_batch_of_nothing_leaves_running_statistics(shape: tuple[int, ...], de
 
 @pytest.mark.parametrize("masked", ["", "weight", "bias"])
 @pytest.mark.parametrize("function", ["layer_norm", "rms_norm"])
+@pytest.mark.sampled(4)
 def test_gradients_of_many_rows_are_made_at_once(
     function: str, masked: str, checked_device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

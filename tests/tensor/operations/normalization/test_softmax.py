@@ -33,6 +33,7 @@ def _of(name: str, x: Any, dim: int, **named: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 @pytest.mark.parametrize("case", SHAPES, ids=str)
+@pytest.mark.sampled(4)
 def test_values_and_gradients(name: str, case: Any, device_name: str) -> None:
     shape, dim = case
     array = (_RNG.standard_normal(shape) * 4).astype(np.float32)
@@ -52,6 +53,7 @@ def test_values_and_gradients(name: str, case: Any, device_name: str) -> None:
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float64"])
+@pytest.mark.sampled(4)
 def test_other_types(name: str, kind: str, device_name: str) -> None:
     array = _RNG.standard_normal((3, 33)).astype(np.float32)
     x = tensor.from_numpy(array).to(device_name, getattr(tensor, kind))
@@ -89,6 +91,7 @@ def test_any_strides_and_addresses(device_name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.sampled(4)
 def test_derivatives(name: str, device_name: str) -> None:
     for shape, dim in (((2, 5), 1), ((2, 3, 2), 1)):
         x = tensor.from_numpy(_RNG.standard_normal(shape)).to(device_name).requires_grad_()

@@ -18,6 +18,7 @@ def some(kind: str, shape: tuple[int, ...], device: str) -> tensor.Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled(4)
 def test_all_types_are_copied(checked_device: str, kind: str) -> None:
     sources = [some(kind, shape, checked_device) for shape in SHAPES]
     targets = [tensor.empty_like(each) for each in sources]

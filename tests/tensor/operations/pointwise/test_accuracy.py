@@ -113,6 +113,7 @@ def _points(low: float, high: float, seed: int) -> Any:
 
 
 @pytest.mark.parametrize("name", ACCURACY)
+@pytest.mark.sampled(4)
 def test_single_precision(name: str, device_name: str) -> None:
     low, high, *bounds = ACCURACY[name]
     sample = _BY_NAME[name]

@@ -72,6 +72,7 @@ def slopes(library: Any, name: str, x: Any, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(4)
 def test_three_orders(name: str) -> None:
     x = tensor.tensor(ELEMENTS, dtype=tensor.float64, requires_grad=True)
 
@@ -133,6 +134,7 @@ def test_orders_of_prelu_like_pytorch(of_weight: bool) -> None:
 @pytest.mark.parametrize(
     "name", ["relu", "elu", "softplus", "silu", "mish", "gelu tanh", "hardswish", "softsign"]
 )
+@pytest.mark.sampled(4)
 def test_orders_on_a_device(name: str, checked_device: str) -> None:
     x = tensor.tensor(ELEMENTS, dtype=tensor.float64)
     expected = slopes(_Graphroot, name, x.clone().requires_grad_(), 3)

@@ -53,6 +53,7 @@ CALLS = {
 
 @pytest.mark.parametrize("dtype", [tensor.float32, tensor.float64, tensor.float16], ids=str)
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.sampled(4)
 def test_large_tensors_are_computed_as_small_ones(name, dtype):
     tensor.manual_seed(1)
     x, y = tensor.randn(SIZE, dtype=dtype), tensor.randn(SIZE, dtype=dtype)

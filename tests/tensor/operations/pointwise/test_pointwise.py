@@ -100,6 +100,7 @@ def _differentiate_twice(result: Any, given: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@pytest.mark.sampled(4)
 def test_numbers_of_every_type(sample: Sample, device_name: str) -> None:
     for letter in sample.kinds:
         kinds = KINDS[letter]
@@ -116,6 +117,7 @@ def test_numbers_of_every_type(sample: Sample, device_name: str) -> None:
 
 
 @pytest.mark.parametrize("sample", _FLOATS, ids=str)
+@pytest.mark.sampled(4)
 def test_layouts(sample: Sample, device_name: str) -> None:
     """Strided, broadcast, empty and 0-dim operands give what contiguous copies give."""
     if device_name == "cuda" and str(sample) not in _LAYOUTS:
@@ -143,6 +145,7 @@ def test_layouts(sample: Sample, device_name: str) -> None:
 
 
 @pytest.mark.parametrize("sample", [each for each in SAMPLES if each.out or each.in_place], ids=str)
+@pytest.mark.sampled(4)
 def test_results_written_to_given_tensors(sample: Sample, device_name: str) -> None:
     if device_name == "cuda" and not (_LAYOUTS | _TYPES) & {str(sample)}:
         pytest.skip("what writes results is the same for all")

@@ -82,6 +82,7 @@ def _assert_near(found: Any, expected: Any, what: str, limit: float = 1e-5) -> N
 
 
 @pytest.mark.parametrize("kind", [["uint8", 200, 100, 44], ["int8", 100, 100, -56]])
+@pytest.mark.sampled(4)
 def test_sums_wrap_in_their_own_dtype(kind: Any, checked_device: str) -> None:
     name, first, second, total = kind
     on = {"dtype": dtypes.dtype_named(name), "device": checked_device}

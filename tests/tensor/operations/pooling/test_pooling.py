@@ -62,6 +62,7 @@ def test_against_pytorch(name: str, device_name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["max overlapping", "avg padded", "adaptive avg", "adaptive max"])
+@pytest.mark.sampled(4)
 def test_second_derivatives(name: str, device_name: str) -> None:
     function, _, options = CASES[name]
     options = {"output_size": 2} if "output_size" in options else options

@@ -29,6 +29,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@pytest.mark.sampled(4)
 def test_cdist(shapes: Any, p: float, device_name: str) -> None:
     a, b = (_RNG.standard_normal(shape) for shape in shapes)
     result = tensor.cdist(_on(a, device_name), _on(b, device_name), p)
@@ -82,6 +83,7 @@ def test_dist(device_name: str) -> None:
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.sampled(4)
 def test_mode(dim: int, device_name: str) -> None:
     values = _RNG.integers(0, 4, (5, 7, 3))
     result = tensor.mode(_on(values, device_name), dim)

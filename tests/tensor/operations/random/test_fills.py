@@ -43,6 +43,7 @@ def assert_same_bits(found: tensor.Tensor, expected: tensor.Tensor) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "kind"), CASES, ids=lambda value: getattr(value, "name", str(value))
 )
+@pytest.mark.sampled(4)
 def test_the_same_bits_everywhere(
     device: drv.Device, name: str, arguments: tuple, kind: dtypes.dtype
 ) -> None:

@@ -13,6 +13,7 @@ from .test_fills import COMPLEX, FLOATS, assert_same_bits
 
 
 @pytest.mark.parametrize("kind", FLOATS + COMPLEX, ids=repr)
+@pytest.mark.sampled(4)
 def test_normal_is_the_same_everywhere(device: drv.Device, kind: dtypes.dtype) -> None:
     mean = tensor.linspace(-3, 5, 12, dtype=dtypes.float64).reshape(4, 3).to(kind)
     if kind.is_complex:

@@ -82,6 +82,7 @@ def _formula(which: str, arrays: Any, spans: Any) -> list[Any]:
 
 @pytest.mark.parametrize("order", SPANS)
 @pytest.mark.parametrize("which", CELLS)
+@pytest.mark.sampled(4)
 def test_formula(which: str, order: str, device_name: str) -> None:
     spans = SPANS[order]
     arrays = _arrays(which, sum(count for _, count in spans))
@@ -110,6 +111,7 @@ def test_first_states_are_zeros_and_biases_may_be_missing(which: str, device_nam
 
 
 @pytest.mark.parametrize("which", CELLS)
+@pytest.mark.sampled(4)
 def test_derivatives(which: str, device_name: str) -> None:
     # Differences take long on a simulated device.
     for order in SPANS if device_name == "cpu" else ["shrinking"]:
@@ -158,6 +160,7 @@ def test_gradients_of_one_result(which: str, used: int, device_name: str) -> Non
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("which", CELLS)
+@pytest.mark.sampled(4)
 def test_types(which: str, kind: str, device_name: str, full_precision: None) -> None:
     arrays = _arrays(which, 9)
     exact, rounded = [], []
@@ -182,6 +185,7 @@ def test_types(which: str, kind: str, device_name: str, full_precision: None) ->
 
 
 @pytest.mark.parametrize("which", CELLS)
+@pytest.mark.sampled(4)
 def test_wide_loads(which: str, device_name: str, full_precision: None) -> None:
     """Many rows, of which threads take several units at once, and then few."""
     batch, hidden = 4100, 8

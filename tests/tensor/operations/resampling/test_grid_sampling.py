@@ -124,6 +124,7 @@ def _small() -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     ("mode", "kind"), [("bilinear", "bfloat16"), ("bilinear", "float32"), ("bicubic", "float16")]
 )
+@pytest.mark.sampled(4)
 def test_types(mode: str, kind: str, device_name: str) -> None:
     image, grid = (tensor.from_numpy(each).to(device_name, getattr(tensor, kind)) for each in arrays(2))
     result, exact = [], []

@@ -127,6 +127,7 @@ def test_against_sums(size: tuple[int, int], checked_device: str) -> None:
 @pytest.mark.parametrize(
     "name", ["nearest odd", "bilinear factor", "trilinear", "bicubic", "smooth bicubic", "smooth bilinear"]
 )
+@pytest.mark.sampled(4)
 def test_derivatives(name: str, device_name: str) -> None:
     shape, options = CASES[name]
     x = tensor.from_numpy(_RNG.standard_normal((1, 1, *shape[2:]))[..., :5, :5]).to(device_name)
@@ -141,6 +142,7 @@ def test_derivatives(name: str, device_name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["bilinear odd", "bicubic", "nearest volume", "smooth bicubic", "bilinear much"]
 )
+@pytest.mark.sampled(4)
 def test_devices_agree(name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """With several planes for each thread, 64-bit numbers of elements, and every check of the simulator."""
     simulated = not request.config.getoption("--gpu")
@@ -167,6 +169,7 @@ def test_devices_agree(name: str, monkeypatch: pytest.MonkeyPatch, request: pyte
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.sampled(4)
 def test_half_precision_is_summed_in_single(kind: str, mode: str, device_name: str) -> None:
     x = tensor.from_numpy(_RNG.standard_normal((1, 2, 5, 7))).to(device_name, getattr(tensor, kind))
     result = interpolate(x, (8, 3), mode=mode)

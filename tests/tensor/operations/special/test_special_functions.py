@@ -67,6 +67,7 @@ def test_incomplete_gamma_of_special_values(device_name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.sampled(4)
 def test_incomplete_gamma_in_every_region(kind: str, device_name: str) -> None:
     """Small operands, a tail on both sides, large operands close together."""
     a = np.array([1e-7, 1e-3, 0.3, 0.9, 3, 15, 60, 199, 201, 1e4, 1e6, 500], kind)

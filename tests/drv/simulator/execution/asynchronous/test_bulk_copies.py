@@ -279,6 +279,7 @@ def cluster(form: str, **changes: str) -> str:
 
 @pytest.mark.parametrize("form", SEND)
 @pytest.mark.parametrize(("schedule", "seed"), SCHEDULES)
+@pytest.mark.sampled(4)
 def test_between_blocks_of_a_cluster(form: str, schedule: str, seed: int) -> None:
     values = counted((8, 64), np.uint32)
     out = np.zeros_like(values)
@@ -288,6 +289,7 @@ def test_between_blocks_of_a_cluster(form: str, schedule: str, seed: int) -> Non
 
 
 @pytest.mark.parametrize("form", SEND)
+@pytest.mark.sampled(4)
 def test_mistakes_between_blocks_of_a_cluster(form: str) -> None:
     values = counted((4, 64), np.uint32)
     for changes, text in (

@@ -261,6 +261,7 @@ def tail_of(
 
 @pytest.mark.parametrize("types", FLOATS, ids=".".join)
 @pytest.mark.parametrize("n", [8, 72, 256])
+@pytest.mark.sampled(4)
 def test_floats(types: tuple[str, str, str], n: int) -> None:
     *values, findings = multiply(n, types, tail_of(types))
     assert findings == ()
@@ -279,6 +280,7 @@ def test_the_first_factor_in_registers(types: tuple[str, str, str]) -> None:
 )
 @pytest.mark.parametrize("saturates", [False, True])
 @pytest.mark.parametrize("registers", [False, True])
+@pytest.mark.sampled(4)
 def test_integers(types: tuple[str, str, str], saturates: bool, registers: bool) -> None:
     *values, findings = multiply(32, types, "satfinite" if saturates else "", registers=registers)
     assert findings == ()

@@ -61,6 +61,7 @@ def run(runtime: Any, n: int, timing: bool) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("options", [{"check": "on"}, {"check": "full"}, {"schedule": "lazy"}])
 @pytest.mark.parametrize("n", [100, 5000, 300_000])
+@pytest.mark.sampled(4)
 def test_results_are_the_same_whether_or_not_a_launch_is_metered(options: Any, n: int) -> None:
     with drv.simulator.installed(**options) as runtime:
         plain, metered = run(runtime, n, False), run(runtime, n, True)
