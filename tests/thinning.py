@@ -65,4 +65,8 @@ def mark_sampled(items: Iterable[pytest.Item]) -> None:
 
 def _comparable(value: object) -> Hashable:
     """What is equal for equal values, also where they are no keys of a dictionary."""
-    return value if type(value).__hash__ is not None and not isinstance(value, tuple) else repr(value)
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
