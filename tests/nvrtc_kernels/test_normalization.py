@@ -42,7 +42,7 @@ def scheduled_device(request: pytest.FixtureRequest) -> Iterator[drv.Device]:
         ((9, 4096), 0, True),
     ],
 )
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 def test_gradients_in_one_pass(
     scheduled_device: drv.Device,
     shape: tuple[int, int],

@@ -354,6 +354,7 @@ def test_every_reducer_of_floats_with_nan_and_infinity(device: drv.Device, name:
         lambda name, kind: f"{name} {kind.name}",
     ),
 )
+@pytest.mark.sampled(6)
 def test_every_type(device: drv.Device, name: str, kind: dtypes.dtype) -> None:
     reducer = REFERENCES[name][0]
     floating = reducer.state in ("Moments", "LogSumExp") or name.startswith(("norm", "nan"))
@@ -429,6 +430,7 @@ def test_logsumexp_of_numbers_far_out(device: drv.Device) -> None:
 
 
 @pytest.mark.parametrize("dims", [[1], [0, 1], [0, 1, 2]])
+@pytest.mark.sampled(3)
 def test_nothing_is_reduced(device: drv.Device, dims: list[int]) -> None:
     values = {"sum": 0, "prod": 1, "mean": np.nan, "nansum": 0, "nanmean": np.nan, "count_nonzero": 0}
     values |= {"any": False, "all": True, "var": np.nan, "var_mean": np.nan, "logsumexp": -np.inf}

@@ -129,6 +129,7 @@ def test_any_strides(device: drv.Device, layout: dict[str, Any], dim: int) -> No
         lambda operation, dtype: f"{operation} {dtype.name}",
     ),
 )
+@pytest.mark.sampled(6)
 def test_sums_and_products_of_every_type(device: drv.Device, operation: str, dtype: dtypes.dtype) -> None:
     array = small_numbers((3, 70), np.int8) + (operation == "cumprod")
     array[:, 8:] = 1
@@ -275,6 +276,7 @@ def test_places_in_a_long_line_with_ties(device: drv.Device) -> None:
         lambda operation, better, dtype: f"{operation} {dtype.name}",
     ),
 )
+@pytest.mark.sampled(100)
 def test_best_of_every_type(device: drv.Device, operation: str, better: Any, dtype: dtypes.dtype) -> None:
     array = np.random.default_rng(2).integers(-60, 60, (4, 130)).astype(dtype.numpy)
     if dtype.is_floating_point:

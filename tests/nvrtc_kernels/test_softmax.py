@@ -75,6 +75,7 @@ def launched(device: drv.Device, run: Any, out: DeviceArray, *arguments: Any) ->
         lambda n, leads, dtype: f"{n} from {leads} {dtype.name}",
     ),
 )
+@pytest.mark.sampled(6)
 def test_rows(
     scheduled_device: drv.Device, n: int, leads: tuple[int, int], log: bool, dtype: dtypes.dtype
 ) -> None:
@@ -131,6 +132,7 @@ def test_rows_of_infinities_and_nan(device: drv.Device, n: int, dtype: dtypes.dt
     ),
 )
 @pytest.mark.parametrize("smooth", [False, True], ids=["plain", "smoothed"])
+@pytest.mark.sampled(8)
 def test_cross_entropy(
     scheduled_device: drv.Device, classes: int, lead: int, smooth: bool, dtype: dtypes.dtype
 ) -> None:

@@ -81,6 +81,7 @@ def test_long_rows(device: drv.Device, n: int) -> None:
         lambda kind, n, descending: f"{kind.name} {n} {descending}",
     ),
 )
+@pytest.mark.sampled(4)
 def test_every_type(device: drv.Device, kind: dtypes.dtype, n: int, descending: bool) -> None:
     check_sort(device, numbers((2, n), kind), descending=descending)
 
@@ -164,7 +165,7 @@ def test_topk(device: drv.Device, n: int, k: int, largest: bool) -> None:
 
 @pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)
 @pytest.mark.parametrize("n", [300, 4500])
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(100)
 def test_topk_of_every_type(device: drv.Device, kind: dtypes.dtype, n: int) -> None:
     array = numbers((2, n), kind, 3)
     _, devices = selected(device, selection.topk(device, 2, n, 30, kind), array, 30)
@@ -190,6 +191,7 @@ def test_topk_of_a_long_row_and_of_many(device: drv.Device) -> None:
         lambda kind, n, k: f"{kind.name} {k} of {n}",
     ),
 )
+@pytest.mark.sampled(4)
 def test_kth_smallest(device: drv.Device, kind: dtypes.dtype, n: int, k: int) -> None:
     array = numbers((3, n), kind, k)
     _, devices = selected(device, selection.kth(device, 3, n, k, kind), array, 1)

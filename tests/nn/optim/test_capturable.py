@@ -184,6 +184,7 @@ def model() -> Any:
         lambda name, make, scales: f"{name} {'scaled' if scales else 'plain'}",
     ),
 )
+@pytest.mark.sampled(100)
 def test_a_whole_training_step_replayed_equals_eager_training(
     schedules: None,  # noqa: F811
     name: str,

@@ -77,7 +77,7 @@ def test_a_pool_goes_back_when_its_graph_and_tensors_are_gone(lazy: None) -> Non
     assert reserved() == before
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(100)
 def test_graphs_share_a_pool(schedules: None) -> None:  # noqa: F811
     x = tensor.ones(4 * MIB, device="cuda")
     first, second, third = cuda.CUDAGraph(), cuda.CUDAGraph(), cuda.CUDAGraph()

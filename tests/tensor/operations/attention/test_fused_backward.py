@@ -55,6 +55,7 @@ def _assert_close(result: Any, expected: Any, tolerance: float = 6e-3) -> None:
 
 
 @pytest.mark.parametrize("form", ["strided", "contiguous", "expanded"])
+@pytest.mark.sampled(3)
 def test_gradients_of_heads_of_one_projection(form: str, schedule: str) -> None:
     """Queries, keys and values are slices of rows; nothing is copied on the way back, whatever the gradient is."""
     packed = _random(2, 70, 3, 4, 16)
@@ -76,6 +77,7 @@ def test_gradients_of_heads_of_one_projection(form: str, schedule: str) -> None:
 
 
 @pytest.mark.parametrize("expected", [(True, False, False), (False, True, False), (False, False, True)])
+@pytest.mark.sampled(3)
 def test_only_what_is_required(expected: tuple[bool, ...], schedule: str) -> None:
     operands = [_random(2, 40, 32, seed=seed) for seed in range(3)]
     grad = _random(2, 40, 32, seed=9)
