@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
-from ..programs import run_on_pytorch, start, write
+from ..programs import run_on_pytorch
+from .installed import run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 #: Waves in the place of random numbers, which differ between libraries, and some steps.
 _TRAINING = """
-import os
-
 import torch
 
-device = os.environ.get("DEVICE", "cpu")
 # Batch normalizations of few elements enlarge what TF32 rounds away.
 torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
 
@@ -52,17 +49,12 @@ def program(text: str) -> str:
 
 def printed_here(folder: Path, text: str, device: str) -> list[str]:
     """What a program prints that runs here, on the CPU or on the simulated device with races found."""
-    path = write(folder, program(text))
-    simulated = ("--simulate=check=race",) if device == "cuda" else ()
-    done = start("-m", "tools.run", *simulated, path, folder=folder, DEVICE=device)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
+    return run(folder, program(text), device).splitlines()
 
 
 def printed_by_pytorch(folder: Path, text: str) -> list[str]:
     """What the same program prints with PyTorch itself, on the CPU."""
-    os.environ["DEVICE"] = "cpu"
-    return run_on_pytorch(folder, program(text)).splitlines()
+    return run_on_pytorch(folder, "device = 'cpu'\n" + program(text)).splitlines()
 
 
 def losses(lines: list[str]) -> list[float]:
