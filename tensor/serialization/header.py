@@ -1,7 +1,7 @@
 """The header of a safetensors file: eight bytes with its length, then JSON that says where each tensor's bytes are.
 
-It is read here, and not by the ``safetensors`` package that writes it: the package takes no file objects, makes copies of
-what it reads, and of two tensors of one name keeps the last.
+It is read here, and not by the ``safetensors`` package: that takes no file objects, makes copies of what it reads, and of
+two tensors of one name keeps the last.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ _CODES = {
     "F8_E4M3": dtypes.float8_e4m3fn,
     "F8_E5M2": dtypes.float8_e5m2,
 }
+#: What the format calls a dtype.
+CODES = {dtype: code for code, dtype in _CODES.items()}
 _FOREIGN = {
     b"\x80\x02": "a pickle, but none of torch.save's",
 }

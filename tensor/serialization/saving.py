@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors import TensorSpec, serialize, serialize_file
+from safetensors import TensorSpec
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import from_numpy
@@ -21,7 +21,7 @@ from tensor.operations.creation.copies import copy_into_new
 
 from .blocks import Block, blocks_of
 from .classes import name_of
-from .header import LENGTH_BYTES, LONGEST
+from .safetensors_file import Item, bytes_of, header, ordered, write_all
 from .structure import Encoder, TensorFound, shown
 from .torch_format.writing import Archive
 from .writing import is_special, replaced
@@ -36,6 +36,8 @@ KEY = "graphroot.checkpoint"
 VERSION_KEY, VERSION = "graphroot", 1
 #: Stored as pairs of floats: the format has no such type.
 AS_PAIRS = {dtypes.complex128: dtypes.float64}
+#: The longest checksum of a tensor, in decimal digits.
+_LAST_CRC32 = (1 << 32) - 1
 _AS_TEXT = "save(): the file is opened as text, open it with mode 'wb'"
 
 
@@ -91,23 +93,77 @@ def save(
     content = encoder.encode(obj)
     for result in encoder.tensors:
         _describe(result)
-    blocks = blocks_of(encoder.tensors)
-    arrays = {block.name: host_array(block.elements) for block in blocks}
-    described = {block.name: _description(block, arrays[block.name]) for block in blocks}
-    text = json.dumps({VERSION_KEY: VERSION, "content": content, "blocks": described}, allow_nan=False)
-    stored = {name: as_stored(array) for name, array in arrays.items()}
-    shapes = sorted([name, array.dtype.name, list(array.shape)] for name, array in stored.items())
-    metadata = {KEY: f"{checksum(text, shapes)} {text}"}
+    contents = _Contents(content, blocks_of(encoder.tensors))
     if hasattr(f, "write"):
-        _write_all(f, serialize(specified(stored), metadata=metadata))
+        if isinstance(f, io.TextIOBase):
+            raise TypeError(_AS_TEXT)
+        contents.write(f)
         return
     path = Path(os.fsdecode(f))
     if is_special(path):
-        path.write_bytes(serialize(specified(stored), metadata=metadata))
+        with path.open("wb") as file:
+            contents.write(file)
         return
-    with replaced(path) as output:
-        serialize_file(specified(stored), output, metadata=metadata)
-        _check_length(output)
+    with replaced(path) as output, output.open("wb", buffering=0) as file:
+        contents.write_and_return(file)
+
+
+class _Contents:
+    """A checkpoint as it is written: one tensor of it is in host memory at a time, unless all are there anyway.
+
+    Parameters
+    ----------
+    content
+        The structure, as JSON.
+    blocks
+        What it refers to.
+    """
+
+    def __init__(self, content: Any, blocks: list[Block]) -> None:
+        self._content = content
+        self._blocks = {block.name: block for block in blocks}
+        self._items = ordered([_item(block) for block in blocks])
+        # With the longest checksums. Which they are is known later, and the length may not depend on it.
+        self._length = len(header(self._items, self._metadata(dict.fromkeys(self._blocks, _LAST_CRC32))))
+
+    def write(self, file: Any) -> None:
+        """Write it to a file that may not be able to go back: tensors are read for their checksums first."""
+        crcs = {item.name: zlib.crc32(bytes_of(item).data) for item in self._items}
+        write_all(file, self._header(crcs))
+        for item in self._items:
+            write_all(file, bytes_of(item).data)
+
+    def write_and_return(self, file: Any) -> None:
+        """Write it to a file that is at its beginning, and the header last, so that each tensor is read once."""
+        write_all(file, bytes(self._length))
+        crcs = {}
+        for item in self._items:
+            data = bytes_of(item).data
+            crcs[item.name] = zlib.crc32(data)
+            write_all(file, data)
+            # Not two at a time.
+            del data
+        file.seek(0)
+        write_all(file, self._header(crcs))
+
+    def _header(self, crcs: dict[str, int]) -> bytes:
+        return header(self._items, self._metadata(crcs), self._length)
+
+    def _metadata(self, crcs: dict[str, int]) -> dict[str, str]:
+        described = {name: _description(block, crcs[name]) for name, block in self._blocks.items()}
+        text = json.dumps(
+            {VERSION_KEY: VERSION, "content": self._content, "blocks": described}, allow_nan=False
+        )
+        shapes = sorted([item.name, item.dtype.name, list(item.shape)] for item in self._items)
+        return {KEY: f"{checksum(text, shapes)} {text}"}
+
+
+def _item(block: Block) -> Item:
+    layout = block.elements._layout
+    pair = AS_PAIRS.get(layout.dtype)
+    if pair is None:
+        return Item(block.name, layout.dtype, layout.shape, lambda: host_array(block.elements))
+    return Item(block.name, pair, (*layout.shape, 2), lambda: host_array(block.elements))
 
 
 def _save_archive(archive: Archive, f: Any) -> None:
@@ -154,10 +210,10 @@ def host_array(elements: Tensor) -> NDArray[Any]:
     return np.ascontiguousarray(elements._host).reshape(layout.shape)
 
 
-def _description(block: Block, array: NDArray[Any]) -> dict[str, Any]:
+def _description(block: Block, crc32: int) -> dict[str, Any]:
     """What is said of a block beside its type and shape in the file."""
     layout = block.elements._layout
-    result: dict[str, Any] = {"crc32": zlib.crc32(array.reshape(-1).view(np.uint8).data)}
+    result: dict[str, Any] = {"crc32": crc32}
     if block.strides != contiguous_strides(layout.shape):
         result["strides"] = list(block.strides)
     if layout.device_state.is_cuda:
@@ -181,23 +237,3 @@ def specified(arrays: dict[str, NDArray[Any]]) -> dict[str, TensorSpec]:
         )
         for name, array in arrays.items()
     }
-
-
-def _write_all(file: Any, data: bytes) -> None:
-    """Write ``data`` to a file object, which may take less at a time."""
-    if isinstance(file, io.TextIOBase):
-        raise TypeError(_AS_TEXT)
-    rest = memoryview(data)
-    while rest:
-        count = file.write(rest)
-        rest = rest[len(rest) if count is None else count :]
-
-
-def _check_length(path: Path) -> None:
-    with path.open("rb") as result:
-        length = int.from_bytes(result.read(LENGTH_BYTES), "little")
-    if length > LONGEST:
-        raise ValueError(
-            f"cannot save the checkpoint: what is no tensor in it takes {length} bytes, and {LONGEST} are the most that the "
-            "format allows; make long lists of numbers tensors"
-        )

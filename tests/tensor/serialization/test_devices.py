@@ -128,3 +128,49 @@ def test_nothing_is_held_twice(tmp_path: Path) -> None:
         del result
     finally:
         tracemalloc.stop()
+
+
+class _Sink:
+    """A file that only counts, as a socket might be."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        self.size += len(data)
+        return len(data)
+
+
+@pytest.mark.parametrize("size", [8 << 20, pytest.param(2 << 30, marks=pytest.mark.nightly)])
+def test_one_tensor_at_a_time_is_in_host_memory(tmp_path: Path, size: int) -> None:
+    """What is on a device, or lies in another order, is copied to be written: one after the other, in either format."""
+    drv.simulator.install(memory=4 << 30)
+    part = size // 8
+    argument = {
+        str(number): tensor.zeros(part // 4, device="cuda") for number in range(4)
+    } | {
+        str(number): tensor.zeros(256, part // 1024).t()[:, ::2] for number in range(4, 8)
+    }  # fmt: skip
+    path = tmp_path / "it"
+    tracemalloc.start()
+    try:
+        for form in ("safetensors", "torch"):
+            for target in (path, _Sink()) if form == "safetensors" else (path,):
+                tracemalloc.reset_peak()
+                before = tracemalloc.get_traced_memory()[0]
+                tensor.save(argument, target, format=form)
+                # The simulated device copies by way of another buffer.
+                assert tracemalloc.get_traced_memory()[1] - before < part * 2.5, (form, target)
+            if form == "safetensors":
+                assert isinstance(target, _Sink)
+                assert target.size == path.stat().st_size
+            # On the device and, of a slice, itself; a file of torch.save has the whole storage.
+            held = part * (4 + (4 if form == "torch" else 2))
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            result = tensor.load(path)
+            assert tracemalloc.get_traced_memory()[1] - before < held + part * 2.5, form
+            assert result["0"].device.type == "cuda"
+            del result
+    finally:
+        tracemalloc.stop()

@@ -88,7 +88,7 @@ def test_values_without_end() -> None:
 
 
 def test_what_is_too_long_for_a_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensor.serialization.saving.LONGEST", 1000)
+    monkeypatch.setattr("tensor.serialization.safetensors_file.LONGEST", 1000)
     tensor.save(list(range(100)), tmp_path / "it")
     with pytest.raises(ValueError, match="what is no tensor in it takes .* bytes, and 1000 are the most"):
         tensor.save(list(range(1000)), tmp_path / "it")
