@@ -19,8 +19,18 @@ html_title = f"{project} {version}"
 
 extensions = [
     "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
     "extensions.mermaid",
+    "extensions.reference",
 ]
+# The reference, from docstrings in NumPy's style. Signatures have the types.
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_param = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
 exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 

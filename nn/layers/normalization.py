@@ -388,7 +388,7 @@ class LayerNorm(Affine):
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalize an input of shape (..., *normalized_shape).
+        """Normalize an input of shape ``(..., *normalized_shape)``.
 
         Raises
         ------
@@ -445,7 +445,7 @@ class RMSNorm(Affine):
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalize an input ``x`` of shape (..., *normalized_shape).
+        """Normalize an input ``x`` of shape ``(..., *normalized_shape)``.
 
         Raises
         ------

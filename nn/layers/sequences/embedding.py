@@ -165,7 +165,7 @@ class Embedding(_Table):
         Returns
         -------
         Tensor
-            Shape (*input.shape, embedding_dim).
+            Shape ``(*input.shape, embedding_dim)``.
 
         Raises
         ------

@@ -132,8 +132,8 @@ class _Forward(_Convolution):
     Attributes
     ----------
     weight : Parameter
-        Shape (out_channels, in_channels / groups, *kernel_size), initialized uniformly in ``±1 / sqrt(n)``, with n
-        the number of inputs of an output element.
+        Shape ``(out_channels, in_channels / groups, *kernel_size)``, initialized uniformly in ``±1 / sqrt(n)``, with
+        n the number of inputs of an output element.
     bias : Parameter or None
         Shape (out_channels,), initialized in the same way.
 
@@ -143,7 +143,9 @@ class _Forward(_Convolution):
         If the channels are not divisible by ``groups``, a padding or its mode is unknown, or ``padding="same"`` comes
         with a stride.
 
-    Notes ----- The output has size ``floor((size + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1)`` in
+    Notes
+    -----
+    The output has size ``floor((size + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1)`` in
     each dimension. See :func:`nn.functional.conv${rank}d`.
     """
 
@@ -230,7 +232,7 @@ class _Transposed(_Convolution):
     Attributes
     ----------
     weight : Parameter
-        Shape (in_channels, out_channels / groups, *kernel_size), initialized uniformly.
+        Shape ``(in_channels, out_channels / groups, *kernel_size)``, initialized uniformly.
     bias : Parameter or None
         Shape (out_channels,), initialized in the same way.
 
@@ -239,9 +241,10 @@ class _Transposed(_Convolution):
     ValueError
         If the channels are not divisible by ``groups``, or ``padding_mode`` is not ``"zeros"``.
 
-    Notes ----- The output has size
-    ``(size - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`` in each dimension. See
-    :func:`nn.functional.conv_transpose${rank}d`.
+    Notes
+    -----
+    The output has size ``(size - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`` in each
+    dimension. See :func:`nn.functional.conv_transpose${rank}d`.
     """
 
     transposed = True

@@ -36,7 +36,9 @@ class _MaxPool(Module):
     RuntimeError
         When it is called, if the input is not $N, the padding is too large, or the output would be empty.
 
-    Notes ----- The output has size ``floor((size + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1)`` in
+    Notes
+    -----
+    The output has size ``floor((size + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1)`` in
     each dimension. See :func:`nn.functional.max_pool${rank}d`.
     """
 

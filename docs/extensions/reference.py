@@ -1,0 +1,73 @@
+"""The directive ``reference``: what a module publishes, from its docstrings.
+
+``.. reference:: tensor.fft`` lists its classes with their methods and its functions, by name. Of a class that its
+module inherits from another part of the reference, only the docstring is shown.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import TYPE_CHECKING, ClassVar
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sphinx.application import Sphinx
+
+#: Classes that are explained name by name on a page of their own would be too long for this one.
+_SHORT = {"tensor.Tensor": "its methods are the functions of the same names"}
+
+
+class Reference(SphinxDirective):
+    """Everything that the module named by the argument publishes."""
+
+    required_arguments = 1
+    has_content = False
+    option_spec: ClassVar[dict[str, Callable[[str], object]] | None] = {}
+
+    def run(self) -> list[nodes.Node]:
+        module = self.arguments[0]
+        only = self.config.reference_only
+        if only and module not in only:
+            return []
+        result = nodes.container()
+        lines = StringList(list(_lines(module)), source=f"reference of {module}")
+        self.state.nested_parse(lines, 0, result)
+        return [result]
+
+
+def published(module: str) -> Iterator[tuple[str, object]]:
+    """The classes and functions that a module publishes, by name."""
+    imported = importlib.import_module(module)
+    names = getattr(imported, "__all__", None) or [name for name in vars(imported) if name[0] != "_"]
+    for name in sorted(set(names)):
+        value = getattr(imported, name)
+        if inspect.isclass(value) or (callable(value) and not inspect.ismodule(value)):
+            yield name, value
+
+
+def _lines(module: str) -> Iterator[str]:
+    yield from (f".. py:currentmodule:: {module}", "")
+    for name, value in published(module):
+        full = f"{module}.{name}"
+        if not inspect.getdoc(value):
+            continue
+        if not inspect.isclass(value):
+            yield from (f".. autofunction:: {full}", "")
+            continue
+        yield f".. autoclass:: {full}"
+        # An exception says all in its docstring.
+        if full not in _SHORT and not issubclass(value, BaseException):
+            yield "   :members:"
+        yield ""
+
+
+def setup(app: Sphinx) -> dict[str, object]:
+    app.add_config_value("reference_only", [], "env", list)
+    app.add_directive("reference", Reference)
+    return {"parallel_read_safe": True}
