@@ -1,7 +1,7 @@
 """Initialization of parameters. All functions fill a tensor in place without recording, and return it.
 
 ``fan_in`` is the number of inputs of a unit and ``fan_out`` the number of units that an input feeds, for weights of
-shape (outputs, inputs, *kernel): ``fan_in = inputs * prod(kernel)`` and ``fan_out = outputs * prod(kernel)``.
+shape ``(outputs, inputs, *kernel)``: ``fan_in = inputs * prod(kernel)`` and ``fan_out = outputs * prod(kernel)``.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     Parameters
     ----------
     tensor : Tensor
-        Weight of shape (outputs, inputs, *kernel), with 3 to 5 dimensions.
+        Weight of shape ``(outputs, inputs, *kernel)``, with 3 to 5 dimensions.
     groups : int
         Groups of the convolution, each of which preserves its first channels.
 

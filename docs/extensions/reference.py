@@ -1,13 +1,16 @@
 """The directive ``reference``: what a module publishes, from its docstrings.
 
-``.. reference:: tensor.fft`` lists its classes with their methods and its functions, by name. Of a class that its
-module inherits from another part of the reference, only the docstring is shown.
+``.. reference:: tensor.fft`` lists its classes with their methods and its functions, by name. A class that several modules
+publish has its methods in the first of them.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
@@ -19,8 +22,9 @@ if TYPE_CHECKING:
 
     from sphinx.application import Sphinx
 
-#: Classes that are explained name by name on a page of their own would be too long for this one.
-_SHORT = {"tensor.Tensor": "its methods are the functions of the same names"}
+_PAGES = Path(__file__).resolve().parents[1] / "reference"
+#: A class whose methods would be too many for a page: they are the functions of the same names.
+_SHORT = frozenset(("tensor.Tensor",))
 
 
 class Reference(SphinxDirective):
@@ -51,6 +55,18 @@ def published(module: str) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
+@functools.cache
+def _first_publishers() -> dict[object, str]:
+    """The module under which each class is explained, of those that the pages of the reference name."""
+    result: dict[object, str] = {}
+    for page in sorted(_PAGES.glob("*.rst")):
+        for module in re.findall(r"^\.\. reference:: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            for _, value in published(module):
+                if inspect.isclass(value):
+                    result.setdefault(value, module)
+    return result
+
+
 def _lines(module: str) -> Iterator[str]:
     yield from (f".. py:currentmodule:: {module}", "")
     for name, value in published(module):
@@ -61,8 +77,10 @@ def _lines(module: str) -> Iterator[str]:
             yield from (f".. autofunction:: {full}", "")
             continue
         yield f".. autoclass:: {full}"
+        if _first_publishers()[value] != module:
+            yield "   :no-index:"
         # An exception says all in its docstring.
-        if full not in _SHORT and not issubclass(value, BaseException):
+        elif full not in _SHORT and not issubclass(value, BaseException):
             yield "   :members:"
         yield ""
 

@@ -47,7 +47,7 @@ def embedding(
     Returns
     -------
     Tensor
-        Shape (*input.shape, D), of the table's dtype.
+        Shape ``(*input.shape, D)``, of the table's dtype.
 
     Raises
     ------

@@ -120,7 +120,7 @@ def rms_norm(
     Parameters
     ----------
     input : Tensor
-        Of a floating or complex dtype and shape (..., *normalized_shape); the result has both. Of complex numbers
+        Of a floating or complex dtype and shape ``(..., *normalized_shape)``; the result has both. Of complex numbers
         the squares are taken, not their absolute values. CUDA autocast computes it in float32.
     normalized_shape : sequence of int
         Sizes of the last dimensions, over which means are taken.
