@@ -129,7 +129,8 @@ def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                     stacklevel=3,
                 )
             result = around.watch_outputs(result)
-    except Exception:
+    except BaseException:
+        # Also where a checkpoint has what it needs, and stops the module.
         for hook in after[done:]:
             if not hook.always_call:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import tensor
@@ -17,17 +18,21 @@ from parallel.groups.process_groups import (
     is_initialized,
 )
 from parallel.groups.reduce_op import ReduceOp
+from parallel.sharding.sharded_module import cast
 from tensor import Tensor
 
 from .buckets import FIRST_BUCKET_BYTES
+from .delayed_reduction import DelayedReduction
 from .joining import Join, Joinable, JoinConfig, JoinHook
+from .mixed_precision import LowPrecision
 from .module_devices import devices_of, moved
 from .module_states import broadcast_tensors, check_parameters
 from .reducer import Reducer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from parallel.device_mesh import DeviceMesh
     from parallel.groups.process_groups import ProcessGroup
     from parallel.groups.works import Work
 
@@ -106,13 +111,27 @@ class DistributedDataParallel(Module, Joinable):
         several gradients, as with re-entrant checkpoints.
     init_sync : bool
         Whether parameters are compared between the ranks, and set to those of rank 0, at construction.
+    delay_all_reduce_named_params : list of tuple of str and Parameter, optional
+        Parameters, by their names in ``module``, whose gradients are not reduced in buckets, but all at once when that of
+        ``param_to_hook_all_reduce`` is computed; theirs have to be complete by then. At least one other remains.
+    param_to_hook_all_reduce : Parameter, optional
+        Needed with ``delay_all_reduce_named_params``; used once in each pass.
+    mixed_precision : MixedPrecision, optional
+        An object with ``param_dtype``, in which the module computes with copies of its parameters, and inputs are;
+        ``reduce_dtype``, in which gradients are reduced, by default the same; and ``buffer_dtype``, of its floating point buffers;
+        such as :class:`parallel.fsdp.MixedPrecision`. Parameters and their gradients keep their dtypes. No other communication
+        hook can be registered then.
+    device_mesh : DeviceMesh, optional
+        The processes that take part, in place of ``process_group``: a mesh of one dimension, such as ``mesh["replicate"]``.
 
     Raises
     ------
     RuntimeError
         If no parameter requires gradients, or a lazy module has none yet. In a forward pass, if the last backward pass
-        left parameters without gradients and ``find_unused_parameters`` is False.
+        left parameters without gradients and ``find_unused_parameters`` is False. For both ``process_group`` and
+        ``device_mesh``, and a mesh of several dimensions.
     ValueError
+        If one of ``delay_all_reduce_named_params`` and ``param_to_hook_all_reduce`` is passed alone, or names do not belong.
         Before :func:`parallel.init_process_group`, if ``device_ids`` names another device than that of the
         parameters, or these are on several, and for a ``bucket_cap_mb`` that is not positive.
     DistError
@@ -136,9 +155,15 @@ class DistributedDataParallel(Module, Joinable):
         check_reduction: bool = False,
         gradient_as_bucket_view: bool = False,
         static_graph: bool = False,
+        delay_all_reduce_named_params: Sequence[tuple[str, Tensor]] | None = None,
+        param_to_hook_all_reduce: Tensor | None = None,
+        mixed_precision: Any = None,
+        device_mesh: DeviceMesh | None = None,
     ) -> None:
         super().__init__()
         Joinable.__init__(self)
+        if device_mesh is not None:
+            process_group = _group_of(device_mesh, process_group)
         self.process_group = checked_group(process_group)
         self.module = module
         self.dim = dim
@@ -148,6 +173,9 @@ class DistributedDataParallel(Module, Joinable):
         self.static_graph = static_graph
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self.parameters_to_ignore = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        self._delayed = _delayed(module, delay_all_reduce_named_params, param_to_hook_all_reduce)
+        self._delayed_until = param_to_hook_all_reduce
+        self.parameters_to_ignore.update(self._delayed)
         for name, each in module.named_parameters():
             if is_lazy(each):
                 raise RuntimeError(
@@ -171,6 +199,12 @@ class DistributedDataParallel(Module, Joinable):
         if init_sync:
             check_parameters(list(named), parameters, self.process_group)
             self._broadcast_states(0)
+            broadcast_tensors(list(self._delayed.values()), self.process_group, 0)
+        self.mixed_precision = mixed_precision
+        self._precision: LowPrecision | None = None
+        if mixed_precision is not None:
+            self._precision = LowPrecision(module, mixed_precision, self.parameters_to_ignore)
+            self._tables = self._buffer_tables()
         self._begin(named)
 
     def _begin(self, named: dict[str, Tensor]) -> None:
@@ -185,6 +219,12 @@ class DistributedDataParallel(Module, Joinable):
             gradient_as_bucket_view=self.gradient_as_bucket_view,
             static_graph=self.static_graph,
         )
+        hook = None if self._precision is None else self._precision.hook()
+        if hook is not None:
+            self.reducer.hook = (self.process_group, hook)
+        if self._delayed_until is not None:
+            reduction = DelayedReduction(list(self._delayed.values()), self.process_group)
+            self._delayed_until.register_hook(_beginning(weakref.ref(self), reduction))
         #: Keeps an operation that nobody waits for.
         self._announced: tuple[Tensor, Any] | None = None
 
@@ -246,7 +286,7 @@ class DistributedDataParallel(Module, Joinable):
             self._reduces_anywhere(joined=False)
         if self.device_ids is not None:
             inputs, kwargs = moved(inputs, self.device_ids[0]), moved(kwargs, self.device_ids[0])
-        outputs = self.module(*inputs, **kwargs)
+        outputs = self._outputs(inputs, kwargs)
         self.require_forward_param_sync = reduces
         if reduces:
             reducer.prepare(outputs)
@@ -255,6 +295,15 @@ class DistributedDataParallel(Module, Joinable):
         if self.output_device is not None and self.device_ids is not None:
             outputs = moved(outputs, self.output_device)
         return outputs
+
+    def _outputs(self, inputs: Any, kwargs: Any) -> Any:
+        if self._precision is None:
+            return self.module(*inputs, **kwargs)
+        dtype = self._precision.config.param_dtype
+        if dtype is not None:
+            inputs, kwargs = cast((inputs, kwargs), dtype)
+        with self._precision.computing():
+            return self.module(*inputs, **kwargs)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -428,6 +477,49 @@ class DistributedDataParallel(Module, Joinable):
         self._join_config = JoinConfig()
         self._tables = self._buffer_tables()
         self._begin(dict(self._named_parameters()))
+
+
+def _delayed(
+    module: Module, named: Sequence[tuple[str, Tensor]] | None, until: Tensor | None
+) -> dict[str, Tensor]:
+    """The parameters whose reduction is delayed, by name."""
+    if (named is None) != (until is None):
+        raise ValueError(
+            "delay_all_reduce_named_params and param_to_hook_all_reduce need to be set at the same time."
+        )
+    present = dict(module.named_parameters())
+    for name, each in named or ():
+        if present.get(name) is not each:
+            raise ValueError(
+                f"delay_all_reduce_named_params has the name '{name}', which is not that of this parameter in the module: pass "
+                "items of module.named_parameters()"
+            )
+    if until is not None and not until.requires_grad:
+        raise ValueError("param_to_hook_all_reduce requires no gradient, and the reduction would never begin")
+    return {name: each for name, each in named or () if each.requires_grad}
+
+
+def _beginning(
+    ddp: weakref.ref[DistributedDataParallel], reduction: DelayedReduction
+) -> Callable[[Tensor], None]:
+    """The hook of the parameter after whose gradient others are reduced; it does not keep ``ddp`` alive."""
+
+    def hook(_: Tensor) -> None:
+        alive = ddp()
+        if alive is not None and alive.require_backward_grad_sync:
+            reduction.begin()
+
+    return hook
+
+
+def _group_of(mesh: DeviceMesh, process_group: ProcessGroup | None) -> ProcessGroup:
+    if process_group is not None:
+        raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
+    if mesh.ndim != 1:
+        raise RuntimeError(
+            f"Only 1D device mesh is supported, but got {mesh}: pass one of its dimensions, as mesh['replicate']"
+        )
+    return mesh.get_group(0)
 
 
 class _DDPJoinHook(JoinHook):

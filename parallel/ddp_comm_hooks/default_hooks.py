@@ -47,7 +47,7 @@ def fp16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -
     >>> model = parallel.DistributedDataParallel(nn.Linear(3, 1))
     >>> model.register_comm_hook(None, parallel.ddp_comm_hooks.default_hooks.fp16_compress_hook)
     """
-    return _compressed(process_group, bucket, tensor.float16)
+    return compressed(process_group, bucket, tensor.float16)
 
 
 def bf16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Future[tensor.Tensor]:
@@ -56,7 +56,7 @@ def bf16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -
     That halves the bytes of float32 gradients that are sent, and keeps their range. Returns a
     :class:`parallel.Future` of the averaged buffer, ``(N,)``, in the gradients' dtype.
     """
-    return _compressed(process_group, bucket, tensor.bfloat16)
+    return compressed(process_group, bucket, tensor.bfloat16)
 
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:
@@ -87,9 +87,10 @@ def _summed(buffer: tensor.Tensor, process_group: ProcessGroup | None) -> Future
     return work.get_future()
 
 
-def _compressed(
+def compressed(
     process_group: ProcessGroup | None, bucket: GradBucket, dtype: tensor.dtype
 ) -> Future[tensor.Tensor]:
+    """Average the bucket over ``process_group`` (None: all ranks) in ``dtype``."""
     buffer = bucket.buffer()
     # Divided before it is rounded: sums of many ranks stay in the range of float16.
     compressed = (buffer / get_world_size(process_group)).to(dtype)

@@ -10,6 +10,7 @@ import pytest
 import nn
 import tensor
 from nn.module import hooks
+from tensor.utils.checkpoint import checkpoint
 from tests.nn.parity import assert_like_pytorch
 
 if TYPE_CHECKING:
@@ -379,3 +380,13 @@ def test_backward_hooks_on_devices() -> None:
     x = tensor.ones(2, device="cuda", requires_grad=True)
     module(x).sum().backward()
     assert seen == [([2.0, 3.0], [1.0, 1.0])]
+
+
+def test_hooks_that_are_always_called_are_where_a_checkpoint_stops_the_module() -> None:
+    module = nn.Linear(2, 2)
+    seen: list[bool] = []
+    module.register_forward_hook(lambda m, args, out: seen.append(out is None), always_call=True)
+    x = tensor.ones(1, 2, requires_grad=True)
+    checkpoint(module, x, use_reentrant=False).sum().backward()
+    # The second time, it has what it needs before the module returns.
+    assert seen == [False, True]
