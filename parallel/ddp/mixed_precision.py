@@ -45,8 +45,9 @@ class LowPrecision:
         self._computes = False
         for prefix, below in module.named_modules():
             for name, buffer in below._buffers.items():
-                casts = buffer is not None and buffer.is_floating_point() and config.buffer_dtype is not None
-                if casts and _joined(prefix, name) not in ignored:
+                if buffer is None or config.buffer_dtype is None or _joined(prefix, name) in ignored:
+                    continue
+                if buffer.is_floating_point():
                     below._buffers[name] = buffer.to(config.buffer_dtype)
             if below._parameters:
                 # A checkpoint runs modules again in the backward pass, by themselves.
@@ -76,14 +77,16 @@ class LowPrecision:
     def _replace(self, prefix: str, module: Module, copies: dict[int, Tensor]) -> list[_Place]:
         dtype = self.config.param_dtype
         places: list[_Place] = []
-        for name, parameter in module._parameters.items() if dtype is not None else ():
-            stays = parameter is None or not parameter.is_floating_point()
-            if stays or _joined(prefix, name) in self._ignored:
+        table: dict[str, Any] = module._parameters
+        for name, parameter in table.items() if dtype is not None else ():
+            if parameter is None or not parameter.is_floating_point():
+                continue
+            if _joined(prefix, name) in self._ignored:
                 continue
             if id(parameter) not in copies:
                 copies[id(parameter)] = parameter.to(dtype)
-            places.append((module._parameters, name, parameter))
-            module._parameters[name] = copies[id(parameter)]
+            places.append((table, name, parameter))
+            table[name] = copies[id(parameter)]
         return places
 
     def hook(self) -> Hook | None:

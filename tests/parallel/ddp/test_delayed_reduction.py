@@ -50,7 +50,8 @@ def _trained(rank: int, size: int, device: str) -> Any:
     ]:
         with pytest.raises(ValueError, match=message):
             DistributedDataParallel(net, **wrong)
-    return [[each.grad.tolist() for each in model.parameters()] for model in (net, twin)]
+    models: list[Any] = [net, twin]
+    return [[each.grad.tolist() for each in model.parameters()] for model in models]
 
 
 @pytest.mark.parametrize(("device", "options"), [("cpu", {}), ("cuda", {"schedule": "random"})])

@@ -35,7 +35,7 @@ class Net(nn.Module):
             for number, each in enumerate(self.parameters()):
                 each.copy_((tensor.arange(each.numel()).reshape(each.shape) + number).sin())
 
-    def forward(self, numbers: tensor.Tensor, shift: tensor.Tensor) -> tensor.Tensor:
+    def forward(self, numbers: tensor.Tensor, shift: tensor.Tensor) -> Any:
         x = self.embed(numbers) + shift
         # The parameter that this module has is used outside of what is checkpointed, too.
         x = checkpoint(self.inner["linear"], x * self.scale, use_reentrant=False)
@@ -112,7 +112,7 @@ def test_gradients_are_those_of_a_module_of_the_dtype(device: str, options: dict
             assert (second - expected[name]).abs().max().item() < 0.03 * scale, name
 
 
-def _on_mesh(rank: int, size: int) -> float:
+def _on_mesh(rank: int, size: int) -> Any:
     mesh = parallel.init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
     model = nn.Linear(1, 1, bias=False)
     with tensor.no_grad():
