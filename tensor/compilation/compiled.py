@@ -5,42 +5,40 @@ from __future__ import annotations
 import copy
 import functools
 import threading
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from tensor.autograd.differentiation import grad as gradients_of
-from tensor.autograd.function import Function
 from tensor.core.base import TensorBase
-from tensor.core.devices import state as devices
-from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.modes.autocast import settings as autocast_settings
-from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes
-from tensor.core.modes.precision import settings as precision
-from tensor.core.plans.copies import copied
 from tensor.core.plans.fills import filled
 from tensor.core.sparse import SparseLayout
 from tensor.core.warning import warn_caller
-from tensor.methods.tensor import Tensor
 
 from .casts import absorb_casts
+from .entry import Entry, Gradients, Output, Sharing
 from .fusion import Fused, fuse, recomputed
 from .grouping import group_casts
 from .placement import place
 from .program import Program
 from .reading import PLAIN, Readings, Unreadable, watched
+from .signature import Special, described, environment, is_plain, recognizer
 from .tape import Ref, Tape, Unsupported, map_tensors, refs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tensor.core.devices.state import CudaState
+    from tensor.methods.tensor import Tensor
 
-    from .tape import Draw, Step
+    from .tape import Step
 
 #: How many programs a function may have before it is not compiled again.
 RECOMPILE_LIMIT = 8
+#: How many forms of calls are told at once, for each function.
+_MOST_RECOGNIZED = 16
 
 
 class CompilationError(RuntimeError):
@@ -100,96 +98,6 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-@dataclass(slots=True)
-class _Gradients:
-    """The backward pass of a program.
-
-    Attributes
-    ----------
-    program : Program
-        Its inputs are the gradients of the outputs that have one, and then what it takes of the forward pass.
-    outputs : list of (int, Layout)
-        Which outputs have a gradient, and of which layout it was.
-    takes : list of int
-        Which tensors it takes: those that the function read by number, then what the forward pass keeps.
-    inputs : list of (int, int)
-        For each tensor that has a gradient: its number, and which of the program's results that is.
-    draws : list of int
-        Which draws of the forward pass it takes.
-    """
-
-    program: Program
-    outputs: list[tuple[int, Any]]
-    takes: list[int]
-    inputs: list[tuple[int, int]]
-    draws: list[int]
-
-
-@dataclass(slots=True)
-class _Entry:
-    """A program of one signature, with what it holds for.
-
-    Attributes
-    ----------
-    readings : Readings
-        What the function reads besides its arguments.
-    layouts : list of (type, Layout, bool)
-        Of the tensors among that, and whether they require grad.
-    distinct : int
-        How many different memories the tensors have, arguments included.
-    forward : Program
-        Gives the outputs, and then what the backward pass keeps.
-    outputs : int
-        How many outputs there are.
-    plain : set of int
-        Which of them have no gradients.
-    result : object
-        The function's result, with an :class:`_Output` for each tensor.
-    written : list of (int, int)
-        Which tensors it writes, and by how much their versions go up.
-    draws : list of Draw
-        Its draws of random numbers.
-    gradients : _Gradients or None
-        The backward pass, if there is one.
-    """
-
-    readings: Readings
-    layouts: list[tuple[Any, Any, bool]]
-    distinct: int
-    forward: Program
-    outputs: int
-    plain: set[int]
-    result: Any
-    written: list[tuple[int, int]]
-    draws: list[Draw]
-    gradients: _Gradients | None
-
-    def tensors(self, arguments: list[Tensor]) -> list[Tensor] | None:
-        """``arguments`` and the tensors that are read besides; None if one is not as it was."""
-        result = list(arguments)
-        x: Any
-        for (container, key), (cls, layout, requires_grad) in zip(
-            self.readings.tensors, self.layouts, strict=True
-        ):
-            x = container[key]
-            if type(x) is not cls or x._layout is not layout or x.requires_grad is not requires_grad:
-                return None
-            result.append(x)
-        return result if len({id(x._storage) for x in result}) == self.distinct else None
-
-
-class _Special(Exception):  # noqa: N818 - never leaves this module
-    """A tensor of a class that has a say in what operations do."""
-
-
-@dataclass(slots=True)
-class _Output:
-    """Stands in a result's structure for a tensor: an output by number, or an argument that is given back."""
-
-    number: int
-    is_argument: bool = False
-
-
 class Compiled:
     """A function whose operations on a CUDA device run as recorded ones.
 
@@ -211,12 +119,15 @@ class Compiled:
     ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
+        self._name = f"{getattr(function, '__qualname__', None) or repr(function)}()"
         self._fullgraph = fullgraph
         self._limit = RECOMPILE_LIMIT if limit is None else limit
-        self._entries: dict[Any, list[_Entry]] = {}
+        self._entries: dict[Any, list[Entry]] = {}
         self._refused: dict[Any, Unsupported] = {}
         #: Signatures that have nothing on a CUDA device.
         self._on_host: set[Any] = set()
+        #: What tells at once that a call runs a program, and the program.
+        self._recognized: tuple[tuple[Callable[[Any, Any], list[Tensor] | None], Entry], ...] = ()
         self._warned = False
         self._lock = threading.RLock()
         _everything.add(self)
@@ -233,11 +144,19 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _tracing.tape is not None or stance.as_it_is:
             return self._function(*args, **kwargs)
+        for recognize, entry in self._recognized:
+            arguments = recognize(args, kwargs)
+            if arguments is not None and (tensors := entry.tensors(arguments)) is not None:
+                return entry.run(tensors, partial(self._function, *args, **kwargs), self._name)
+        return self._described_call(args, kwargs)
+
+    def _described_call(self, args: Any, kwargs: Any) -> Any:
+        """A call that nothing recognizes at once."""
         arguments: list[Tensor] = []
         objects: list[Any] = []
         try:
-            signature = (*_described([args, kwargs], arguments, objects), *_environment())
-        except _Special:
+            signature = (*described([args, kwargs], arguments, objects), *environment())
+        except Special:
             return self._function(*args, **kwargs)
         if signature in self._on_host:
             return self._function(*args, **kwargs)
@@ -253,18 +172,24 @@ class Compiled:
                 if failure is not None:
                     return self._uncompiled(failure, args, kwargs)
                 return self._first_call(signature, args, kwargs, arguments, objects)
-        return self._run(args, kwargs, *match)
+            entry, tensors = match
+            recognize = recognizer(args, kwargs)
+            if recognize is not None:
+                # The last one first.
+                self._recognized = ((recognize, entry), *self._recognized[: _MOST_RECOGNIZED - 1])
+        return entry.run(tensors, partial(self._function, *args, **kwargs), self._name)
 
-    def _match(self, signature: Any, arguments: list[Tensor]) -> tuple[_Entry, list[Tensor]] | None:
+    def _match(self, signature: Any, arguments: list[Tensor]) -> tuple[Entry, list[Tensor]] | None:
         """The program for a call, with the tensors that it runs on; None if there is none that holds."""
         for entry in self._entries.get(signature, ()):
-            if entry.readings.hold() and (tensors := entry.tensors(arguments)) is not None:
+            if (tensors := entry.tensors(arguments)) is not None:
                 return entry, tensors
         return None
 
     def forget(self) -> None:
         """Forget the programs: the function is compiled anew when it is called."""
         with self._lock:
+            self._recognized = ()
             self._entries.clear()
             self._refused.clear()
             self._on_host.clear()
@@ -318,11 +243,11 @@ class Compiled:
         fused = [step.key[0] for step in steps if isinstance(step.key[0], Fused)]
         return "\n\n".join(f"// {each.name}\n{each.code}" for each in fused)
 
-    def _entry_for(self, args: Any, kwargs: Any) -> _Entry | str:
+    def _entry_for(self, args: Any, kwargs: Any) -> Entry | str:
         arguments: list[Tensor] = []
         try:
-            signature = (*_described([args, kwargs], arguments, []), *_environment())
-        except _Special:
+            signature = (*described([args, kwargs], arguments, []), *environment())
+        except Special:
             return (
                 f"{self._name} runs as it is: an argument is of a class that has a say in what operations do"
             )
@@ -336,18 +261,6 @@ class Compiled:
         return f"{self._name} runs as it is: nothing is on a CUDA device"
 
     # Running
-
-    def _run(self, args: Any, kwargs: Any, entry: _Entry, tensors: list[Tensor]) -> Any:
-        draws = [draw.generator.next_call(draw.device_state) for draw in entry.draws]
-        if entry.gradients is None:
-            values = _forward(entry, tensors, draws)
-        else:
-            values = _Call.apply(self, entry, draws, (args, kwargs), *tensors)
-        return map_tensors(
-            lambda each: tensors[each.number] if each.is_argument else values[each.number],
-            entry.result,
-            _Output,
-        )
 
     def _uncompiled(self, failure: Unsupported, args: Any, kwargs: Any) -> Any:
         """What the function gives without a program; ``failure`` says why there is none."""
@@ -365,10 +278,6 @@ class Compiled:
         where = f" ({failure.where})" if failure.where else ""
         return f"{self._name} cannot be compiled: {failure.reason}{where}"
 
-    @property
-    def _name(self) -> str:
-        return f"{getattr(self._function, '__qualname__', None) or repr(self._function)}()"
-
     # Recording
 
     def _first_call(
@@ -381,7 +290,7 @@ class Compiled:
             failure = self._refused[signature] = Unsupported(str(reason), _line_of(self._function))
             return self._uncompiled(failure, args, kwargs)
         tensors = [*arguments, *(container[key] for container, key in readings.tensors)]
-        if not all(map(_is_plain, tensors)):
+        if not all(map(is_plain, tensors)):
             return self._function(*args, **kwargs)
         device_state = next((x._layout.device_state for x in tensors if x._layout.device_state.is_cuda), None)
         if device_state is None:
@@ -415,58 +324,11 @@ def _line_of(function: Any) -> str:
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _described(value: Any, tensors: list[Tensor], objects: list[Any]) -> tuple[Any, ...]:
-    """What a program depends on of an argument, which can be hashed.
-
-    The tensors in it are added to ``tensors``, and what is told apart by its attributes to ``objects``.
-
-    Raises
-    ------
-    _Special
-        If a tensor in it is of a class that has a say in what operations do.
-    """
-    if isinstance(value, TensorBase):
-        if not _is_plain(value):
-            raise _Special
-        tensors.append(value)
-        first = next(i for i, x in enumerate(tensors) if x._storage is value._storage)
-        return type(value), value._layout, value._offset % 16 == 0, value.requires_grad, value.is_leaf, first
-    if isinstance(value, PLAIN):
-        # 1, 1.0 and True are equal.
-        return type(value), (value.start, value.stop, value.step) if isinstance(value, slice) else value
-    if isinstance(value, (list, tuple)):
-        return type(value), *(_described(each, tensors, objects) for each in value)
-    if isinstance(value, dict):
-        return dict, *((name, _described(each, tensors, objects)) for name, each in value.items())
-    if type(value).__module__.startswith(("tensor.core.", "nvrtc_kernels.dtypes")):
-        return type(value), value
-    objects.append(value)
-    return type(value), id(value)
-
-
-def _is_plain(x: Any) -> bool:
-    """Whether operations do to ``x`` what they do to tensors: it is no batch of ``vmap``, and of no program's own class."""
-    return type(x) is Tensor or type(x).__module__ == "nn.parameter"
-
-
 def _plain_result(value: Any) -> Any:
     """What a result is made of besides tensors."""
     if isinstance(value, PLAIN):
         return value
     raise Unsupported(f"its result is a {type(value).__name__}", "")
-
-
-def _environment() -> tuple[Any, ...]:
-    """What operations depend on besides their operands."""
-    return (
-        modes.recording,
-        modes.inference,
-        modes.autocast,
-        get_default_dtype(),
-        determinism.required,
-        *[getattr(precision, name) for name in precision.__slots__],
-        devices.plans_forgotten(),
-    )
 
 
 class _Recorder:
@@ -505,7 +367,7 @@ class _Recorder:
             autocast_settings.casts, autocast_settings.groups = casts, groups
             _tracing.tape = None
 
-    def entry(self, result: Any, arguments: int) -> _Entry:
+    def entry(self, result: Any, arguments: int) -> Entry:
         """The program of the call that gave ``result``.
 
         Raises
@@ -547,13 +409,11 @@ class _Recorder:
                 self._inputs,
                 results,
             )
-            return _Entry(
+            return Entry(
                 self._readings,
-                [(type(x), x._layout, x.requires_grad) for x in self._tensors[arguments:]],
-                len({id(x._storage) for x in self._tensors}),
+                Sharing.of(self._tensors, arguments),
                 forward,
                 len(outputs),
-                set(range(len(outputs))) - set(differentiable),
                 template,
                 [
                     (number, times)
@@ -566,16 +426,16 @@ class _Recorder:
         finally:
             tape.forget_memory()
 
-    def _output(self, x: Tensor, outputs: list[Tensor]) -> _Output:
+    def _output(self, x: Tensor, outputs: list[Tensor]) -> Output:
         """What stands for a tensor of the result; one that is no argument is added to ``outputs``."""
         for tensors, is_argument in ((self._tensors, True), (outputs, False)):
             for number, each in enumerate(tensors):
                 if each is x:
-                    return _Output(number, is_argument)
+                    return Output(number, is_argument)
         if self._tape.buffers[self._tape.ref(x).buffer].source in ("argument", "constant"):
             raise Unsupported("its result is a view of a tensor from outside", "")
         outputs.append(x)
-        return _Output(len(outputs) - 1)
+        return Output(len(outputs) - 1)
 
     def _check_written(self, written: dict[int, int]) -> None:
         for x, ref in zip(self._tensors, self._inputs, strict=True):
@@ -589,7 +449,7 @@ class _Recorder:
         asked: Sequence[int],
         forward: Sequence[Step],
         available: set[int],
-    ) -> tuple[_Gradients, list[Ref]]:
+    ) -> tuple[Gradients, list[Ref]]:
         """The backward pass, and what it takes of the forward pass beside tensors from outside.
 
         ``available`` are buffers that are there anyway: it computes again what follows from them element by element.
@@ -643,101 +503,11 @@ class _Recorder:
             [*seeds, *inputs],
             [ref for _, ref in results],
         )
-        gradients = _Gradients(
+        gradients = Gradients(
             program,
             list(zip(differentiable, layouts, strict=True)),
             takes,
-            [(number, position) for position, (number, _) in enumerate(results)],
+            [number for number, _ in results],
             draws,
         )
         return gradients, saved
-
-
-def _forward(entry: _Entry, tensors: Sequence[Tensor], draws: Sequence[tuple[int, int]]) -> list[Tensor]:
-    """Run the forward pass; its outputs, and what the backward pass keeps."""
-    values = entry.forward.run(tensors, draws)
-    for number, times in entry.written:
-        tensors[number]._storage.version += times
-    return values
-
-
-class _Call(Function):
-    """A run of a program in the graph."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, compiled: Compiled, entry: _Entry, draws: list[tuple[int, int]], call: Any, *tensors: Tensor
-    ) -> tuple[Tensor, ...]:
-        """The outputs of a program for ``tensors``, and what backward needs of them."""
-        values = _forward(entry, tensors, draws)
-        gradients = entry.gradients
-        assert gradients is not None
-        outputs = values[: entry.outputs]
-        everything = [*tensors, *values[entry.outputs :]]
-        ctx.save_for_backward(*[everything[i] for i in gradients.takes])
-        ctx.compiled, ctx.entry, ctx.draws, ctx.call = compiled, entry, draws, call
-        ctx.arguments = tensors
-        ctx.mark_non_differentiable(*[outputs[i] for i in entry.plain])
-        ctx.set_materialize_grads(False)
-        return tuple(outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        """Gradients of the tensors that the program read."""
-        entry, count = ctx.entry, len(ctx.arguments)
-        result: list[Any] = [None] * (4 + count)
-        if modes.recording:
-            for number, gradient in _recorded_gradients(ctx, grads):
-                result[4 + number] = gradient
-            return tuple(result)
-        gradients = entry.gradients
-        seeds = []
-        for number, layout in gradients.outputs:
-            grad = grads[number]
-            if grad is None:
-                grad = filled(layout, 0)
-            elif grad._layout is not layout:
-                grad = copied(grad, layout)
-            seeds.append(grad)
-        draws = [ctx.draws[i] for i in gradients.draws]
-        values = gradients.program.run([*seeds, *ctx.saved_tensors], draws)
-        for number, position in gradients.inputs:
-            result[4 + number] = values[position]
-        return tuple(result)
-
-
-def _recorded_gradients(ctx: Any, grads: Sequence[Tensor | None]) -> list[tuple[int, Tensor]]:
-    """Gradients that have gradients themselves: the function runs again, uncompiled, for its graph."""
-    entry, compiled = ctx.entry, ctx.compiled
-    if entry.draws or entry.written:
-        raise RuntimeError(
-            f"{compiled._name}: create_graph=True through a compiled function that draws random numbers or writes to a tensor "
-            "from outside would do so twice; compile it without, or differentiate it uncompiled"
-        )
-    args, kwargs = ctx.call
-    outputs: list[Tensor] = []
-    result = compiled._function(*args, **kwargs)
-    _collect(result, entry.result, outputs)
-    pairs = [(outputs[i], grads[i]) for i, _ in entry.gradients.outputs if grads[i] is not None]
-    numbers = [number for number, _ in entry.gradients.inputs]
-    derivatives = gradients_of(
-        [x for x, _ in pairs],
-        [ctx.arguments[number] for number in numbers],
-        [grad for _, grad in pairs],
-        create_graph=True,
-        allow_unused=True,
-    )
-    return [(number, x) for number, x in zip(numbers, derivatives, strict=True) if x is not None]
-
-
-def _collect(result: Any, template: Any, outputs: list[Tensor]) -> None:
-    """Add the tensors of ``result`` to ``outputs`` that ``template`` has an output for."""
-    if isinstance(template, _Output):
-        if not template.is_argument and template.number == len(outputs):
-            outputs.append(result)
-    elif isinstance(template, (list, tuple)):
-        for each, inner in zip(result, template, strict=True):
-            _collect(each, inner, outputs)
-    elif isinstance(template, dict):
-        for name, inner in template.items():
-            _collect(result[name], inner, outputs)

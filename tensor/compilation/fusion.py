@@ -24,14 +24,13 @@ from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.random.dropout import DROPOUT
 from tensor.operations.reduction import Reduction
 
-from .tape import Ref, Step
+from .tape import Launch, Ref, Step
 from .uses import Uses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.core.layout import Layout
 
 #: Tensors that a kernel reads and writes at most.
 MAX_INPUTS, MAX_OUTPUTS = 8, 4
@@ -491,13 +490,8 @@ def _fused(elements: Sequence[_Element], results: Sequence[_Element]) -> Step:
             [ref.layout.dtype for ref in outs],
             *operands,
         )
-    run = _launched(
-        launch,
-        [ref.layout for ref in outs],
-        tuple(text.numbers),
-        draws=draw is not None,
-        writes=last.writes,
-    )
+    makers = [maker(ref.layout) for ref in outs[last.writes :]]
+    run = Launch(launch, makers, tuple(text.numbers), draw is not None, last.writes)
     fused = Fused(name, code)
     result: Any = outs[1:] if last.writes else outs if len(outs) > 1 else outs[0]
     arguments: tuple[Any, ...] = (last.out, *inputs) if last.writes else tuple(inputs)
@@ -574,49 +568,3 @@ def _includes(elements: Sequence[_Element], text: _Text) -> list[str]:
     if any("__half" in line or "__nv_bfloat16" in line for line in text.lines):
         result.insert(0, "half_elements.cuh")
     return list(dict.fromkeys(result))
-
-
-def _launched(
-    launch: Callable[..., None],
-    outputs: Sequence[Layout],
-    numbers: tuple[Any, ...],
-    *,
-    draws: bool,
-    writes: bool,
-) -> Callable[..., Any]:
-    """What runs the kernel for new tensors of these layouts, or for the first operand and then new ones.
-
-    With ``draws`` a drop is given before the operands.
-    """
-    device_state: Any = outputs[0].device_state
-    local = device_state.local
-    makers = [maker(layout) for layout in outputs[writes:]]
-    if len(makers) == 1 and not draws and not writes:
-        (make,) = makers
-
-        def run_one(*tensors: Any) -> Any:
-            out = make()
-            launch(
-                local.stream.handle,
-                out._storage.address,
-                *[x._storage.address + x._offset for x in tensors],
-                *numbers,
-            )
-            return out
-
-        return run_one
-
-    def run(*operands: Any) -> Any:
-        seeds: tuple[int, ...] = ()
-        if draws:
-            drop, *operands = operands  # type: ignore[assignment]
-            seeds = drop.seed, drop.call
-        results = [make() for make in makers]
-        addresses = [x._storage.address + x._offset for x in operands]
-        addresses[int(writes) : int(writes)] = [x._storage.address for x in results]
-        launch(local.stream.handle, *addresses, *seeds, *numbers)
-        if writes:
-            return results or None
-        return results if len(results) > 1 else results[0]
-
-    return run

@@ -1,24 +1,41 @@
-"""A part of a tape as a flat list of calls over numbered tensors, which runs without the Python code it was recorded from."""
+"""A part of a tape as a flat list of calls, which runs without the Python code it was recorded from.
+
+The list is a generated function: each tensor is a local variable, from the call that makes it to the last one that takes it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import uint8
 from tensor.core.base import empty, view_of
 from tensor.core.layout import contiguous
 
-from .tape import Draw, Ref, drawn, map_tensors, refs
+from .generated import Code, expressions, grouped
+from .tape import Launch, Ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tensor.methods.tensor import Tensor
+    from .tape import Buffer, Draw, Step
 
-    from .tape import Buffer, Step
 
-#: A call: what is called, the slots of its arguments, the slot or slots of its result, the slots that nothing needs after it.
-Instruction = tuple[Any, tuple[int, ...], Any, tuple[int, ...]]
+@dataclass(slots=True)
+class _Line:
+    """A part of the runner.
+
+    Attributes
+    ----------
+    lines : list of str
+        The code.
+    reads, makes : list of int
+        Slots.
+    """
+
+    lines: list[str]
+    reads: list[int]
+    makes: list[int]
 
 
 class Program:
@@ -38,6 +55,16 @@ class Program:
         The tensors that ``run`` is given.
     outputs : sequence of Ref
         The tensors that it gives.
+
+    Attributes
+    ----------
+    steps : list of Step
+        The steps.
+    outputs : int
+        How many outputs there are.
+    run : callable
+        ``run(inputs, draws)`` does the steps to a list of tensors, of the layouts that were recorded, and gives a list of the
+        outputs. ``draws`` is a list of (seed, call), in place of those that were recorded.
     """
 
     def __init__(
@@ -52,51 +79,29 @@ class Program:
         self.steps = list(steps)
         self._device_state = device_state
         self._buffers = buffers
+        self._code = Code("run", "inputs", "draws")
         self._slots: dict[Any, int] = {}
-        #: By buffer, a slot whose tensor shows some of it.
-        self._shown: dict[int, int] = {}
-        self._constants: list[tuple[int, Any]] = []
+        #: By buffer, a slot whose tensor shows some of it, and from which byte on it did so.
+        self._shown: dict[int, tuple[int, int]] = {}
+        #: Names of slots that are no variables.
+        self._constants: dict[int, str] = {}
         self._count = 0
-        self._instructions: list[tuple[Any, tuple[int, ...], Any]] = []
+        self._lines: list[_Line] = []
         self._inputs = [self._input(ref) for ref in inputs]
         self._draws = [self._slot(id(draw)) for draw in draws]
         for step in steps:
             self._add(step)
         self._outputs = [self._of(ref) for ref in outputs]
-        self._listed = self._with_ends()
-        self._initial: list[Any] = [None] * self._count
-        for slot, value in self._constants:
-            self._initial[slot] = value
+        self.outputs = len(self._outputs)
+        self.run = self._runner()
 
     def __len__(self) -> int:
-        return len(self._instructions)
+        return len(self._lines)
 
-    def run(self, inputs: Sequence[Tensor], draws: Sequence[tuple[int, int]] = ()) -> list[Tensor]:
-        """Do the steps to ``inputs``; the outputs.
-
-        Parameters
-        ----------
-        inputs : sequence of Tensor
-            Of the layouts that were recorded.
-        draws : sequence of (seed, call)
-            Draws of random numbers, in place of those that were recorded.
-        """
-        values = self._initial.copy()
-        for slot, x in zip(self._inputs, inputs, strict=True):
-            values[slot] = x
-        for slot, draw in zip(self._draws, draws, strict=True):
-            values[slot] = draw
-        for call, arguments, into, ends in self._listed:
-            result = call(*[values[slot] for slot in arguments])
-            if type(into) is int:
-                values[into] = result
-            elif into is not None:
-                for slot, x in zip(into, result, strict=True):
-                    if slot is not None:
-                        values[slot] = x
-            for slot in ends:
-                values[slot] = None
-        return [values[slot] for slot in self._outputs]
+    def same_output(self, number: int, among: int) -> int | None:
+        """Which of the first ``among`` outputs is the same tensor as output ``number``."""
+        slots = self._outputs[:among]
+        return slots.index(self._outputs[number]) if self._outputs[number] in slots else None
 
     # Making it
 
@@ -105,11 +110,14 @@ class Program:
         self._count += 1
         return result
 
+    def _name(self, slot: int) -> str:
+        return self._constants.get(slot) or f"v{slot}"
+
     def _input(self, ref: Ref) -> int:
         slot = self._slots.get(ref)
         if slot is None:
             slot = self._slot(ref)
-            self._shown.setdefault(ref.buffer, slot)
+            self._shown.setdefault(ref.buffer, (slot, ref.offset))
         else:
             # Two that show the same memory: the second is not looked at.
             slot = self._slot(object())
@@ -120,76 +128,94 @@ class Program:
         slot = self._slots.get(ref)
         if slot is not None:
             return slot
-        buffer = self._buffers[ref.buffer]
-        shown = self._shown.get(ref.buffer)
-        if shown is None:
+        code, buffer = self._code, self._buffers[ref.buffer]
+        if ref.buffer not in self._shown:
             if buffer.source == "constant":
                 slot = self._slot(ref)
                 assert buffer.storage is not None
-                self._constants.append((slot, view_of(buffer.storage, ref.layout, ref.offset)))
+                self._constants[slot] = code.constant(view_of(buffer.storage, ref.layout, ref.offset))
                 return slot
             assert buffer.source == "empty", "read before anything has made it"
             layout = contiguous[(buffer.size,), uint8, self._device_state]
-            shown = self._shown[ref.buffer] = self._slot(Ref(ref.buffer, layout, -1))
-            self._instructions.append((lambda: empty(layout), (), shown))
+            shown = self._slot(Ref(ref.buffer, layout, -1))
+            self._shown[ref.buffer] = shown, 0
+            line = f"v{shown} = {code.constant(empty)}({code.constant(layout)})"
+            self._lines.append(_Line([line], [], [shown]))
         slot = self._slot(ref)
-        layout, offset = ref.layout, ref.offset
-        self._instructions.append((lambda x: view_of(x._storage, layout, offset), (shown,), slot))
-        return slot
-
-    def _constant(self, value: Any) -> int:
-        slot = self._slot(object())
-        self._constants.append((slot, value))
+        shown, start = self._shown[ref.buffer]
+        name, layout_name = self._name(shown), code.constant(ref.layout)
+        # Arguments begin elsewhere in their memory at each call.
+        offset = f"{name}._offset + {ref.offset - start}"
+        line = f"v{slot} = {code.constant(view_of)}({name}._storage, {layout_name}, {offset})"
+        self._lines.append(_Line([line], [shown], [slot]))
         return slot
 
     def _add(self, step: Step) -> None:
-        operands = tuple([self._of(ref) for ref in step.reads()])
-        call: Callable[..., Any] = step.run
-        if step.draw is not None:
-            operands = (self._slots[id(step.draw)], *operands)
-            call = _assembling(step)
-        elif all(type(each) is Ref or next(refs(each), None) is None for each in step.arguments):
-            flat = iter(operands)
-            operands = tuple(
-                [next(flat) if type(each) is Ref else self._constant(each) for each in step.arguments]
-            )
-        else:
-            call = _assembling(step)
-        into: Any = None
+        operands = [self._of(ref) for ref in step.reads()]
+        drawn = "" if step.draw is None else self._name(self._slots[id(step.draw)])
+        if isinstance(step.run, Launch):
+            self._lines.append(self._launched(step.run, step, operands, drawn))
+            return
+        code, flat = self._code, iter(operands)
+        arguments = expressions(code, step.arguments, Ref, lambda _: self._name(next(flat)), step.draw, drawn)
+        results: list[int] = []
+        names: list[str] = []
+        target = ""
         if type(step.result) is Ref:
-            into = self._result(step.result)
-        elif isinstance(step.result, (list, tuple)):
-            into = tuple([self._result(each) if type(each) is Ref else None for each in step.result])
-        self._instructions.append((call, operands, into))
+            results = [self._result(step.result)]
+            target = f"v{results[0]} = "
+        elif isinstance(step.result, (list, tuple)) and any(type(each) is Ref for each in step.result):
+            for each in step.result:
+                if type(each) is Ref:
+                    results.append(self._result(each))
+                names.append(f"v{results[-1]}" if type(each) is Ref else "_")
+            target = f"{grouped(names)} = "
+        rest = ["del _"] if "_" in names else []
+        line = f"{target}{code.constant(step.run)}({', '.join(arguments)})"
+        self._lines.append(_Line([line, *rest], operands, results))
 
     def _result(self, ref: Ref) -> int:
         slot = self._slots.get(ref)
         if slot is None:
             slot = self._slot(ref)
-            self._shown.setdefault(ref.buffer, slot)
+            self._shown.setdefault(ref.buffer, (slot, ref.offset))
         return slot
 
-    def _with_ends(self) -> list[Instruction]:
-        """The instructions, each with the slots that nothing needs after it."""
-        needed = {*self._outputs, *(slot for slot, _ in self._constants)}
-        result: list[Instruction] = []
-        for call, arguments, into in reversed(self._instructions):
-            results = (into,) if type(into) is int else () if into is None else into
-            used = {slot for slot in (*arguments, *results) if slot is not None}
-            ends = used - needed
+    def _launched(self, kernel: Launch, step: Step, operands: list[int], drawn: str) -> _Line:
+        """The launch of a kernel, with its results made before it."""
+        code = self._code
+        produced = [] if step.result is None else [step.result] if type(step.result) is Ref else step.result
+        results = [self._result(each) for each in produced]
+        lines = [
+            f"v{slot} = {code.constant(make)}()" for slot, make in zip(results, kernel.makers, strict=True)
+        ]
+        addresses = [f"{name}._storage.address + {name}._offset" for name in map(self._name, operands)]
+        addresses[int(kernel.writes) : int(kernel.writes)] = [f"v{slot}._storage.address" for slot in results]
+        if kernel.draws:
+            addresses += [f"{drawn}[0]", f"{drawn}[1]"]
+        addresses += [code.constant(each) for each in kernel.numbers]
+        lines.append(f"{code.constant(kernel.launch)}(stream, {', '.join(addresses)})")
+        return _Line(lines, operands, results)
+
+    def _runner(self) -> Callable[..., Any]:
+        """The generated function."""
+        code = self._code
+        names = [f"v{slot}" for slot in (*self._inputs, *self._draws)]
+        inputs, draws = names[: len(self._inputs)], names[len(self._inputs) :]
+        code.add(f"{grouped(inputs)} = inputs" if inputs else "pass")
+        if draws:
+            code.add(f"{grouped(draws)} = draws")
+        code.add(f"stream = {code.constant(self._device_state.local)}.stream.handle")
+        ended: list[list[int]] = []
+        needed = {*self._outputs, *self._constants}
+        for line in reversed(self._lines):
+            ends = {*line.reads, *line.makes} - needed
             needed |= ends
-            result.append((call, arguments, into, tuple(ends)))
-        result.reverse()
-        return result
-
-
-def _assembling(step: Step) -> Callable[..., Any]:
-    """``step`` as a call with this run's draw, if it has one, and the tensors of its arguments, one after the other."""
-    run, template, draw = step.run, step.arguments, step.draw
-
-    def call(*operands: Any) -> Any:
-        flat = iter(operands)
-        arguments = template if draw is None else drawn(template, draw, *next(flat))
-        return run(*map_tensors(lambda _: next(flat), arguments, Ref))
-
-    return call
+            ended.append(sorted(ends))
+        for line, ends_here in zip(self._lines, reversed(ended), strict=True):
+            for each in line.lines:
+                code.add(each)
+            if ends_here:
+                code.add(f"del {', '.join(map(self._name, ends_here))}")
+        code.add(f"return [{', '.join(map(self._name, self._outputs))}]")
+        return code.function()

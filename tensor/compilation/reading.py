@@ -17,6 +17,8 @@ import sysconfig
 import types
 from collections import deque
 from contextlib import contextmanager
+from itertools import chain
+from operator import attrgetter, call, getitem, is_, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,23 +133,47 @@ class Readings:
         self._cells: list[tuple[types.CellType, Any]] = []
         self._sizes: list[tuple[Any, int]] = []
         self._seen: dict[int, Any] = {}
+        self._flat: _Flat | None = None
+        self._columns: tuple[list[Any], list[Any]] | None = None
         for each in (function, *objects):
             self._value(each, 0)
 
     def hold(self) -> bool:
         """Whether everything that was read is as it was."""
-        return self.change() is None
+        flat = self._flat
+        if flat is None:
+            flat = self._flat = _Flat(self._items, self._cells, self._sizes)
+        if flat.holds():
+            return True
+        if self.change() is not None:
+            return False
+        # Something was set to what is equal: the objects that are there now are those to compare with.
+        self._items = [(container, key, container[key]) for container, key, _ in self._items]
+        self._cells = [(cell, cell.cell_contents) for cell, _ in self._cells]
+        self._flat = None
+        return True
+
+    def read(self) -> list[Any]:
+        """The tensors that are read now, in the order of ``tensors``."""
+        return list(map(getitem, *self._places()))
+
+    def _places(self) -> tuple[list[Any], list[Any]]:
+        """The containers and the keys of the tensors."""
+        places = self._columns
+        if places is None:
+            places = self._columns = [each[0] for each in self.tensors], [each[1] for each in self.tensors]
+        return places
 
     def change(self) -> str | None:
         """What is no longer as it was, for people; ``None`` if nothing."""
         try:
             for container, key, value in self._items:
                 now = container[key]
-                if now is not value and not _equal(now, value):
+                if now is not value and not same(now, value):
                     return f"{key!r} was {_short(value)} and is {_short(now)}"
             for cell, value in self._cells:
                 now = cell.cell_contents
-                if now is not value and not _equal(now, value):
+                if now is not value and not same(now, value):
                     return f"a variable of the enclosing function was {_short(value)} and is {_short(now)}"
             for container, size in self._sizes:
                 if len(container) != size:
@@ -294,6 +320,53 @@ class Readings:
                 self._code(constant, namespace, depth)
 
 
+class _Flat:
+    """Readings in the form in which they are compared with the fewest steps of Python: none for each.
+
+    Parameters
+    ----------
+    items : list of (container, key, value)
+        What containers had.
+    cells : list of (cell, contents)
+        What variables of enclosing functions were.
+    sizes : list of (container, int)
+        How many elements containers had.
+    """
+
+    def __init__(
+        self,
+        items: list[tuple[Any, Any, Any]],
+        cells: list[tuple[types.CellType, Any]],
+        sizes: list[tuple[Any, int]],
+    ) -> None:
+        grouped: dict[int, list[tuple[Any, Any, Any]]] = {}
+        for item in items:
+            grouped.setdefault(id(item[0]), []).append(item)
+        self._looks, self._containers, self._values = [], [], []
+        for members in grouped.values():
+            # itemgetter() of one key gives no tuple: that one is compared twice.
+            several = members if len(members) > 1 else members * 2
+            self._looks.append(itemgetter(*[key for _, key, _ in several]))
+            self._containers.append(members[0][0])
+            self._values += [value for _, _, value in several]
+        self._cells, self._contents = [cell for cell, _ in cells], [content for _, content in cells]
+        self._sized, self._sizes = [container for container, _ in sizes], [size for _, size in sizes]
+
+    def holds(self) -> bool:
+        """Whether the same objects are there, and as many."""
+        try:
+            return (
+                all(map(is_, chain.from_iterable(map(call, self._looks, self._containers)), self._values))
+                and list(map(len, self._sized)) == self._sizes
+                and all(map(is_, map(_cell_contents, self._cells), self._contents))
+            )
+        except (KeyError, IndexError, ValueError):
+            return False
+
+
+_cell_contents = attrgetter("cell_contents")
+
+
 class _Attributes:
     """The attributes of an object without a ``__dict__`` as a container."""
 
@@ -324,12 +397,13 @@ def _content(cell: types.CellType) -> Any:
         return None
 
 
-def _equal(now: Any, value: Any) -> bool:
-    return (
-        type(now) is type(value)
-        and isinstance(value, PLAIN)
-        and bool(now == value or (now != now and value != value))
-    )
+def same(now: Any, value: Any) -> bool:
+    """Whether two values of plain types are the same to a program: 1, 1.0 and True are not, nor are 0.0 and -0.0."""
+    if type(now) is not type(value) or not isinstance(value, PLAIN):
+        return False
+    if isinstance(value, (float, complex)) and not value:
+        return str(now) == str(value)
+    return bool(now == value or (now != now and value != value))
 
 
 def _short(value: Any) -> str:

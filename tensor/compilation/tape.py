@@ -81,6 +81,31 @@ class Buffer:
 
 
 @dataclass(slots=True)
+class Launch:
+    """A kernel of a program's own, as its runner launches it.
+
+    Attributes
+    ----------
+    launch : callable
+        Is given the stream, addresses, the two numbers of a draw, and ``numbers``.
+    makers : list of callable
+        Each gives memory for a result.
+    numbers : tuple
+        Packed numbers.
+    draws : bool
+        Whether it is given a draw, before the operands.
+    writes : bool
+        Whether it writes the first operand, before the results.
+    """
+
+    launch: Callable[..., None]
+    makers: list[Callable[[], Any]]
+    numbers: tuple[Any, ...]
+    draws: bool
+    writes: bool
+
+
+@dataclass(slots=True)
 class Step:
     """A plan that ran.
 
@@ -88,8 +113,8 @@ class Step:
     ----------
     key : tuple
         What it was looked up by: the operation, layouts, options.
-    run : callable
-        The plan.
+    run : callable or Launch
+        The plan, or a kernel of the program's own.
     arguments : tuple
         What it was run on, with a :class:`Ref` for each tensor, in lists, tuples and dicts too.
     result : object
@@ -107,7 +132,7 @@ class Step:
     """
 
     key: tuple[Any, ...]
-    run: Callable[..., Any]
+    run: Callable[..., Any] | Launch
     arguments: tuple[Any, ...]
     result: Any
     line: str
@@ -148,6 +173,14 @@ class Draw:
     device_state: Any
     seed: int
     call: int
+
+    def is_in(self, argument: Any) -> bool:
+        """Whether ``argument`` is a record with the draw's numbers as its fields ``seed`` and ``call``."""
+        return (
+            dataclasses.is_dataclass(argument)
+            and getattr(argument, "seed", None) == self.seed
+            and getattr(argument, "call", None) == self.call
+        )
 
 
 def refs(template: Any) -> Iterator[Ref]:
@@ -450,7 +483,7 @@ class Tape:
     def _draw_of(self, arguments: tuple[Any, ...]) -> Draw | None:
         for draw in reversed(self.draws):
             for each, after in zip(arguments, (*arguments[1:], None), strict=True):
-                if _is_of(each, draw):
+                if draw.is_in(each):
                     return draw
                 if type(each) is int and type(after) is int and (each, after) == (draw.seed, draw.call):
                     return draw
@@ -469,31 +502,6 @@ def _target_position(key: tuple[Any, ...], arguments: tuple[Any, ...]) -> int | 
     if position is None or position >= len(arguments):
         return None
     return position if isinstance(arguments[position], TensorBase) else None
-
-
-def _is_of(argument: Any, draw: Draw) -> bool:
-    """Whether an argument has the numbers of ``draw`` as its fields ``seed`` and ``call``."""
-    return (
-        dataclasses.is_dataclass(argument)
-        and getattr(argument, "seed", None) == draw.seed
-        and getattr(argument, "call", None) == draw.call
-    )
-
-
-def drawn(arguments: tuple[Any, ...], draw: Draw, seed: int, call: int) -> tuple[Any, ...]:
-    """``arguments`` of a step with another draw in place of ``draw``."""
-    result: list[Any] = []
-    for position, each in enumerate(arguments):
-        if _is_of(each, draw):
-            each = dataclasses.replace(each, seed=seed, call=call)
-        elif (
-            type(each) is int
-            and position
-            and arguments[position - 1 : position + 1] == (draw.seed, draw.call)
-        ):
-            result[-1], each = seed, call
-        result.append(each)
-    return tuple(result)
 
 
 #: Numbers from here on may be addresses, which a plan that takes no tensors is given.

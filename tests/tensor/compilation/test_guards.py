@@ -157,6 +157,35 @@ def test_signatures(x: Any) -> None:
         assert compiled.programs == programs
 
 
+def test_slices_of_one_tensor(x: Any) -> None:
+    """Where an argument begins in its memory differs from call to call, as batches of a data set do."""
+    data = tensor.arange(40.0, device="cuda")
+    compiled = tensor.compile(lambda x, y: x[1:] * y[:-1], fullgraph=True)
+    for one, other in ((0, 8), (8, 16), (16, 8), (4, 4), (8, 8), (0, 8), (0, 16), (1, 2)):
+        x, y = data[one : one + 4], data[other : other + 4]
+        expected = [one + 1.0 + i for i in range(3)], [other + 0.0 + i for i in range(3)]
+        assert compiled(x, y).tolist() == [a * b for a, b in zip(*expected, strict=True)]
+    # Apart by the same distance and aligned alike, or of tensors of their own, they run one program.
+    assert compiled.programs == 5
+    compiled(data[0:4].clone(), data[8:12].clone())
+    programs = compiled.programs
+    compiled(data[16:20].clone(), data[8:12].clone())
+    assert compiled.programs == programs
+    # The same of tensors that the function reads.
+    state = {"x": data[:4]}
+    reading = tensor.compile(lambda: state["x"][2:] + 0.5, fullgraph=True)
+    for begin in (0, 4, 12, 1):
+        state["x"] = data[begin : begin + 4]
+        assert reading().tolist() == [begin + 2.5, begin + 3.5]
+    assert reading.programs == 2
+
+
+def test_signs_of_zero(x: Any) -> None:
+    compiled = tensor.compile(lambda x, y: (x * 0 + 1) / (x * y), fullgraph=True)
+    for y in (0.0, -0.0, 0.0, -0.0):
+        assert compiled(x, y).tolist() == [float("inf") if str(y) == "0.0" else float("-inf")] * 3
+
+
 def test_modes(x: Any) -> None:
     x = x.requires_grad_()
     compiled = tensor.compile(lambda x: x * tensor.ones(3, device="cuda"), fullgraph=True)

@@ -82,21 +82,8 @@ def _program(steps: list[tuple[str, int, int]], results: list[int], recorded: bo
     return function
 
 
-@pytest.mark.parametrize("recorded", [False, True])
-@given(
-    steps=st.lists(_operations, min_size=1, max_size=12),
-    results=st.lists(st.integers(0, 99), min_size=1, max_size=3),
-)
-@settings(
-    max_examples=15,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    # Each example compiles kernels: making a failing one smaller would take minutes.
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-)
-def test_random_programs(
-    device: drv.Device, recorded: bool, steps: list[tuple[str, int, int]], results: list[int]
-) -> None:
+def _check(recorded: bool, steps: list[tuple[str, int, int]], results: list[int]) -> None:
+    """A program, its gradients where ``recorded`` says so, and its random numbers are what they are uncompiled."""
     generator = tensor.Generator("cuda").manual_seed(len(steps))
     x, y = (tensor.randn(4, 5, device="cuda", generator=generator) for _ in range(2))
     operands = [x, y, tensor.randn(5, device="cuda", generator=generator)]
@@ -126,3 +113,33 @@ def test_random_programs(
                     one, other, rtol=2e-2 if half else 1e-3, atol=2e-2 if half else 1e-4
                 )
     assert compiled.programs == 1
+
+
+_programs = {
+    "recorded": st.booleans(),
+    "steps": st.lists(_operations, min_size=1, max_size=12),
+    "results": st.lists(st.integers(0, 99), min_size=1, max_size=3),
+}
+_unshrunk = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    # Each example compiles kernels: making a failing one smaller would take minutes.
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+
+
+@given(**_programs)
+@settings(_unshrunk, max_examples=12)
+def test_random_programs(
+    device: drv.Device, recorded: bool, steps: list[tuple[str, int, int]], results: list[int]
+) -> None:
+    _check(recorded, steps, results)
+
+
+@pytest.mark.nightly
+@given(**_programs)
+@settings(_unshrunk, max_examples=200)
+def test_many_random_programs(
+    device: drv.Device, recorded: bool, steps: list[tuple[str, int, int]], results: list[int]
+) -> None:
+    _check(recorded, steps, results)

@@ -1,0 +1,328 @@
+"""A compiled call: its programs, forward and backward, and what they hold for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from tensor.autograd.differentiation import grad as gradients_of
+from tensor.autograd.recording import saved
+from tensor.autograd.recording.node import Node, place_in_graph
+from tensor.autograd.recording.state import recorded
+from tensor.core.modes.grad_mode import modes
+from tensor.core.plans.copies import copied
+from tensor.core.plans.fills import filled
+
+from .generated import Code, expression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensor.methods.tensor import Tensor
+
+    from .program import Program
+    from .reading import Readings
+    from .tape import Draw
+
+_layout_of = attrgetter("_layout")
+_storage_of = attrgetter("_storage")
+_state_of = attrgetter("_autograd")
+_offset_of = attrgetter("_offset")
+
+
+@dataclass(slots=True)
+class Output:
+    """Stands in a result's structure for a tensor: an output by number, or an argument that is given back."""
+
+    number: int
+    is_argument: bool = False
+
+
+@dataclass(slots=True)
+class Gradients:
+    """The backward pass of a program.
+
+    Attributes
+    ----------
+    program : Program
+        Its inputs are the gradients of the outputs that have one, and then what it takes of the forward pass.
+    outputs : list of (int, Layout)
+        Which outputs have a gradient, and of which layout it was.
+    takes : list of int
+        Which tensors it takes: those that the function read by number, then what the forward pass keeps.
+    inputs : list of int
+        The tensors that have a gradient, by number, in the order of the program's results.
+    draws : list of int
+        Which draws of the forward pass it takes.
+    """
+
+    program: Program
+    outputs: list[tuple[int, Any]]
+    takes: list[int]
+    inputs: list[int]
+    draws: list[int]
+
+
+@dataclass(slots=True)
+class Entry:
+    """A program of one signature, with what it holds for.
+
+    Attributes
+    ----------
+    readings : Readings
+        What the function reads besides its arguments.
+    read : Sharing
+        How the tensors among that were, and which memory they share with the arguments and one another.
+    forward : Program
+        Gives the outputs, and then what the backward pass keeps.
+    outputs : int
+        How many outputs there are.
+    result : object
+        The function's result, with an :class:`Output` for each tensor.
+    written : list of (int, int)
+        Which tensors it writes, and by how much their versions go up.
+    draws : list of Draw
+        Its draws of random numbers.
+    gradients : Gradients or None
+        The backward pass, if there is one.
+    """
+
+    readings: Readings
+    read: Sharing
+    forward: Program
+    outputs: int
+    result: Any
+    written: list[tuple[int, int]]
+    draws: list[Draw]
+    gradients: Gradients | None
+    #: ``assemble(values, tensors)`` is the function's result.
+    assemble: Callable[[Sequence[Tensor], Sequence[Tensor]], Any] = field(init=False)
+    #: For each tensor that is kept which output it is, if it is one.
+    kept_outputs: list[int | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        code = Code("assemble", "values", "tensors")
+        result = expression(
+            code,
+            self.result,
+            Output,
+            lambda each: f"{'tensors' if each.is_argument else 'values'}[{each.number}]",
+        )
+        code.add(f"return {result}")
+        self.assemble = code.function()
+        kept = range(self.outputs, self.forward.outputs)
+        self.kept_outputs = [self.forward.same_output(number, self.outputs) for number in kept]
+
+    def tensors(self, arguments: list[Tensor]) -> list[Tensor] | None:
+        """``arguments`` and the tensors that are read besides; None if one is not as it was."""
+        if not self.readings.hold():
+            return None
+        try:
+            read = self.readings.read()
+        except (KeyError, IndexError, ValueError):
+            return None
+        return self.read.joined(arguments, read)
+
+    def run(self, tensors: list[Tensor], function: Callable[[], Any], name: str) -> Any:
+        """The result of a call; ``function()`` gives it anew, as ``name`` does uncompiled."""
+        draws = [draw.generator.next_call(draw.device_state) for draw in self.draws]
+        before = modes.recording
+        modes.recording = False
+        try:
+            values = self.forward.run(tensors, draws)
+        finally:
+            modes.recording = before
+        for number, times in self.written:
+            tensors[number]._storage.version += times
+        if self.gradients is not None:
+            self._record(tensors, values, draws, function, name)
+        return self.assemble(values, tensors)
+
+    def _record(
+        self,
+        tensors: list[Tensor],
+        values: list[Tensor],
+        draws: list[tuple[int, int]],
+        function: Callable[[], Any],
+        name: str,
+    ) -> None:
+        """Put a run into the graph."""
+        gradients = self.gradients
+        assert gradients is not None
+        node = CallBackward()
+        place_in_graph(
+            node, [tensors[i] for i in gradients.inputs], [values[i] for i, _ in gradients.outputs]
+        )
+        entries: list[Any] = []
+        packs, count = saved.hooks.stack, len(tensors)
+        for number in gradients.takes:
+            if number < count:
+                x = tensors[number]
+            else:
+                x = values[self.outputs + number - count]
+                output = self.kept_outputs[number - count]
+                if output is not None:
+                    # Without a reference to the node, which the output will have one to.
+                    output = next(
+                        (i for i, (each, _) in enumerate(gradients.outputs) if each == output), None
+                    )
+                if output is not None:
+                    entries.append(saved.save_output(x, output))
+                    continue
+            version = x._storage.version
+            entries.append(saved.save(x) if packs or version < 0 else (x, version))
+        node.saved = tuple(entries)
+        node.entry, node.draws, node.function, node.function_name = self, draws, function, name
+        node.arguments = tensors
+        for number, (output_number, _) in enumerate(gradients.outputs):
+            values[output_number]._autograd = recorded(node, number)
+
+
+@dataclass(slots=True)
+class Sharing:
+    """How tensors were that a function read, and which of them, arguments included, share memory.
+
+    Attributes
+    ----------
+    classes, layouts, required, aligned : list
+        Of each: its class, its layout, whether it requires grad, whether it begins at a multiple of 16 bytes.
+    distinct : int
+        How many different memories there are.
+    firsts : list of int or None
+        For each the last one that shows the same memory, counted from the end; None where none share.
+    distances : list of int
+        Then for each the bytes from that one's first element to its own.
+    """
+
+    classes: list[type]
+    layouts: list[Any]
+    required: list[bool]
+    aligned: list[bool]
+    distinct: int
+    firsts: list[int] | None
+    distances: list[int]
+
+    @classmethod
+    def of(cls, tensors: list[Tensor], arguments: int) -> Sharing:
+        """Of ``tensors``, of which the first ``arguments`` are arguments."""
+        read = tensors[arguments:]
+        distinct = len(set(map(id, map(_storage_of, tensors))))
+        firsts = None if distinct == len(tensors) else _firsts(tensors)
+        return cls(
+            list(map(type, read)),
+            [x._layout for x in read],
+            [x.requires_grad for x in read],
+            [x._offset % 16 == 0 for x in read],
+            distinct,
+            firsts,
+            [] if firsts is None else _distances(tensors, firsts),
+        )
+
+    def joined(self, arguments: list[Tensor], read: list[Tensor]) -> list[Tensor] | None:
+        """``arguments`` and ``read``; None if one is not as it was."""
+        if (
+            list(map(type, read)) != self.classes
+            or list(map(_layout_of, read)) != self.layouts
+            or [state is not None and state.requires_grad for state in map(_state_of, read)] != self.required
+            or [offset % 16 == 0 for offset in map(_offset_of, read)] != self.aligned
+        ):
+            return None
+        tensors = arguments + read
+        if len(set(map(id, map(_storage_of, tensors)))) != self.distinct:
+            return None
+        if self.firsts is not None and (
+            _firsts(tensors) != self.firsts or _distances(tensors, self.firsts) != self.distances
+        ):
+            return None
+        return tensors
+
+
+def _firsts(tensors: list[Tensor]) -> list[int]:
+    ids = list(map(id, map(_storage_of, tensors)))
+    last = dict(zip(ids, range(len(ids)), strict=True))
+    return list(map(last.__getitem__, ids))
+
+
+def _distances(tensors: list[Tensor], firsts: list[int]) -> list[int]:
+    return [x._offset - tensors[first]._offset for x, first in zip(tensors, firsts, strict=True)]
+
+
+class CallBackward(Node):
+    """A run of a program in the graph."""
+
+    __slots__ = ("arguments", "draws", "entry", "function", "function_name")
+
+    entry: Entry
+    draws: list[tuple[int, int]]
+    arguments: list[Tensor]
+    function: Callable[[], Any]
+    function_name: str
+
+    def backward(self, *grads: Tensor | None) -> Any:
+        """Gradients of the tensors that the program read."""
+        entries = self.saved
+        if entries is None:
+            raise saved.freed(self)
+        if modes.recording:
+            return self._recorded_gradients(grads)
+        gradients = self.entry.gradients
+        assert gradients is not None
+        inputs: list[Any] = []
+        for grad, (_, layout) in zip(grads, gradients.outputs, strict=True):
+            if grad is None:
+                grad = filled(layout, 0)
+            elif grad._layout is not layout:
+                grad = copied(grad, layout)
+            inputs.append(grad)
+        for each in entries:
+            if type(each) is tuple and each[0]._storage.version == each[1]:
+                inputs.append(each[0])
+            else:
+                inputs.append(saved.restore(each, self))
+        draws = [self.draws[i] for i in gradients.draws]
+        return tuple(gradients.program.run(inputs, draws))
+
+    def release(self) -> None:
+        """Free what was saved: a further pass through the node raises RuntimeError, unless nothing was."""
+        if self.saved:
+            self.saved = None
+            self.arguments = []
+
+    def _recorded_gradients(self, grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+        """Gradients that have gradients themselves: the function runs again, uncompiled, for its graph."""
+        entry = self.entry
+        if entry.draws or entry.written:
+            raise RuntimeError(
+                f"{self.function_name}: create_graph=True through a compiled function that draws random numbers or writes to "
+                "a tensor from outside would do so twice; compile it without, or differentiate it uncompiled"
+            )
+        gradients = entry.gradients
+        assert gradients is not None
+        outputs: list[Tensor] = []
+        _collect(self.function(), entry.result, outputs)
+        pairs = [
+            (outputs[i], grad)
+            for (i, _), grad in zip(gradients.outputs, grads, strict=True)
+            if grad is not None
+        ]
+        return gradients_of(
+            [x for x, _ in pairs],
+            [self.arguments[number] for number in gradients.inputs],
+            [grad for _, grad in pairs],
+            create_graph=True,
+            allow_unused=True,
+        )
+
+
+def _collect(result: Any, template: Any, outputs: list[Tensor]) -> None:
+    """Add the tensors of ``result`` to ``outputs`` that ``template`` has an output for."""
+    if isinstance(template, Output):
+        if not template.is_argument and template.number == len(outputs):
+            outputs.append(result)
+    elif isinstance(template, (list, tuple)):
+        for each, inner in zip(result, template, strict=True):
+            _collect(each, inner, outputs)
+    elif isinstance(template, dict):
+        for name, inner in template.items():
+            _collect(result[name], inner, outputs)

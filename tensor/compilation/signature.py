@@ -1,0 +1,187 @@
+"""What a program depends on of a call: its arguments, and what operations depend on besides their operands.
+
+A call is described by a value that can be hashed, which says which programs it may run. Once that is known, a generated
+function tells at later calls whether nothing has changed, by comparisons alone; what it does not recognize is described again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.base import TensorBase
+from tensor.core.devices import state as devices
+from tensor.core.dtypes import default as default_dtype
+from tensor.core.modes.determinism import determinism
+from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.precision import settings as precision
+from tensor.methods.tensor import Tensor
+
+from .generated import Code
+from .reading import PLAIN, same
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Types of values that are the same if they are equal.
+_SIMPLE = (bool, int, float, complex, str, bytes)
+
+
+class Special(Exception):  # noqa: N818 - never leaves this package
+    """A tensor of a class that has a say in what operations do."""
+
+
+def is_plain(x: Any) -> bool:
+    """Whether operations do to ``x`` what they do to tensors: it is no batch of ``vmap``, and of no program's own class."""
+    return type(x) is Tensor or type(x).__module__ == "nn.parameter"
+
+
+def described(value: Any, tensors: list[Tensor], objects: list[Any]) -> tuple[Any, ...]:
+    """What a program depends on of an argument, which can be hashed.
+
+    The tensors in it are added to ``tensors``, and what is told apart by its attributes to ``objects``.
+
+    Raises
+    ------
+    Special
+        If a tensor in it is of a class that has a say in what operations do.
+    """
+    if isinstance(value, TensorBase):
+        if not is_plain(value):
+            raise Special
+        tensors.append(value)
+        first = next(i for i, x in enumerate(tensors) if x._storage is value._storage)
+        # What the function makes of one of them may be read by way of another.
+        distance = value._offset - tensors[first]._offset
+        is_aligned = value._offset % 16 == 0
+        return type(value), value._layout, is_aligned, value.requires_grad, value.is_leaf, first, distance
+    if isinstance(value, PLAIN):
+        # 1, 1.0 and True are equal, and so are 0.0 and -0.0.
+        if isinstance(value, slice):
+            return slice, *(
+                described(each, tensors, objects) for each in (value.start, value.stop, value.step)
+            )
+        return type(value), value, str(value) if isinstance(value, (float, complex)) and not value else None
+    if isinstance(value, (list, tuple)):
+        return type(value), *(described(each, tensors, objects) for each in value)
+    if isinstance(value, dict):
+        return dict, *((name, described(each, tensors, objects)) for name, each in value.items())
+    if _is_of_library(value):
+        return type(value), value
+    objects.append(value)
+    return type(value), id(value)
+
+
+def _is_of_library(value: Any) -> bool:
+    """Whether ``value`` is told apart by equality: a device, a dtype, a layout."""
+    return type(value).__module__.startswith(("tensor.core.", "nvrtc_kernels.dtypes"))
+
+
+def environment() -> tuple[Any, ...]:
+    """What operations depend on besides their operands."""
+    return (
+        modes.recording,
+        modes.inference,
+        modes.autocast,
+        default_dtype.get_default_dtype(),
+        determinism.required,
+        *[getattr(precision, name) for name in precision.__slots__],
+        devices.plans_forgotten(),
+    )
+
+
+def recognizer(args: Any, kwargs: Any) -> Callable[[Any, Any], list[Tensor] | None] | None:
+    """A function that gives the tensors of a call that is described as this one is; ``None`` if it may be another.
+
+    It is ``None`` itself where there are arguments that only a description tells.
+    """
+    code = Code("recognize", "args", "kwargs")
+    constant, values = code.constant, list[str]()
+    for owner, settings in (
+        (modes, ("recording", "inference", "autocast")),
+        (default_dtype, ("_default_dtype",)),
+        (determinism, ("required",)),
+        (precision, precision.__slots__),
+        (devices, ("_forgotten",)),
+    ):
+        for name in settings:
+            now = getattr(owner, name)
+            values.append(
+                f"{constant(owner)}.{name} {'!=' if isinstance(now, (int, tuple)) else 'is not'} {constant(now)}"
+            )
+    code.add(f"if {' or '.join(values)}: return None")
+    writer = _Recognizer(code)
+    if not (writer.value("args", args) and writer.value("kwargs", kwargs)):
+        return None
+    names = [f"t{number}" for number in range(len(writer.tensors))]
+    if len(names) > 1:
+        storages = [x._storage for x in writer.tensors]
+        if len(set(map(id, storages))) < len(storages):
+            # Which of them share memory is more than one comparison tells.
+            return None
+        ids = ", ".join(f"{constant(id)}({name}._storage)" for name in names)
+        code.add(f"if {constant(len)}({{{ids}}}) != {len(names)}: return None")
+    code.add(f"return [{', '.join(names)}]")
+    return code.function()
+
+
+class _Recognizer:
+    """Writes what recognizes arguments, part by part."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._count = 0
+        self.tensors: list[Tensor] = []
+
+    def _refuse_if(self, condition: str) -> None:
+        self._code.add(f"if {condition}: return None")
+
+    def value(self, source: str, value: Any) -> bool:
+        """Recognize what ``source`` gives by what it gives now; whether it can be."""
+        constant = self._code.constant
+        kind = f"{constant(type)}({source}) is not {constant(type(value))}"
+        if isinstance(value, TensorBase):
+            self._tensor(source, value, kind)
+        elif isinstance(value, _SIMPLE) and type(value) in _SIMPLE:
+            name = constant(value)
+            if not same(value, value) or (isinstance(value, (float, complex)) and not value):
+                return False
+            self._refuse_if(f"{source} is not {name} and ({kind} or {source} != {name})")
+        elif value is None or value is ... or _is_of_library(value):
+            self._refuse_if(f"{source} is not {constant(value)}")
+        elif isinstance(value, PLAIN):
+            return False
+        elif isinstance(value, (list, tuple)):
+            self._refuse_if(f"{kind} or {constant(len)}({source}) != {len(value)}")
+            return all(self._element(f"{source}[{number}]", each) for number, each in enumerate(value))
+        elif isinstance(value, dict):
+            if type(value) is not dict or not all(type(name) is str for name in value):
+                return False
+            self._refuse_if(f"{kind} or {constant(tuple)}({source}) != {constant(tuple(value))}")
+            return all(self._element(f"{source}[{constant(name)}]", each) for name, each in value.items())
+        else:
+            self._refuse_if(f"{source} is not {constant(value)}")
+        return True
+
+    def _element(self, source: str, value: Any) -> bool:
+        self._count += 1
+        name = f"x{self._count}"
+        self._code.add(f"{name} = {source}")
+        return self.value(name, value)
+
+    def _tensor(self, source: str, x: Tensor, kind: str) -> None:
+        name = f"t{len(self.tensors)}"
+        self.tensors.append(x)
+        constant, state = self._code.constant, x._autograd
+        self._code.add(f"{name} = {source}")
+        is_aligned = x._offset % 16 == 0
+        self._refuse_if(
+            f"{kind} or {name}._layout is not {constant(x._layout)} or {name}._offset % 16 {'!=' if is_aligned else '=='} 0"
+        )
+        if state is None:
+            self._refuse_if(f"{name}._autograd is not None")
+            return
+        self._code.add(f"state = {name}._autograd")
+        self._refuse_if(
+            f"state is None or state.requires_grad is not {state.requires_grad} or "
+            f"(state.edge is None) is not {state.edge is None}"
+        )
