@@ -21,6 +21,7 @@ from .casts import absorb_casts
 from .entry import Entry, Gradients, Output, Sharing
 from .fusion import Fused, fuse, recomputed
 from .grouping import group_casts
+from .moves import without_moves
 from .placement import place
 from .program import Program
 from .reading import PLAIN, Readings, Unreadable, watched
@@ -212,7 +213,7 @@ class Compiled:
         entry = self._entry_for(args, kwargs)
         if isinstance(entry, str):
             return entry
-        passes = [("forward", entry.forward)]
+        passes = [("forward and backward" if entry.freed else "forward", entry.forward)]
         if entry.gradients is not None:
             passes.append(("backward", entry.gradients.program))
         lines = []
@@ -324,6 +325,20 @@ def _line_of(function: Any) -> str:
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
+def _is_freed(x: Tensor) -> bool:
+    """Whether a backward pass through ``x`` raises, for an earlier one has freed what it needs."""
+    nodes = [x.grad_fn]
+    seen = set(nodes)
+    while nodes:
+        node = nodes.pop()
+        if node.saved is None:
+            return True
+        following = {edge[0] for edge in node.next if edge is not None} - seen
+        seen |= following
+        nodes += following
+    return False
+
+
 def _plain_result(value: Any) -> Any:
     """What a result is made of besides tensors."""
     if isinstance(value, PLAIN):
@@ -346,6 +361,7 @@ class _Recorder:
                 self._failure = Unsupported("it reads tensors of several devices", "")
         if self._failure is None:
             self._inputs = [tape.argument(x) for x in tensors]
+            tape.watch_leaves(tensors)
 
     def run(self, function: Callable[[], Any]) -> Any:
         """What ``function`` gives; it is recorded on the way."""
@@ -362,7 +378,9 @@ class _Recorder:
         _tracing.tape = tape
         try:
             with tape, watched(self._readings, refuse):
-                return function()
+                result = function()
+                tape.end()
+                return result
         finally:
             autocast_settings.casts, autocast_settings.groups = casts, groups
             _tracing.tape = None
@@ -392,6 +410,15 @@ class _Recorder:
             asked = [i for i, x in enumerate(self._tensors) if x.requires_grad and first[id(x)] == i]
             saved: list[Ref] = []
             gradients = None
+            freed: list[int] = []
+            if tape.gradients_are_set:
+                if not all(_is_freed(outputs[i]) for i in differentiable):
+                    raise Unsupported(
+                        "it calls backward(), and its result can be differentiated afterwards", ""
+                    )
+                freed, differentiable = differentiable, []
+                read_later = {ref.buffer for ref in refs_of_outputs}
+                steps = without_moves(place(steps, read_later), read_later)
             if differentiable and asked and modes.recording:
                 if len({ref.buffer for ref in refs_of_outputs}) < len(refs_of_outputs):
                     raise Unsupported("two of its results share memory", "")
@@ -422,6 +449,8 @@ class _Recorder:
                 ],
                 tape.draws,
                 gradients,
+                freed,
+                tape.initial_gradients(),
             )
         finally:
             tape.forget_memory()

@@ -86,6 +86,10 @@ class Entry:
         Its draws of random numbers.
     gradients : Gradients or None
         The backward pass, if there is one.
+    freed : list of int
+        Outputs whose backward pass has been run inside.
+    initial : list of (int, bool)
+        Leaves whose gradient the function adds to or replaces: which tensor, and whether it had none.
     """
 
     readings: Readings
@@ -96,6 +100,8 @@ class Entry:
     written: list[tuple[int, int]]
     draws: list[Draw]
     gradients: Gradients | None
+    freed: list[int]
+    initial: list[tuple[int, bool]]
     #: ``assemble(values, tensors)`` is the function's result.
     assemble: Callable[[Sequence[Tensor], Sequence[Tensor]], Any] = field(init=False)
     #: For each tensor that is kept which output it is, if it is one.
@@ -111,8 +117,8 @@ class Entry:
         )
         code.add(f"return {result}")
         self.assemble = code.function()
-        kept = range(self.outputs, self.forward.outputs)
-        self.kept_outputs = [self.forward.same_output(number, self.outputs) for number in kept]
+        saved_values = range(self.outputs, self.forward.outputs)
+        self.kept_outputs = [self.forward.same_output(number, self.outputs) for number in saved_values]
 
     def tensors(self, arguments: list[Tensor]) -> list[Tensor] | None:
         """``arguments`` and the tensors that are read besides; None if one is not as it was."""
@@ -122,7 +128,14 @@ class Entry:
             read = self.readings.read()
         except (KeyError, IndexError, ValueError):
             return None
-        return self.read.joined(arguments, read)
+        tensors = self.read.joined(arguments, read)
+        if tensors is None or not self.initial:
+            return tensors
+        for number, had_none in self.initial:
+            state = tensors[number]._autograd
+            if (state is None or state.grad is None) is not had_none:
+                return None
+        return tensors
 
     def run(self, tensors: list[Tensor], function: Callable[[], Any], name: str) -> Any:
         """The result of a call; ``function()`` gives it anew, as ``name`` does uncompiled."""
@@ -137,6 +150,8 @@ class Entry:
             tensors[number]._storage.version += times
         if self.gradients is not None:
             self._record(tensors, values, draws, function, name)
+        for number in self.freed:
+            values[number]._autograd = recorded(_freed(values[number]), 0)
         return self.assemble(values, tensors)
 
     def _record(
@@ -313,6 +328,14 @@ class CallBackward(Node):
             create_graph=True,
             allow_unused=True,
         )
+
+
+def _freed(output: Tensor) -> CallBackward:
+    """The node of an output whose backward pass was run before it was there."""
+    node = CallBackward()
+    place_in_graph(node, [], [output])
+    node.saved = None
+    return node
 
 
 def _collect(result: Any, template: Any, outputs: list[Tensor]) -> None:

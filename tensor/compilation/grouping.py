@@ -30,14 +30,15 @@ class Grouped:
 def group_casts(steps: Sequence[Step], inputs: Iterable[int]) -> list[Step]:
     """``steps`` with casts of ``inputs``, the buffers that are there before, in groups.
 
-    A group stands where the first of its casts stood: what they read is not written.
+    A group stands where the first of its casts stood: what they read is not written before.
     """
-    there = set(inputs) - {buffer for step in steps for buffer in step.writes}
+    there = set(inputs)
     groups: dict[Any, list[Step]] = {}
     for step in steps:
         if _is_cast(step) and step.arguments[0].buffer in there:
             to, origin = step.key[1:]
             groups.setdefault((to.device_state, to.dtype, origin.dtype), []).append(step)
+        there -= step.writes
     first = {id(members[0]): members for members in groups.values() if len(members) > 1}
     others = {id(step) for members in first.values() for step in members[1:]}
     result = []

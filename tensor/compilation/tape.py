@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from tensor.core.base import TensorBase, maker
+from tensor.core.modes.grad_mode import modes
 from tensor.core.modes.sync_debug import sync_debug
 from tensor.core.plans import Plans
 from tensor.core.plans.copies import COPIED, COPY
@@ -31,7 +32,8 @@ from tensor.operations.random.fills import RANDOM
 from .reading import is_own_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    import functools
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from tensor.core.devices.state import CudaState
     from tensor.core.layout import Layout
@@ -217,6 +219,76 @@ def line_of_program() -> str:
     return "?" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+class Leaves:
+    """What becomes of gradients at leaves while a function runs.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        The tensors from outside, leaves among them.
+
+    Attributes
+    ----------
+    everything : list of Tensor
+        The tensors.
+    set_some : bool
+        Whether the function set some gradients itself.
+    """
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.everything = tensors
+        self.set_some = False
+        first = {id(x): index for index, x in reversed(list(enumerate(tensors)))}
+        self._indices = [
+            index
+            for index, x in enumerate(tensors)
+            if first[id(x)] == index and x.requires_grad and x.is_leaf
+        ]
+        self._before = self._held = self._now()
+        self._by_function: set[int] = set()
+        self._itself: set[int] = set()
+
+    def had(self, x: Tensor) -> bool:
+        """Whether ``x`` shows memory of a gradient that was there before."""
+        return any(
+            gradient is not None and gradient._storage is x._storage for gradient in self._before.values()
+        )
+
+    def _now(self) -> dict[int, Tensor | None]:
+        return {index: self.everything[index].grad for index in self._indices}
+
+    def changed(self) -> bool:
+        """Whether gradients were set since the last :meth:`settle`."""
+        return any(gradient is not self._held[index] for index, gradient in self._now().items())
+
+    def to_set(self, is_known: Callable[[Tensor], bool]) -> Iterator[tuple[int, Tensor | None]]:
+        """Gradients that a run has to set, by leaf: those that were set, and those that the function itself has made."""
+        for index, gradient in self._now().items():
+            same = gradient is self._held[index]
+            if not same or (gradient is not None and is_known(gradient)):
+                yield index, gradient
+            if not same:
+                self.set_some = True
+                self._itself |= {index} - self._by_function
+
+    def settle(self, *, by_function: bool, cleared: Iterable[Tensor] = ()) -> None:
+        """Take what is there now as known; ``by_function`` says that a function which is called in each run has set it.
+
+        It has cleared those of ``cleared`` whether they had a gradient or not.
+        """
+        now = self._now()
+        if by_function:
+            ids = set(map(id, cleared))
+            for index, x in now.items():
+                if x is not self._held[index] or id(self.everything[index]) in ids:
+                    self._by_function |= {index} - self._itself
+        self._held = now
+
+    def initial(self) -> list[tuple[int, bool]]:
+        """See :meth:`Tape.initial_gradients`."""
+        return [(index, self._before[index] is None) for index in sorted(self._itself)]
+
+
 @dataclass
 class Tape:
     """What a function does to tensors of one device, recorded inside of ``with tape:``.
@@ -246,6 +318,7 @@ class Tape:
         self._versions: dict[int, int] = {}
         #: The versions of the last step's operands before it ran.
         self._before: dict[int, int] = {}
+        self._leaves = Leaves([])
 
     # Memory
 
@@ -321,6 +394,109 @@ class Tape:
                 if storage is not None and storage.version != version:
                     self.steps[-1].writes.add(number)
         self._before = {}
+
+    # What is at leaves
+
+    def watch_leaves(self, tensors: list[Tensor]) -> None:
+        """Note what becomes of the gradients of those of ``tensors``, which are arguments, that are leaves."""
+        self._leaves = Leaves(tensors)
+
+    def repeated(self, function: functools.partial[Any], clears: Iterable[Tensor] = ()) -> Any:
+        """Call a function that keeps books on the host; each run of the tape calls it at this place.
+
+        ``clears`` are leaves that have no gradient afterwards, whether they had one or not.
+        """
+        if threading.get_ident() != self._thread or self.device_state.plans is self._plans:
+            return function()
+        owner = f"{type(function.args[0]).__name__}." if function.args else ""
+        name = f"{owner}{getattr(function.func, '__name__', 'function')}()"
+        step = self._gradients_set(name, function)
+        if step is not None and not all(map(_is_repeatable, (*function.args, *function.keywords.values()))):
+            self.fail(Unsupported(f"it calls {name} with arguments that compilation does not follow"))
+        versions = self._all_versions()
+        profile = sys.getprofile()
+        # What it runs is not looked into.
+        sys.setprofile(None)
+        self.__exit__()
+        try:
+            result = function()
+        finally:
+            self.__enter__()
+            sys.setprofile(profile)
+        for number, version in self._all_versions().items():
+            change = version - versions[number]
+            if change:
+                if step is not None:
+                    step.writes.add(number)
+                # Its writes count as they happen, in each run anew.
+                self._versions[number] = self._versions.get(number, 0) + change
+        if step is not None:
+            step.arguments = (*step.arguments, [self._shown_by(number) for number in sorted(step.writes)])
+        self._leaves.settle(by_function=True, cleared=clears)
+        return result
+
+    def end(self) -> None:
+        """The function has ended: the gradients that it leaves at leaves are set."""
+        if self._leaves.changed():
+            self._gradients_set("gradients of leaves", None)
+
+    @property
+    def gradients_are_set(self) -> bool:
+        """Whether a backward pass inside of the function has left gradients at leaves."""
+        return self._leaves.set_some
+
+    def initial_gradients(self) -> list[tuple[int, bool]]:
+        """Leaves, by number, for which it matters whether they had a gradient before, and whether they had none."""
+        return self._leaves.initial()
+
+    def _all_versions(self) -> dict[int, int]:
+        return {
+            number: 0 if buffer.storage is None else buffer.storage.version
+            for number, buffer in enumerate(self.buffers)
+        }
+
+    def _shown_by(self, number: int) -> Ref:
+        """Some elements of a buffer that a step has."""
+        every = (ref for step in self.steps for ref in (*step.reads(), *refs(step.result)))
+        known = next((ref for ref in every if ref.buffer == number), None)
+        if known is None:
+            return next(self.ref(x) for x in self._leaves.everything if self.ref(x).buffer == number)
+        return known
+
+    def _gradients_set(self, name: str, function: functools.partial[Any] | None) -> Step | None:
+        """The step that sets gradients of leaves and calls ``function``, which was not called yet."""
+        self._settle()
+        if self._failure is not None:
+            return None
+        leaves = self._leaves
+        indices, values = [], []
+        try:
+            for index, gradient in leaves.to_set(lambda x: id(x._storage) in self._numbers):
+                indices.append(index)
+                values.append(None if gradient is None else self.ref(gradient))
+            targets = [self.ref(leaves.everything[index]) for index in indices]
+            for index, target in zip(indices, targets, strict=True):
+                if any(self.ref(x) == target for x in leaves.everything[:index]):
+                    raise Unsupported("a leaf shows the memory of another tensor that it reads")
+        except Unsupported as failure:
+            self.fail(failure)
+            return None
+        recording = modes.recording
+
+        def run(leaves: list[Any], gradients: list[Any], *_: Any) -> None:
+            for leaf, gradient in zip(leaves, gradients, strict=True):
+                leaf._autograd.grad = gradient
+            if function is not None:
+                before, modes.recording = modes.recording, recording
+                try:
+                    function()
+                finally:
+                    modes.recording = before
+
+        step = Step((name,), run, (targets, values), None, line_of_program())
+        self.steps.append(step)
+        leaves.settle(by_function=False)
+        return step
 
     def check(self) -> None:
         """Raise :class:`Unsupported` if something could not be recorded."""
@@ -463,7 +639,7 @@ class Tape:
     ) -> tuple[Any, ...]:
         if self.device_state.local.stream is not self._stream:
             raise Unsupported("the current stream changes")
-        if target is not None and id(target._storage) not in self._numbers:
+        if target is not None and self._is_new(target, arguments):
             self._known(target._storage, "empty", target)
         result: tuple[Any, ...] = map_tensors(self._operand, arguments, TensorBase)
         numbers = {number for draw in self.draws for number in (draw.seed, draw.call)}
@@ -472,6 +648,15 @@ class Tape:
                 name, what = Step(key, self.ref, (), None, "").name, type(each).__name__
                 raise Unsupported(f"{name} is given {what}, which compilation does not follow")
         return result
+
+    def _is_new(self, target: Tensor, arguments: tuple[Any, ...]) -> bool:
+        """Whether a step is the first to write a tensor, and what is in it before is not read."""
+        if id(target._storage) in self._numbers:
+            return False
+        same = [x for x in arguments if isinstance(x, TensorBase) and x._storage is target._storage]
+        if len(same) > 1 or self._leaves.had(target):
+            raise Unsupported("it writes to a tensor that comes from where compilation does not follow")
+        return True
 
     def _operand(self, x: Tensor) -> Ref:
         if x._layout.device_state is not self.device_state:
@@ -488,6 +673,13 @@ class Tape:
                 if type(each) is int and type(after) is int and (each, after) == (draw.seed, draw.call):
                     return draw
         return None
+
+
+def _is_repeatable(argument: Any) -> bool:
+    """Whether a function that keeps books may be called with ``argument`` again."""
+    return getattr(type(argument), "keeps_books", False) or isinstance(
+        argument, (type(None), bool, int, float, str)
+    )
 
 
 def _target_position(key: tuple[Any, ...], arguments: tuple[Any, ...]) -> int | None:

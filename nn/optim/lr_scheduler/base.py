@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nn.optim.optimizer import Optimizer
 from tensor import Tensor
+from tensor.core.plans.steps import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,6 +49,8 @@ class LRScheduler:
     [0.1]
     """
 
+    #: Compiled functions call what keeps them at its place, and do not look into them.
+    keeps_books = True
     _get_lr_called_within_step = False
     _is_initial = False
 
@@ -102,6 +105,7 @@ class LRScheduler:
         """
         raise NotImplementedError(f"{type(self).__name__} has no get_lr()")
 
+    @repeated
     def step(self, epoch: int | None = None) -> None:
         """Advance to the next epoch and set its learning rates.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
+from tensor.core.plans.steps import repeated
+
 from .base import LRScheduler, copied, current_rates, set_rate
 from .plateau import ReduceLROnPlateau
 
@@ -108,6 +110,7 @@ class SequentialLR(_Combined):
         first._initial_step()
         self._last_lr = first.get_last_lr()
 
+    @repeated
     def step(self) -> None:  # type: ignore[override]
         """Advance to the next epoch and set its learning rates."""
         self.last_epoch += 1
@@ -152,6 +155,7 @@ class ChainedScheduler(_Combined):
         self._schedulers = schedulers
         self._last_lr = current_rates(self.optimizer)
 
+    @repeated
     def step(self) -> None:  # type: ignore[override]
         """Advance to the next epoch and set its learning rates."""
         for each in self._schedulers:

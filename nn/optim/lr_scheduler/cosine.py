@@ -7,6 +7,8 @@ from __future__ import annotations
 from math import cos, floor, log, pi
 from typing import TYPE_CHECKING
 
+from tensor.core.plans.steps import repeated
+
 from .base import LRScheduler, Rate
 
 if TYPE_CHECKING:
@@ -110,6 +112,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         height = (1 + cos(pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (rate - self.eta_min) * height for rate in self.base_lrs]
 
+    @repeated
     def step(self, epoch: float | None = None) -> None:
         """Advance to the next epoch, or to ``epoch``, and set its learning rates.
 

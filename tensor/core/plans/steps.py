@@ -1,4 +1,4 @@
-"""Functions that are one step of what is recorded, though they run several plans or keep some of their own."""
+"""Functions that are one step of what is recorded: those of several plans, and those that keep books on the host."""
 
 from __future__ import annotations
 
@@ -25,5 +25,21 @@ def one_step(function: _F) -> _F:
         if recorders:
             return recorders[-1].step(function, arguments)
         return function(*arguments)
+
+    return call  # type: ignore[return-value]
+
+
+def repeated(function: _F) -> _F:
+    """Mark a function that keeps books on the host, such as an optimizer's step, which counts.
+
+    Where it is recorded, it is not looked into: each run of what was recorded calls it at its place. It finds gradients at
+    their leaves, and what it writes are tensors from outside.
+    """
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        if recorders:
+            return recorders[-1].repeated(functools.partial(function, *arguments, **options))
+        return function(*arguments, **options)
 
     return call  # type: ignore[return-value]

@@ -13,6 +13,7 @@ from tensor.core.devices.state import cpu
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.plans import planned
+from tensor.core.plans.steps import one_step
 from tensor.operations.reductions.variance import vector_norm
 from tensor.operations.shapes.joining import stack
 
@@ -75,6 +76,7 @@ def _elements(x: Tensor, dtype: dtype, *, writes: bool) -> NDArray[Any]:
     return array.reshape(-1).view(dtype.numpy)
 
 
+@one_step
 def total_norm(tensors: Sequence[Tensor]) -> Tensor | None:
     """2-norm of all elements, without dimensions, on the first tensor's device; nothing is recorded.
 
@@ -133,6 +135,7 @@ def _norm_on_host(group: list[Tensor], real: dtype, accumulate_dtype: dtype) -> 
         return wrap(np.asarray(np.sqrt(total), accumulate_dtype.numpy), contiguous[(), accumulate_dtype, cpu])
 
 
+@one_step
 def scale(tensors: Sequence[Tensor], factor: Tensor) -> None:
     """Multiply all tensors, which are of floating point or complex types, by ``factor`` in place.
 
