@@ -5,6 +5,7 @@ The list is a generated function: each tensor is a local variable, from the call
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from tensor.core.base import empty, view_of
 from tensor.core.layout import contiguous
 
 from .generated import Code, expressions, grouped
-from .tape import Launch, Ref
+from .tape import Launch, Ref, refs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -159,20 +160,19 @@ class Program:
         code, flat = self._code, iter(operands)
         arguments = expressions(code, step.arguments, Ref, lambda _: self._name(next(flat)), step.draw, drawn)
         results: list[int] = []
-        names: list[str] = []
-        target = ""
-        if type(step.result) is Ref:
-            results = [self._result(step.result)]
-            target = f"v{results[0]} = "
-        elif isinstance(step.result, (list, tuple)) and any(type(each) is Ref for each in step.result):
-            for each in step.result:
-                if type(each) is Ref:
-                    results.append(self._result(each))
-                names.append(f"v{results[-1]}" if type(each) is Ref else "_")
-            target = f"{grouped(names)} = "
-        rest = ["del _"] if "_" in names else []
+        target = "" if step.result is None else f"{self._target(step.result, results)} = "
+        rest = ["del _"] if re.search(r"\b_\b", target) else []
         line = f"{target}{code.constant(step.run)}({', '.join(arguments)})"
         self._lines.append(_Line([line, *rest], operands, results))
+
+    def _target(self, result: Any, slots: list[int]) -> str:
+        """What a step's result is assigned to; the slots of its tensors are added to ``slots``."""
+        if type(result) is Ref:
+            slots.append(self._result(result))
+            return f"v{slots[-1]}"
+        if isinstance(result, (list, tuple)) and next(refs(result), None) is not None:
+            return grouped([self._target(each, slots) for each in result])
+        return "_"
 
     def _result(self, ref: Ref) -> int:
         slot = self._slots.get(ref)

@@ -545,8 +545,9 @@ class Tape:
             return plan
         if isinstance(plan, type) or plan is None:
             return plan
-        if type(plan) is tuple and plan and callable(plan[0]):
-            return (_Recorded(self, key, plan[0]), *plan[1:])
+        if isinstance(plan, tuple) and plan and callable(plan[0]):
+            values = (_Recorded(self, key, plan[0]), *plan[1:])
+            return type(plan)(*values) if hasattr(plan, "_fields") else values
         inner = getattr(plan, "run", None)
         if dataclasses.is_dataclass(plan) and callable(inner):
             changed: Any = plan

@@ -131,7 +131,15 @@ def _forward(
     state, cell_state = _started(states, cell, batch, data._layout)
     run = data._layout.device_state.plans[FORWARD, cell, state._layout, keep]
     out, saved = run(gates, state, cell_state, plain, spans)
+    _count_writes(gates, state, cell_state)
     return ((out, state) if cell_state is None else (out, state, cell_state)), saved
+
+
+def _count_writes(*tensors: Tensor | None) -> None:
+    """Note that a plan has written to ``tensors``."""
+    for x in tensors:
+        if x is not None:
+            x._storage.version += 1
 
 
 def _plain(weights: Sequence[Tensor | None]) -> Weights:
@@ -182,6 +190,7 @@ def _gradients(
     saved = Saved(gates, before, cell_before, beside)
     run = device_state.plans[BACKWARD, cell, grad_state._layout]
     result = run(grad, grad_state, grad_cell, saved, _plain(weights), spans, expected[1])
+    _count_writes(grad_state, grad_cell)
     return (
         mm(result.gates, of_input) if expected[0] else None,
         result.state if expected[1] else None,

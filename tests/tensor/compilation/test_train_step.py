@@ -51,6 +51,54 @@ class _GPT(nn.Module):
             return functional.cross_entropy(self.head(h).flatten(0, 1), y.flatten())
 
 
+class _Residual(nn.Module):
+    """A convolution, and a block of two with its shortcut, as those of a ResNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True)
+        )
+        self.first, self.norm1 = nn.Conv2d(4, 4, 3, 2, 1, bias=False), nn.BatchNorm2d(4)
+        self.second, self.norm2 = nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+        self.shortcut = nn.Sequential(nn.Conv2d(4, 4, 1, 2, bias=False), nn.BatchNorm2d(4))
+        self.relu, self.head = nn.ReLU(inplace=True), nn.Linear(4, 3)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        x = self.stem(x)
+        h = self.relu(self.norm1(self.first(x)))
+        h = self.norm2(self.second(h))
+        h += self.shortcut(x)
+        return functional.cross_entropy(self.head(self.relu(h).mean((2, 3))), y)
+
+
+class _LSTM(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.characters, self.layers = nn.Embedding(8, 4), nn.LSTM(4, 4, 2, batch_first=True, dropout=0.1)
+        self.head = nn.Linear(4, 8)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return functional.cross_entropy(
+            self.head(self.layers(self.characters(x))[0]).flatten(0, 1), y.flatten()
+        )
+
+
+class _ViT(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.positions = nn.Conv2d(2, 8, 2, 2), nn.Parameter(tensor.randn(1, 5, 8) * 0.02)
+        self.first = nn.Parameter(tensor.zeros(1, 1, 8))
+        layer = nn.TransformerEncoderLayer(8, 2, 16, 0.1, "gelu", batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        h = self.patches(x).flatten(2).transpose(1, 2)
+        h = tensor.cat([self.first.expand(len(x), -1, -1), h], 1) + self.positions
+        return functional.cross_entropy(self.head(self.norm(self.encoder(h))[:, 0]), y)
+
+
 def _train(
     make: Callable[[], Any], optimizer_class: Any, batches: list[Any], *, compiled: bool, **options: Any
 ) -> list[Any]:
@@ -80,7 +128,8 @@ def _train(
         assert text.startswith("forward and backward: ")
         assert f"{optimizer_class.__name__}.step()" in text
         assert "StepLR.step()" in text
-    return [*(loss.detach() for loss in losses), *model.parameters(), *(x.grad for x in model.parameters())]
+    gradients = [x.grad for x in model.parameters()]
+    return [*(loss.detach() for loss in losses), *model.parameters(), *model.buffers(), *gradients]
 
 
 def _check(make: Callable[[], Any], optimizer_class: Any, batches: list[Any], **options: Any) -> None:
@@ -101,12 +150,28 @@ def _texts(count: int) -> list[Any]:
     return [tuple(tensor.randint(0, 8, (2, 4), device="cuda") for _ in range(2)) for _ in range(count)]
 
 
+def _images(count: int) -> list[Any]:
+    return [
+        (tensor.randn(2, 2, 4, 4, device="cuda"), tensor.randint(0, 3, (2,), device="cuda"))
+        for _ in range(count)
+    ]
+
+
 def test_a_perceptron(device: drv.Device) -> None:
-    _check(_Perceptron, nn.optim.SGD, _pairs(4), lr=0.1, momentum=0.9)
+    _check(_Perceptron, nn.optim.SGD, _pairs(3), lr=0.1, momentum=0.9)
 
 
 def test_a_gpt(device: drv.Device) -> None:
-    _check(_GPT, nn.optim.AdamW, _texts(3), lr=0.01)
+    _check(_GPT, nn.optim.AdamW, _texts(2), lr=0.01)
+
+
+def test_a_residual_network(device: drv.Device) -> None:
+    _check(_Residual, nn.optim.SGD, _images(2), lr=0.05, momentum=0.9)
+
+
+def test_an_lstm(device: drv.Device) -> None:
+    """Its steps write to gates and states, which is counted, and give what they keep in a tuple of their own."""
+    _check(_LSTM, nn.optim.SGD, _texts(2), lr=0.1)
 
 
 @pytest.mark.nightly
@@ -116,6 +181,9 @@ def test_twenty_steps(name: str) -> None:
     optimizer = getattr(nn.optim, name)
     _check(_Perceptron, optimizer, _pairs(20), lr=0.05)
     _check(_GPT, optimizer, _texts(20), lr=0.01)
+    _check(_LSTM, optimizer, _texts(20), lr=0.01)
+    _check(_Residual, optimizer, _images(20), lr=0.01)
+    _check(_ViT, optimizer, _images(20), lr=0.01)
 
 
 def test_gradients_that_are_there_before(device: drv.Device) -> None:
