@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import nn
 import tensor
 from tools.bench import report
 from tools.bench.measure import OURS, Row
-from tools.bench.suites import copy, cpu, growth, start, train
+from tools.bench.suites import compiled, copy, cpu, growth, start, train
+from tools.bench.training_models import Training
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -45,6 +47,20 @@ def test_training_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = list(train.rows("GPT", argparse.Namespace()))
     _checked(rows, {"GPT, 2 layers, 8 wide, 4 long, bf16", "host time, GPT, a step"})
     assert "tokens a second" in rows[0].note
+
+
+def test_compiled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def training(capturable: bool) -> Training:
+        model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.1)).to("cuda")
+        optimizer = nn.optim.AdamW(model.parameters(), capturable=capturable)
+        return Training(optimizer, lambda x: model(x).square().mean(), (tensor.ones(4, 8, device="cuda"),))
+
+    monkeypatch.setattr(compiled, "TRAININGS", {"layer": training})
+    figures = {row.name: row.values for row in compiled.rows("layer", argparse.Namespace(repeat=1))}
+    calls = figures["layer: device calls"]
+    assert 0 < calls[OURS] < calls["eager"]
+    assert figures["layer: bytes of DRAM"].keys() == figures["layer: device time"].keys() == calls.keys()
+    assert set(figures["layer: host time"]) == {"eager", OURS, "graph"}
 
 
 def test_starts(tmp_path: Path) -> None:
