@@ -25,7 +25,7 @@ from .moves import without_moves
 from .placement import place
 from .program import Program
 from .reading import PLAIN, Readings, Unreadable, watched
-from .signature import Special, described, environment, is_plain, recognizer
+from .signature import Special, described, difference, environment, is_plain, recognizer
 from .tape import Ref, Tape, Unsupported, map_tensors, refs
 
 if TYPE_CHECKING:
@@ -168,7 +168,13 @@ class Compiled:
                 if failure is None and self.programs >= self._limit:
                     entries = self._entries.get(signature)
                     change = entries[-1].readings.change() if entries else None
-                    reason = f"it has been compiled {self.programs} times: {change or 'its arguments'} kept changing"
+                    if change is None and signature not in self._entries:
+                        change = difference([*self._entries][-1], signature)
+                    reason = (
+                        f"it has been compiled {self.programs} times, and what it depends on keeps changing"
+                    )
+                    if change is not None:
+                        reason += f": {change}"
                     failure = Unsupported(reason, "")
                 if failure is not None:
                     return self._uncompiled(failure, args, kwargs)

@@ -89,6 +89,43 @@ def environment() -> tuple[Any, ...]:
     )
 
 
+def difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
+    """What differs between the descriptions of two calls, for people."""
+    for position, (one, other) in enumerate(zip(before[1][1:], now[1][1:], strict=False)):
+        if one != other:
+            return f"argument {position} was {_told(one)} and is {_told(other)}"
+    named, others = dict(before[2][1:]), dict(now[2][1:])
+    for name in {**named, **others}:
+        if name in named and name in others and named[name] != others[name]:
+            return f"argument {name!r} was {_told(named[name])} and is {_told(others[name])}"
+    if len(before[1]) != len(now[1]) or named.keys() != others.keys():
+        return "there are more or fewer of them"
+    names = (
+        "grad mode",
+        "inference mode",
+        "autocast",
+        "the default dtype",
+        "determinism",
+        *precision.__slots__,
+    )
+    for name, one, other in zip(names, before[3:], now[3:], strict=False):
+        if one != other:
+            return f"{name} was {one} and is {other}"
+    return "settings changed"
+
+
+def _told(description: tuple[Any, ...]) -> str:
+    """An argument by its description, for people."""
+    cls, *rest = description
+    if isinstance(cls, type) and issubclass(cls, TensorBase):
+        layout = rest[0]
+        strides = "" if layout.contiguous else f" with strides {list(layout.strides)}"
+        return f"a {layout.dtype!r} of shape {list(layout.shape)}{strides}"
+    if isinstance(cls, type) and issubclass(cls, PLAIN) and cls is not slice:
+        return repr(rest[0])[:40]
+    return f"another {cls.__name__}"
+
+
 def recognizer(args: Any, kwargs: Any) -> Callable[[Any, Any], list[Tensor] | None] | None:
     """A function that gives the tensors of a call that is described as this one is; ``None`` if it may be another.
 

@@ -350,13 +350,49 @@ def test_the_limit(x: Any) -> None:
     compiled = tensor.compile(lambda x, y: x * y, recompile_limit=3)
     for y in range(3):
         compiled(x, y)
-    with pytest.warns(UserWarning, match="it has been compiled 3 times: its arguments kept changing"):
+    with pytest.warns(UserWarning, match="compiled 3 times, .* keeps changing: argument 1 was 2 and is 7"):
         assert compiled(x, 7).tolist() == [7.0] * 3
     assert compiled(x, 2).tolist() == [2.0] * 3
     tensor.compiler.reset()
     assert compiled.programs == 0
     assert compiled(x, 9).tolist() == [9.0] * 3
     assert compiled.programs == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        (
+            {"x": (4,)},
+            "argument 0 was a tensor.float32 of shape \\[3\\] and is a tensor.float32 of shape \\[4\\]",
+        ),
+        ({"factor": 3}, "argument 'factor' was 2.0 and is 3"),
+        ({"recording": False}, "grad mode was True and is False"),
+        ({"scale": 0.5}, "'scale' was 1.0 and is 0.5"),
+    ],
+    ids=["shape", "keyword", "mode", "global"],
+)
+def test_the_limit_says_what_changes(
+    x: Any, changed: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "scale", 1.0)
+    compiled = tensor.compile(lambda x, factor: x * factor * scale, recompile_limit=1)  # noqa: F821
+    compiled(x, factor=2.0)
+    if "scale" in changed:
+        monkeypatch.setitem(globals(), "scale", changed["scale"])
+    with (
+        tensor.set_grad_enabled(changed.get("recording", True)),
+        pytest.warns(UserWarning, match=text),
+    ):
+        compiled(tensor.ones(changed.get("x", (3,)), device="cuda"), factor=changed.get("factor", 2.0))
+
+
+def test_strides(x: Any) -> None:
+    compiled = tensor.compile(lambda x: (x * 2).exp(), fullgraph=True)
+    matrix = tensor.arange(9.0, device="cuda").view(3, 3)
+    for programs, each in ((1, matrix), (2, matrix.t()), (2, matrix.t()), (3, matrix[:, :1].expand(3, 3))):
+        tensor.testing.assert_close(compiled(each), (each * 2).exp())
+        assert compiled.programs == programs
 
 
 def test_stance(x: Any) -> None:
