@@ -68,7 +68,7 @@ def _modelled(name: str, mode: str) -> tuple[float, float, float]:
         step()
     operations = timing.operations
     moved = sum(each.metrics.get("dram_bytes") or 0 for each in operations)
-    result = len(operations), moved / 1e6, sum(each.metrics["modelled_us"] for each in operations)
+    result = len(operations), moved / 1e6, sum(each.metrics.get("modelled_us") or 0.0 for each in operations)
     del step, timing, operations
     drv.reset()
     return result
