@@ -96,7 +96,7 @@ def layer_norm(
     Parameters
     ----------
     input : Tensor
-        Shape (..., *normalized_shape).
+        Shape ``(..., *normalized_shape)``.
     normalized_shape : sequence of int
         Sizes of the last dimensions.
     weight, bias : Tensor, optional
