@@ -67,7 +67,6 @@ _CALLS: dict[str, tuple[Callable[..., Any], int]] = {
 
 @pytest.mark.simulator_only
 @pytest.mark.parametrize("name", _CALLS)
-@pytest.mark.sampled(4)
 def test_nothing_of_the_size_of_the_input_is_kept(name: str) -> None:
     function, allowed = _CALLS[name]
     drv.simulator.install()

@@ -306,6 +306,7 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.sampled(3)
 def test_results_are_pytorchs(mask: str, score: str, theirs: Any) -> None:
     operands = _operands()
     outcomes = []

@@ -55,6 +55,7 @@ def numbers(shape: tuple[int, ...] = (4, 6)) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.sampled(3)
 def test_values_and_gradients(device_name: str, name: str) -> None:
     torch = pytest.importorskip("torch")
     layer, reference = ALL[name](nn).to(device_name), ALL[name](torch.nn)

@@ -46,6 +46,7 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] =
 
 @pytest.mark.parity
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.sampled(3)
 def test_as_pytorch(case: str, device_name: str, full_precision: None) -> None:
     torch = pytest.importorskip("torch")
     name, args, options, shape = CASES[case]

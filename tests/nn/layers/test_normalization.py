@@ -37,6 +37,7 @@ LAYERS: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("number", range(len(LAYERS)), ids=lambda number: f"{LAYERS[number][0]}-{number}")
+@pytest.mark.sampled(3)
 def test_like_pytorch(number: int, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     name, arguments, options, shape = LAYERS[number]

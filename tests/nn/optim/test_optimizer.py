@@ -403,7 +403,6 @@ def test_a_parameter_that_is_listed_twice(device_name: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, "Adafactor", "LBFGS"])
-@pytest.mark.sampled(4)
 def test_a_layer_learns(name: str) -> None:
     random = np.random.default_rng(0)
     x = tensor.tensor(random.standard_normal((64, 5)), dtype=tensor.float32)

@@ -47,6 +47,7 @@ def _elements(x: Any) -> Any:
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("name", "options"), _TAKING, ids=str)
+@pytest.mark.sampled(3)
 def test_steps_like_pytorchs(name: str, options: dict[str, Any], device_name: str) -> None:
     weight, state = _trained(tensor, nn, nn.optim, device_name, name, options)
     expected, expected_state = _trained(torch, torch.nn, torch.optim, "cpu", name, options)

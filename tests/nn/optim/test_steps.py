@@ -63,6 +63,7 @@ CASES = [(name, options) for name, several in OPTIONS.items() for options in sev
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
+@pytest.mark.sampled(3)
 def test_ten_steps(device_name: str, name: str, options: dict[str, Any]) -> None:
     twins = Twins(device_name)
     result = twins.run(lambda optim, params: getattr(optim, name)(params, **options))
@@ -71,6 +72,7 @@ def test_ten_steps(device_name: str, name: str, options: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
+@pytest.mark.sampled(3)
 def test_other_types(device_name: str, name: str, dtype: str) -> None:
     twins = Twins(device_name, ((5,), (2, 2)), dtype)
     options = OPTIONS[name][-1]

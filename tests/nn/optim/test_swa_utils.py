@@ -47,6 +47,7 @@ def _arrays(random: Any) -> list[Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("name", "use_buffers"), _CASES)
+@pytest.mark.sampled(3)
 def test_averages_as_in_pytorch(device_name: str, name: str, use_buffers: bool) -> None:
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(0)

@@ -40,7 +40,6 @@ DRAWS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", DRAWS)
-@pytest.mark.sampled(4)
 def test_replays_draw_what_the_program_would_draw_next(name: str) -> None:
     drv.simulator.install(schedule="lazy", check="full")
     x = tensor.linspace(-2, 2, 128, device="cuda").view(8, 16)

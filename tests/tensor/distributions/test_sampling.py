@@ -28,7 +28,6 @@ WITHOUT_MOMENTS = {
 
 
 @pytest.mark.parametrize("name", [name for name in PARAMETERS if name not in WITHOUT_MOMENTS])
-@pytest.mark.sampled(4)
 def test_moments(name: str) -> None:
     tensor.manual_seed(0)
     count = 20000

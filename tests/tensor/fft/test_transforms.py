@@ -50,6 +50,7 @@ def _options(name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled(3)
 def test_against_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     array = _data(name, (4, 3, 6))

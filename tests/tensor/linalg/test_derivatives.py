@@ -34,7 +34,6 @@ def _check(text: str, *, of_complex: bool, fast: bool) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(4)
 def test_of_real_matrices(name: str) -> None:
     for number, text in enumerate(CASES[name]):
         if text not in _CONSTANT:
@@ -44,7 +43,6 @@ def test_of_real_matrices(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name in CASES if name not in ("norm", "vector_norm", "matrix_norm")]
 )
-@pytest.mark.sampled(4)
 def test_of_complex_matrices(name: str) -> None:
     # Of the forms of a call two are enough: they have one derivative.
     for text in CASES[name][:2]:

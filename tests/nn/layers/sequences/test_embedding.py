@@ -32,6 +32,7 @@ TABLES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("number", range(len(TABLES)))
+@pytest.mark.sampled(3)
 def test_tables_like_pytorch(number: int, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     name, options, operands = TABLES[number]

@@ -95,6 +95,7 @@ def _given(states: list[tuple[Any, Any]], which: int) -> Any:
 @pytest.mark.parity
 @pytest.mark.parametrize("form", ["batched", "unbatched", "default states"])
 @pytest.mark.parametrize("case", LAYERS)
+@pytest.mark.sampled(3)
 def test_layers(case: str, form: str, device_name: str) -> None:
     name, options = LAYERS[case]
     mine, theirs = _pair(name, options, device_name)
@@ -113,6 +114,7 @@ def test_layers(case: str, form: str, device_name: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("case", LAYERS)
+@pytest.mark.sampled(3)
 def test_packed(case: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     name, options = LAYERS[case]

@@ -106,6 +106,7 @@ def _compare(
 @pytest.mark.parity
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.sampled(3)
 def test_attention_like_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     options, batched, masks, arguments = CALLS[name]
@@ -330,6 +331,7 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...], d
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.filterwarnings("ignore:.*enable_nested_tensor")
+@pytest.mark.sampled(3)
 def test_layers_like_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     kind, arguments, options, shapes, masks = LAYERS[name]

@@ -37,6 +37,7 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] 
 
 
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.sampled(3)
 def test_against_pytorch(name: str, device_name: str) -> None:
     layer, arguments, options, shape = LAYERS[name]
     assert_layer_like_pytorch(layer, arguments, options, shape, device_name)

@@ -38,6 +38,7 @@ def _losses(library: Any, optim: Any, device: str, options: dict[str, Any], step
 
 @pytest.mark.parity
 @pytest.mark.parametrize("options", _OPTIONS, ids=str)
+@pytest.mark.sampled(3)
 def test_like_pytorch(device_name: str, options: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
     steps = 3 if device_name == "cpu" else 1

@@ -60,6 +60,7 @@ def test_by_the_formula(device_name: str, dtype: str, shape: tuple[int, ...]) ->
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.sampled(3)
 def test_as_pytorch(device_name: str, options: dict[str, Any], dtype: str) -> None:
     twins = Twins(device_name, SHAPES, dtype)
 

@@ -68,6 +68,7 @@ def test_other_dtypes(device_name: str, dtype: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.sampled(3)
 def test_as_pytorch(device_name: str, options: dict[str, Any]) -> None:
     twins = Twins(device_name, SHAPES)
 

@@ -161,7 +161,6 @@ class _AsADict(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.sampled(4)
 def test_a_store_is_a_dict(kind: str) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 

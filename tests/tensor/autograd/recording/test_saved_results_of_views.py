@@ -129,7 +129,6 @@ def test_a_function_of_the_users() -> None:
 
 
 @pytest.mark.parametrize("name", ["relu_", "elu_", "leaky_relu_", "selu_", "celu_", "threshold_"])
-@pytest.mark.sampled(4)
 def test_activations(name: str) -> None:
     x = tensor.tensor(VALUES, dtype=tensor.float64, requires_grad=True)
     arguments = {"threshold_": (0.1, 0.0)}.get(name, ())

@@ -197,7 +197,6 @@ ATOMICS = re.compile(rb"\b(?:atom|red)\.\S*(?:add\S*\.(?:f|bf)\d|cas)")
 
 @pytest.mark.simulator_only
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.sampled(4)
 def test_nothing_is_added_atomically(name: str) -> None:
     """No kernel that is compiled for the operation could add up floating-point numbers in another order."""
     drv.simulator.install()

@@ -65,6 +65,7 @@ def _calls(options: dict[str, Any]) -> Any:
 @pytest.mark.parity
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(3)
 def test_like_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     arrays, options = _arrays(name)

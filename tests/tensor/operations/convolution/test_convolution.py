@@ -57,6 +57,7 @@ def _operands(name: str) -> list[np.ndarray[Any, Any]]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(3)
 def test_against_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     function, _, _, options = CASES[name]

@@ -348,6 +348,7 @@ def test_what_it_is(original: str, device_name: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", dtypes.EVERY, ids=lambda kind: kind.name)
+@pytest.mark.sampled(3)
 def test_between_all_dtypes(kind: dtypes.dtype, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     numbers = [0, 1, 2.5, -3.75, 100.9] if kind.is_signed else [0, 1, 2.5, 200]

@@ -69,6 +69,7 @@ def _is_defined(array: Any, to: dtypes.dtype) -> Any:
 @pytest.mark.parametrize("origin", dtypes.EVERY, ids=str)
 @pytest.mark.parametrize("to", dtypes.EVERY, ids=str)
 @pytest.mark.filterwarnings("ignore:Casting complex values to real", "error::RuntimeWarning")
+@pytest.mark.sampled(3)
 def test_between_dtypes(device_name: str, to: dtypes.dtype, origin: dtypes.dtype) -> None:
     torch = pytest.importorskip("torch")
     array = _samples(origin)

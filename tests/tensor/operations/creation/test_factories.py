@@ -141,6 +141,7 @@ GRIDS: list[str] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("text", SIZES + RANGES + GRIDS)
+@pytest.mark.sampled(3)
 def test_tensors_are_pytorchs(text: str, device_name: str) -> None:
     result, _ = assert_expression(text, device_name)
     for each in result if isinstance(result, tuple) else (result,):
@@ -149,6 +150,7 @@ def test_tensors_are_pytorchs(text: str, device_name: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled(3)
 def test_every_dtype(name: str, device_name: str) -> None:
     for text in (
         "m.zeros(2, 3, dtype=m.{name}, **on)",

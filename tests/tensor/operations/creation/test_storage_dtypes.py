@@ -64,6 +64,7 @@ def test_every_float8_converts_as_pytorchs(kind: dtypes.dtype, to: dtypes.dtype,
 )
 @pytest.mark.parametrize("to", dtypes.STORAGE_ONLY, ids=lambda to: to.name)
 @pytest.mark.filterwarnings("ignore:.*writable")
+@pytest.mark.sampled(3)
 def test_every_pattern_of_16_bits_converts_as_pytorchs(
     kind: dtypes.dtype, to: dtypes.dtype, device_name: str
 ) -> None:

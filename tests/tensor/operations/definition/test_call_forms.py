@@ -113,6 +113,7 @@ BY_NAME: list[str] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("text", NUMPY_NAMES + BY_NAME)
+@pytest.mark.sampled(3)
 def test_arguments_by_name(text: str, device_name: str) -> None:
     result, _ = assert_expression(_with_x(text), device_name)
     assert not isinstance(result, Exception), result

@@ -238,6 +238,7 @@ def _call(library: Any, x: Any, call: tuple[Any, ...], move: Any, ending: str = 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.sampled(3)
 def test_calls_against_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
 

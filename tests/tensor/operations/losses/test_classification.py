@@ -29,6 +29,7 @@ def _case(shape: tuple[int, ...], kind: Any = np.float32) -> tuple[Any, Any, Any
 
 @pytest.mark.parity
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.sampled(3)
 def test_classes_like_pytorch(shape: Any, checked_device: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     x, target, weight = _case(shape)

@@ -87,7 +87,6 @@ def slopes(library: Any, name: str, reduction: str, position: int, device: str =
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(4)
 def test_three_orders(name: str) -> None:
     count, arrays = CASES[name][1], _arrays(_Graphroot, name)
     inputs = tuple(x.requires_grad_() for x in arrays[:count])

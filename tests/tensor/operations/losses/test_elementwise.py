@@ -67,6 +67,7 @@ def _function(name: str) -> Any:
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 @pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: f"{CASES[number][0]}-{number}")
+@pytest.mark.sampled(3)
 def test_like_pytorch(number: int, device_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     name, operands, options = CASES[number]

@@ -73,6 +73,7 @@ def test_gradients_of_many_rows_are_made_at_once(
     ],
     ids=str,
 )
+@pytest.mark.sampled(3)
 def test_rows_like_pytorch(case: Any, affine: str, checked_device: str) -> None:
     torch = pytest.importorskip("torch")
     shape, last = case
@@ -102,6 +103,7 @@ GROUPS = [((2, 6, 5), 3), ((2, 4, 3, 4), 2), ((2, 6), 3), ((1, 2, 9000), 1), ((3
 
 @pytest.mark.parity
 @pytest.mark.parametrize("case", GROUPS, ids=str)
+@pytest.mark.sampled(3)
 def test_groups_like_pytorch(case: Any, checked_device: str) -> None:
     torch = pytest.importorskip("torch")
     shape, groups = case
@@ -122,6 +124,7 @@ BATCHES = [(5, 3), (2, 3, 4), (2, 3, 4, 5), (2, 1, 2, 3, 2), (40, 33)]
 @pytest.mark.parametrize("shape", BATCHES, ids=str)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.sampled(3)
 def test_batches_like_pytorch(shape: Any, training: bool, affine: bool, checked_device: str) -> None:
     torch = pytest.importorskip("torch")
     channels = shape[1]

@@ -72,7 +72,6 @@ def slopes(library: Any, name: str, x: Any, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(4)
 def test_three_orders(name: str) -> None:
     x = tensor.tensor(ELEMENTS, dtype=tensor.float64, requires_grad=True)
 

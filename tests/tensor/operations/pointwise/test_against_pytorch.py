@@ -97,6 +97,7 @@ def _assert_near(found: Any, expected: Any, sample: Sample, what: Any) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@pytest.mark.sampled(3)
 def test_types_and_strides(sample: Sample) -> None:
     twin = _twin(sample)
     for kind in dtypes.ALL:
@@ -144,6 +145,7 @@ def _compare(sample: Sample, function: Any, twin: Any, make: Any, what: Any) -> 
 
 
 @pytest.mark.parametrize("sample", _SEVERAL, ids=str)
+@pytest.mark.sampled(3)
 def test_promotion_of_tensors(sample: Sample) -> None:
     for first, second in itertools.product(dtypes.ALL, dtypes.ALL):
         for ranks in ((1, 1), (1, 0), (0, 1)):
@@ -173,6 +175,7 @@ def test_promotion_of_numbers(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("sample", [each for each in SAMPLES if each.in_place], ids=str)
+@pytest.mark.sampled(3)
 def test_types_in_place(sample: Sample) -> None:
     method, twin = (getattr(each, f"{sample.name}_", None) for each in (tensor.Tensor, torch.Tensor))
     if twin is None:

@@ -81,6 +81,7 @@ def test_reductions_of_nothing_name_themselves() -> None:
         ("m.max(x, other=y, out=out[0])", ("float64",)),
     ],
 )
+@pytest.mark.sampled(3)
 def test_results_are_written_where_wanted(text: str, kinds: tuple[str, ...], device_name: str) -> None:
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)

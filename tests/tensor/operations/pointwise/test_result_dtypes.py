@@ -123,6 +123,7 @@ def test_a_device_gives_what_the_host_gives(kind: str, out: str, device: Any) ->
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["bool", "uint8", "int8", "int16", "int32", "float16", "bfloat16"])
+@pytest.mark.sampled(3)
 def test_outputs_of_other_dtypes_are_pytorchs(kind: str) -> None:
     for sample in SAMPLES:
         if not sample.out or sample.name in _OTHER_NUMBERS or sample.twin == "":

@@ -132,6 +132,7 @@ def _at_limits(sample: Sample, name: str) -> list[Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("sample", _INTEGERS, ids=str)
+@pytest.mark.sampled(3)
 def test_integers_at_their_limits(sample: Sample, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     names = ["int8", "uint8", "int16", "int32", "int64"] if device_name == "cpu" else ["uint8", "int64"]

@@ -164,6 +164,7 @@ DIFFERENTIABLE: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.sampled(3)
 def test_derivatives(name: str, checked_device: str) -> None:
     call = DIFFERENTIABLE[name]
     check_derivatives(

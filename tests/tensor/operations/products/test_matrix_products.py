@@ -72,6 +72,7 @@ def test_shapes(name: str, checked_device: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.sampled(3)
 def test_types(kind: str, checked_device: str) -> None:
     matrix, other = small((3, 4), kind, checked_device), small((4, 2), kind, checked_device)
     batch = small((2, 3, 4), kind, checked_device)
@@ -130,6 +131,7 @@ def layouts(shape: tuple[int, ...], kind: str, device: str) -> list[Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float32", "float16", "complex64", "int32"])
+@pytest.mark.sampled(3)
 def test_layouts(kind: str, checked_device: str) -> None:
     for left in layouts((3, 4), kind, checked_device):
         for right in layouts((4, 2), kind, checked_device):
@@ -306,6 +308,7 @@ DIFFERENTIABLE: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.sampled(3)
 def test_derivatives(name: str, checked_device: str) -> None:
     call = DIFFERENTIABLE[name]
     check_derivatives(

@@ -14,6 +14,7 @@ from tests.tensor.operations.neural_comparison import assert_like_torch
 @pytest.mark.parity
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0, 3.0, float("inf")])
 @pytest.mark.parametrize("shape", [(5, 3), (2, 4)])
+@pytest.mark.sampled(3)
 def test_against_pytorch(power: float, shape: tuple[int, int], device_name: str) -> None:
     torch = pytest.importorskip("torch")
     array = np.random.default_rng(0).standard_normal(shape)

@@ -27,7 +27,6 @@ LIKE = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.sampled(4)
 def test_devices_types_and_generators(device: drv.Device, name: str) -> None:
     call = CALLS[name]
     integral = name in ("randint", "randperm")

@@ -39,6 +39,7 @@ FUNCTIONS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.sampled(3)
 def test_functions_that_are_no_methods(name: str, checked_device: str) -> None:
     for dtype in ("float32", "int64", "bool") if checked_device == "cpu" else ("float32",):
         for argument in inputs(checked_device, dtype).values():

@@ -33,6 +33,7 @@ def arrays(rank: int, kind: str = "float64") -> tuple[Any, Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("mode", "rank", "padding", "align"), CASES)
+@pytest.mark.sampled(3)
 def test_against_pytorch(mode: str, rank: int, padding: str, align: bool, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     options: dict[str, Any] = {"mode": mode, "padding_mode": padding, "align_corners": align}

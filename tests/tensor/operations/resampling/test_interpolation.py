@@ -59,6 +59,7 @@ CASES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(3)
 def test_against_pytorch(name: str, kind: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     shape, options = CASES[name]

@@ -289,7 +289,6 @@ def test_between_blocks_of_a_cluster(form: str, schedule: str, seed: int) -> Non
 
 
 @pytest.mark.parametrize("form", SEND)
-@pytest.mark.sampled(4)
 def test_mistakes_between_blocks_of_a_cluster(form: str) -> None:
     values = counted((4, 64), np.uint32)
     for changes, text in (

@@ -282,7 +282,6 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.mark.parametrize("each", CASES)
-@pytest.mark.sampled(4)
 def test_the_same_as_numpy(each: Case, ran: list[bool], capsys: pytest.CaptureFixture[str]) -> None:
     by_numpy = outcome(each, "off", capsys)
     assert not ran
