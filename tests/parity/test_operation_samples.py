@@ -17,6 +17,7 @@ import pytest
 import drv
 import tensor
 from tests.pytorch import torch
+from tests.thinning import thinned
 
 from .absent import ABSENT
 from .comparison import differences
@@ -51,7 +52,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         # Without the option the tests are left out, and PyTorch need not be there.
         is_run = metafunc.config.getoption("--parity")
         infos = [each for each in _operations() if operation(each) is not None] if is_run else []
-        metafunc.parametrize("info", infos, ids=lambda info: info.full_name)
+        if metafunc.function is test_on_a_device:
+            # Pointwise operations have kernels of one form, and are computed on a device in tests of their own.
+            rows = [info for info in infos if isinstance(info, _pointwise())]
+            nightly = {info.full_name for number, info in enumerate(rows) if number % 4}
+            infos = thinned(infos, lambda info: info.full_name not in nightly, lambda info: info.full_name)
+            metafunc.parametrize("info", infos)
+        else:
+            metafunc.parametrize("info", infos, ids=lambda info: info.full_name)
+
+
+def _pointwise() -> tuple[type, ...]:
+    core = importlib.import_module("torch.testing._internal.opinfo.core")
+    return core.UnaryUfuncInfo, core.BinaryUfuncInfo
 
 
 def _samples(info: Any, dtype: str) -> Iterator[Any]:
