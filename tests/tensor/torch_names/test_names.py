@@ -191,7 +191,11 @@ def test_texts_are_pytorchs(tmp_path: Path) -> None:
             "'torch.nn.Conv2D' in graphroot: did you mean 'Conv2d'?",
         ),
         ("from torch.utils import cpp_extension", ImportError, "left out: nothing is built"),
-        ("import torch.distributed.checkpoint", ImportError, "planned; until then save on rank 0"),
+        (
+            "import torch.distributed.elastic",
+            ImportError,
+            "planned; until then start ranks with graphroot launch",
+        ),
         ("torch.symeig", AttributeError, "use torch.linalg.eigh"),
         ("torch.core", AttributeError, "module 'torch' has no attribute 'core'"),
         ("import torch.core", ImportError, "'torch.core'"),
