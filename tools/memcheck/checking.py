@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import sys
@@ -18,7 +17,7 @@ from .processes import together
 from .watching import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from .findings import Finding
     from .options import Options
@@ -82,7 +81,9 @@ def checked(
     blocking = os.environ.get("CUDA_LAUNCH_BLOCKING")
     watch = Watch(options, blocking)
     children = Followed("tools.memcheck.watching:Watch", options, blocking)
-    with watch.watching(), children.following(), _frozen():
+    # What is there by now is no garbage of the script's, and the collector need not look at it again in this process.
+    gc.freeze()
+    with watch.watching(), children.following():
         own_status = run()
         watch.settle()
         forget()
@@ -107,21 +108,6 @@ def checked(
             status=status,
         )
     return status
-
-
-@contextlib.contextmanager
-def _frozen() -> Iterator[None]:
-    """Keep the collector from looking at what is there by now, which is no garbage of the script's.
-
-    A program that has frozen objects itself has them frozen afterwards, with what is there by now: they cannot be told apart.
-    """
-    others = gc.get_freeze_count()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        if not others:
-            gc.unfreeze()
 
 
 def _summary(options: Options, watch: Watch, ended: str, processes: int, findings: Sequence[Finding]) -> str:
