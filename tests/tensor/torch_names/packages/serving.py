@@ -16,11 +16,15 @@ import sys
 import traceback
 from pathlib import Path
 
+import tensor
+
 
 def main() -> None:
     for line in sys.stdin:
         path = Path(line.rstrip("\n"))
         os.chdir(path.parent)
+        # Whatever ran before, a program draws the same random numbers.
+        tensor.manual_seed(0)
         printed, error = io.StringIO(), None
         with contextlib.redirect_stdout(printed):
             try:
