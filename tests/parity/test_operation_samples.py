@@ -45,6 +45,8 @@ def _operations() -> list[Any]:
     # imported: that took nine tenths of the time of these tests.
     for module in (torch.testing._internal.common_utils, torch.testing._internal.opinfo.core):
         module.extract_test_fn = lambda: None
+    # The import has forbidden programs of this process to set flags, which tests of other directories do.
+    torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
     operations: list[Any] = torch.testing._internal.common_methods_invocations.op_db
     return operations
 
