@@ -11,14 +11,22 @@ import os
 import zlib
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from safetensors import serialize_file
 
+from nvrtc_kernels.dtypes import from_numpy
 from tensor.core.base import wrap
 from tensor.serialization.header import Entry, read_header
-from tensor.serialization.saving import AS_PAIRS, as_stored, specified
+from tensor.serialization.safetensors_file import (
+    AS_PAIRS,
+    Item,
+    bytes_of,
+    form_of,
+    header,
+    ordered,
+    write_all,
+)
 from tensor.serialization.sources import Mapped
 from tensor.serialization.structure import UnreadableError
 from tensor.serialization.writing import flush, replaced
@@ -76,6 +84,36 @@ class _Folder:
         if not isinstance(checkpoint_id, (str, os.PathLike)):
             raise TypeError(f"a checkpoint is a folder: pass its path, not a {type(checkpoint_id).__name__}")
         self.path = Path(os.fsdecode(checkpoint_id))
+
+
+_FolderT = TypeVar("_FolderT", bound=_Folder)
+
+
+def folder_of(
+    cls: type[_FolderT],
+    checkpoint_id: str | os.PathLike[str] | None,
+    passed: _FolderT | None,
+    argument: str,
+) -> _FolderT:
+    """What reads or writes the checkpoint that the arguments of a function mean; ``argument`` names ``passed`` in messages.
+
+    Raises
+    ------
+    RuntimeError
+        If there is neither a folder nor ``passed``.
+    TypeError
+        If ``passed`` is of another class.
+    """
+    if passed is None:
+        if checkpoint_id is None:
+            raise RuntimeError(
+                "`checkpoint_id` must be specified if storage_reader/storage_writer is None: the folder of the checkpoint"
+            )
+        return cls(checkpoint_id)
+    if not isinstance(passed, cls):
+        raise TypeError(f"{argument} is a {cls.__name__}, not {type(passed).__name__}")
+    passed.reset(checkpoint_id)
+    return passed
 
 
 class FileSystemWriter(_Folder):
@@ -146,12 +184,18 @@ class FileSystemWriter(_Folder):
             Checksums of each array.
         """
         path = self.path / file
-        stored = {name: as_stored(array) for name, array in arrays.items()}
-        serialize_file(specified(stored), path, metadata={"format": "pt"})
+        items = ordered([_item(name, array) for name, array in arrays.items()])
+        checksums = {}
+        with path.open("wb", buffering=0) as output:
+            write_all(output, header(items, {"format": "pt"}))
+            for item in items:
+                data = bytes_of(item)
+                checksums[item.name] = _checksums(data)
+                write_all(output, data.data)
         if self._syncs:
             flush(path)
             flush(self.path)
-        return {name: _checksums(array) for name, array in stored.items()}
+        return checksums
 
     def finish(self, metadata: Metadata) -> None:
         """Have the folder hold the checkpoint that ``metadata`` describes, and remove files of others.
@@ -268,11 +312,11 @@ class _File:
         self._file: Any = path.open("rb", buffering=0)
         try:
             self._source = Mapped(self._file)
-            header = read_header(self._source.read, self._source.size, whole=True)
+            entries = read_header(self._source.read, self._source.size, whole=True).entries
         except BaseException:
             self._file.close()
             raise
-        self._entries: dict[str, Entry] = {each.name: each for each in header.entries}
+        self._entries: dict[str, Entry] = {each.name: each for each in entries}
         self._checked: set[tuple[str, int]] = set()
 
     def check(self, name: str, chunk: ChunkStorageMetadata, dtype: tensor.dtype) -> None:
@@ -284,9 +328,7 @@ class _File:
             If it does not.
         """
         entry = self._entries.get(name)
-        pair = AS_PAIRS.get(dtype)
-        shape = tuple(chunk.sizes) if pair is None else (*chunk.sizes, 2)
-        if entry is None or entry.shape != shape or entry.dtype is not (pair or dtype):
+        if entry is None or (entry.dtype, entry.shape) != form_of(dtype, tuple(chunk.sizes)):
             described = "nothing" if entry is None else f"{entry.dtype.name} of shape {list(entry.shape)}"
             raise RuntimeError(
                 f"'{self._path}' has {described} as '{name}', and the checkpoint {dtype} of shape {list(chunk.sizes)}"
@@ -320,9 +362,12 @@ class _File:
         self._file.close()
 
 
-def _checksums(array: NDArray[Any]) -> tuple[int, ...]:
-    flat = array.reshape(-1).view(np.uint8)
-    return tuple(zlib.crc32(flat[start : start + _BLOCK].data) for start in range(0, flat.size, _BLOCK))
+def _item(name: str, array: NDArray[Any]) -> Item:
+    return Item(name, *form_of(from_numpy(array.dtype), array.shape), lambda: array)
+
+
+def _checksums(data: NDArray[np.uint8]) -> tuple[int, ...]:
+    return tuple(zlib.crc32(data[start : start + _BLOCK].data) for start in range(0, data.size, _BLOCK))
 
 
 def _extent(shape: tuple[int, ...], region: tuple[slice, ...]) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from tensor import Tensor
 from tensor.serialization.structure import Decoder, UnreadableError
 
 from .default_planner import DefaultLoadPlanner
-from .filesystem import FileSystemReader
+from .filesystem import FileSystemReader, folder_of
 from .metadata import BytesStorageMetadata
 from .nesting import filled, flattened
 from .ranks import Ranks
@@ -125,16 +125,7 @@ def _reader(
 ) -> FileSystemReader:
     if planner is not None and not isinstance(planner, DefaultLoadPlanner):
         raise TypeError(f"load(): planner is a DefaultLoadPlanner, not {type(planner).__name__}")
-    if reader is None:
-        if checkpoint_id is None:
-            raise RuntimeError(
-                "`checkpoint_id` must be specified if storage_reader/storage_writer is None: the folder of the checkpoint"
-            )
-        return FileSystemReader(checkpoint_id)
-    if not isinstance(reader, FileSystemReader):
-        raise TypeError(f"load(): storage_reader is a FileSystemReader, not {type(reader).__name__}")
-    reader.reset(checkpoint_id)
-    return reader
+    return folder_of(FileSystemReader, checkpoint_id, reader, "load(): storage_reader")
 
 
 def _missing(name: str, metadata: Metadata, reader: FileSystemReader) -> str:

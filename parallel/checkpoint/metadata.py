@@ -24,7 +24,8 @@ __all__ = [
     "TensorStorageMetadata",
 ]
 
-_DTYPES = {each.name: each for each in dtypes.EVERY}
+#: By name.
+DTYPES = {each.name: each for each in dtypes.EVERY}
 _VERSION = 1
 
 
@@ -179,4 +180,4 @@ def _tensor(node: Any) -> TensorStorageMetadata:
             raise ValueError(f"a part at {list(chunk.offsets)} of {list(chunk.sizes)} of {list(size)}")
     if sum(prod(chunk.sizes) for chunk in chunks) != prod(size):
         raise ValueError(f"parts that are not all of {list(size)}")
-    return TensorStorageMetadata(TensorProperties(_DTYPES[node["dtype"]]), size, chunks)
+    return TensorStorageMetadata(TensorProperties(DTYPES[node["dtype"]]), size, chunks)

@@ -11,7 +11,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import tensor
-from nvrtc_kernels import dtypes
 from parallel.groups.process_groups import job
 from parallel.sharding.dtensor import DTensor
 from tensor import Tensor
@@ -20,8 +19,9 @@ from tensor.serialization.saving import host_array
 from tensor.serialization.structure import Encoder
 
 from .default_planner import DefaultSavePlanner
-from .filesystem import FileSystemWriter
+from .filesystem import FileSystemWriter, folder_of
 from .metadata import (
+    DTYPES,
     BytesStorageMetadata,
     ChunkStorageMetadata,
     Metadata,
@@ -185,16 +185,7 @@ def _writer(
         raise NotImplementedError(f"{name}(use_collectives=False): ranks agree on what each of them writes")
     if planner is not None and not isinstance(planner, DefaultSavePlanner):
         raise TypeError(f"{name}(): planner is a DefaultSavePlanner, not {type(planner).__name__}")
-    if writer is None:
-        if checkpoint_id is None:
-            raise RuntimeError(
-                "`checkpoint_id` must be specified if storage_reader/storage_writer is None: the folder of the checkpoint"
-            )
-        return FileSystemWriter(checkpoint_id)
-    if not isinstance(writer, FileSystemWriter):
-        raise TypeError(f"{name}(): storage_writer is a FileSystemWriter, not {type(writer).__name__}")
-    writer.reset(checkpoint_id)
-    return writer
+    return folder_of(FileSystemWriter, checkpoint_id, writer, f"{name}(): storage_writer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +199,7 @@ class _Piece:
     sizes: tuple[int, ...] = ()
 
     def nbytes(self) -> int:
-        return prod(self.sizes) * _DTYPES[self.dtype].itemsize if self.dtype else 0
-
-
-_DTYPES = {each.name: each for each in dtypes.EVERY}
+        return prod(self.sizes) * DTYPES[self.dtype].itemsize if self.dtype else 0
 
 
 class _Saving:
@@ -320,7 +308,7 @@ class _Saving:
                     continue
                 whole = described.setdefault(
                     piece.name,
-                    TensorStorageMetadata(TensorProperties(_DTYPES[piece.dtype]), Size(piece.size), []),
+                    TensorStorageMetadata(TensorProperties(DTYPES[piece.dtype]), Size(piece.size), []),
                 )
                 assert isinstance(whole, TensorStorageMetadata)
                 whole.chunks.append(written)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .reducer import Hook
 
     #: A table of parameters, a name in it, and the parameter that belongs there.
-    _Place = tuple[dict[str, Any], str, Any]
+    _Replaced = tuple[dict[str, Any], str, Any]
 
 
 class LowPrecision:
@@ -58,25 +58,25 @@ class LowPrecision:
     def computing(self) -> Iterator[None]:
         """A block in which the module, and those below it, have copies; a parameter with several names has one."""
         copies: dict[int, Tensor] = {}
-        places = [
-            place
-            for prefix, each in self._module.named_modules()
-            for place in self._replace(prefix, each, copies)
+        replaced = [
+            each
+            for prefix, module in self._module.named_modules()
+            for each in self._replace(prefix, module, copies)
         ]
         self._computes = True
         try:
             yield
         finally:
             self._computes = False
-            restore(places)
+            restore(replaced)
 
-    def replace(self, prefix: str, module: Module) -> list[_Place]:
+    def replace(self, prefix: str, module: Module) -> list[_Replaced]:
         """Have one module use copies, unless all do. Returns what :func:`restore` takes."""
         return [] if self._computes else self._replace(prefix, module, {})
 
-    def _replace(self, prefix: str, module: Module, copies: dict[int, Tensor]) -> list[_Place]:
+    def _replace(self, prefix: str, module: Module, copies: dict[int, Tensor]) -> list[_Replaced]:
         dtype = self.config.param_dtype
-        places: list[_Place] = []
+        replaced: list[_Replaced] = []
         table: dict[str, Any] = module._parameters
         for name, parameter in table.items() if dtype is not None else ():
             if parameter is None or not parameter.is_floating_point():
@@ -85,9 +85,9 @@ class LowPrecision:
                 continue
             if id(parameter) not in copies:
                 copies[id(parameter)] = parameter.to(dtype)
-            places.append((table, name, parameter))
+            replaced.append((table, name, parameter))
             table[name] = copies[id(parameter)]
-        return places
+        return replaced
 
     def hook(self) -> Hook | None:
         """What reduces gradients in ``reduce_dtype``, by default ``param_dtype``; None for their own."""
@@ -116,9 +116,9 @@ def _after(module: Module, args: Any, output: Any) -> None:
         restore(stack.pop())
 
 
-def restore(places: list[_Place]) -> None:
+def restore(replaced: list[_Replaced]) -> None:
     """Put parameters back."""
-    for table, name, parameter in places:
+    for table, name, parameter in replaced:
         table[name] = parameter
 
 

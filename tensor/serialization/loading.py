@@ -18,7 +18,8 @@ from tensor.core.base import view_of
 from .classes import class_named
 from .header import Entry, Header, parse_json, read_header, sizes
 from .locations import Locations
-from .saving import AS_PAIRS, KEY, VERSION, VERSION_KEY, checksum
+from .safetensors_file import AS_PAIRS
+from .saving import KEY, VERSION, VERSION_KEY, checksum
 from .sources import Mapped, Stream
 from .structure import Decoder, UnreadableError
 from .torch_format.errors import RefusedError, UnpicklingError

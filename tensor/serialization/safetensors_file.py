@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from nvrtc_kernels import dtypes
+
 from .header import CODES, LENGTH_BYTES, LONGEST
 
 if TYPE_CHECKING:
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nvrtc_kernels import dtypes
-
+#: Stored as pairs of floats: the format has no such type.
+AS_PAIRS = {dtypes.complex128: dtypes.float64}
 #: What the tensors that follow a header are aligned to.
 _ALIGNMENT = 8
 
@@ -50,6 +52,12 @@ class Item:
     dtype: dtypes.dtype
     shape: tuple[int, ...]
     array: Callable[[], NDArray[Any]]
+
+
+def form_of(dtype: dtypes.dtype, shape: tuple[int, ...]) -> tuple[dtypes.dtype, tuple[int, ...]]:
+    """The dtype and shape that a tensor has in a file."""
+    pair = AS_PAIRS.get(dtype)
+    return (dtype, shape) if pair is None else (pair, (*shape, 2))
 
 
 def write_all(file: Output, data: Any) -> None:

@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors import TensorSpec
 
-from nvrtc_kernels import dtypes
-from nvrtc_kernels.dtypes import from_numpy
 from nvrtc_kernels.layouts import contiguous_strides
 from tensor.core.devices.state import cpu
 from tensor.methods.tensor import Tensor
@@ -21,7 +18,7 @@ from tensor.operations.creation.copies import copy_into_new
 
 from .blocks import Block, blocks_of
 from .classes import name_of
-from .safetensors_file import Item, bytes_of, header, ordered, write_all
+from .safetensors_file import AS_PAIRS, Item, bytes_of, form_of, header, ordered, write_all
 from .structure import Encoder, TensorFound, shown
 from .torch_format.writing import Archive
 from .writing import is_special, replaced
@@ -34,8 +31,6 @@ if TYPE_CHECKING:
 KEY = "graphroot.checkpoint"
 #: The version of the structure, which is the first thing in it.
 VERSION_KEY, VERSION = "graphroot", 1
-#: Stored as pairs of floats: the format has no such type.
-AS_PAIRS = {dtypes.complex128: dtypes.float64}
 #: The longest checksum of a tensor, in decimal digits.
 _LAST_CRC32 = (1 << 32) - 1
 _AS_TEXT = "save(): the file is opened as text, open it with mode 'wb'"
@@ -160,10 +155,7 @@ class _Contents:
 
 def _item(block: Block) -> Item:
     layout = block.elements._layout
-    pair = AS_PAIRS.get(layout.dtype)
-    if pair is None:
-        return Item(block.name, layout.dtype, layout.shape, lambda: host_array(block.elements))
-    return Item(block.name, pair, (*layout.shape, 2), lambda: host_array(block.elements))
+    return Item(block.name, *form_of(layout.dtype, layout.shape), lambda: host_array(block.elements))
 
 
 def _save_archive(archive: Archive, f: Any) -> None:
@@ -221,19 +213,3 @@ def _description(block: Block, crc32: int) -> dict[str, Any]:
     if layout.dtype in AS_PAIRS:
         result["dtype"] = layout.dtype.name
     return result
-
-
-def as_stored(array: NDArray[Any]) -> NDArray[Any]:
-    """``array`` in a dtype that the format has."""
-    pair = AS_PAIRS.get(from_numpy(array.dtype))
-    return array if pair is None else array.reshape(-1).view(pair.numpy).reshape(*array.shape, 2)
-
-
-def specified(arrays: dict[str, NDArray[Any]]) -> dict[str, TensorSpec]:
-    """``arrays`` as the package ``safetensors`` takes them; they are to stay alive meanwhile."""
-    return {
-        name: TensorSpec(
-            dtype=array.dtype.name, shape=array.shape, data_ptr=array.ctypes.data, data_len=array.nbytes
-        )
-        for name, array in arrays.items()
-    }
