@@ -104,7 +104,7 @@ class Entry:
     initial: list[tuple[int, bool]]
     #: ``assemble(values, tensors)`` is the function's result.
     assemble: Callable[[Sequence[Tensor], Sequence[Tensor]], Any] = field(init=False)
-    #: For each tensor that is kept which output it is, if it is one.
+    #: For each tensor that is kept which output with a gradient it is, if it is one.
     kept_outputs: list[int | None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,8 +117,12 @@ class Entry:
         )
         code.add(f"return {result}")
         self.assemble = code.function()
+        differentiable = [] if self.gradients is None else [number for number, _ in self.gradients.outputs]
+        positions: dict[int | None, int] = {number: i for i, number in enumerate(differentiable)}
         saved_values = range(self.outputs, self.forward.outputs)
-        self.kept_outputs = [self.forward.same_output(number, self.outputs) for number in saved_values]
+        self.kept_outputs = [
+            positions.get(self.forward.same_output(each, self.outputs)) for each in saved_values
+        ]
 
     def tensors(self, arguments: list[Tensor]) -> list[Tensor] | None:
         """``arguments`` and the tensors that are read besides; None if one is not as it was."""
@@ -172,19 +176,12 @@ class Entry:
         entries: list[Any] = []
         packs, count = saved.hooks.stack, len(tensors)
         for number in gradients.takes:
-            if number < count:
-                x = tensors[number]
-            else:
-                x = values[self.outputs + number - count]
-                output = self.kept_outputs[number - count]
-                if output is not None:
-                    # Without a reference to the node, which the output will have one to.
-                    output = next(
-                        (i for i, (each, _) in enumerate(gradients.outputs) if each == output), None
-                    )
-                if output is not None:
-                    entries.append(saved.save_output(x, output))
-                    continue
+            output = None if number < count else self.kept_outputs[number - count]
+            x = tensors[number] if number < count else values[self.outputs + number - count]
+            if output is not None:
+                # Without a reference to the node, which the output will have one to.
+                entries.append(saved.save_output(x, output))
+                continue
             version = x._storage.version
             entries.append(saved.save(x) if packs or version < 0 else (x, version))
         node.saved = tuple(entries)
@@ -204,8 +201,8 @@ class Sharing:
         Of each: its class, its layout, whether it requires grad, whether it begins at a multiple of 16 bytes.
     distinct : int
         How many different memories there are.
-    firsts : list of int or None
-        For each the last one that shows the same memory, counted from the end; None where none share.
+    lasts : list of int or None
+        For each the last one that shows the same memory; None where none share.
     distances : list of int
         Then for each the bytes from that one's first element to its own.
     """
@@ -215,7 +212,7 @@ class Sharing:
     required: list[bool]
     aligned: list[bool]
     distinct: int
-    firsts: list[int] | None
+    lasts: list[int] | None
     distances: list[int]
 
     @classmethod
@@ -223,15 +220,15 @@ class Sharing:
         """Of ``tensors``, of which the first ``arguments`` are arguments."""
         read = tensors[arguments:]
         distinct = len(set(map(id, map(_storage_of, tensors))))
-        firsts = None if distinct == len(tensors) else _firsts(tensors)
+        lasts = None if distinct == len(tensors) else _lasts(tensors)
         return cls(
             list(map(type, read)),
             [x._layout for x in read],
             [x.requires_grad for x in read],
             [x._offset % 16 == 0 for x in read],
             distinct,
-            firsts,
-            [] if firsts is None else _distances(tensors, firsts),
+            lasts,
+            [] if lasts is None else _distances(tensors, lasts),
         )
 
     def joined(self, arguments: list[Tensor], read: list[Tensor]) -> list[Tensor] | None:
@@ -246,21 +243,21 @@ class Sharing:
         tensors = arguments + read
         if len(set(map(id, map(_storage_of, tensors)))) != self.distinct:
             return None
-        if self.firsts is not None and (
-            _firsts(tensors) != self.firsts or _distances(tensors, self.firsts) != self.distances
+        if self.lasts is not None and (
+            _lasts(tensors) != self.lasts or _distances(tensors, self.lasts) != self.distances
         ):
             return None
         return tensors
 
 
-def _firsts(tensors: list[Tensor]) -> list[int]:
+def _lasts(tensors: list[Tensor]) -> list[int]:
     ids = list(map(id, map(_storage_of, tensors)))
     last = dict(zip(ids, range(len(ids)), strict=True))
     return list(map(last.__getitem__, ids))
 
 
-def _distances(tensors: list[Tensor], firsts: list[int]) -> list[int]:
-    return [x._offset - tensors[first]._offset for x, first in zip(tensors, firsts, strict=True)]
+def _distances(tensors: list[Tensor], lasts: list[int]) -> list[int]:
+    return [x._offset - tensors[last]._offset for x, last in zip(tensors, lasts, strict=True)]
 
 
 class CallBackward(Node):

@@ -104,9 +104,9 @@ def expressions(
     """What gives each of ``values``, as :func:`expression`; the numbers of a draw are two neighbours."""
     result = []
     for position, each in enumerate(values):
-        if _is_number_of(draw, values, position):
+        if draw is not None and draw.is_at(values, position):
             result.append(f"{drawn}[0]")
-        elif position and _is_number_of(draw, values, position - 1):
+        elif draw is not None and position and draw.is_at(values, position - 1):
             result.append(f"{drawn}[1]")
         else:
             result.append(expression(code, each, leaf, names, draw, drawn))
@@ -117,18 +117,9 @@ def _contains(value: Any, leaf: type, draw: Draw | None) -> bool:
     """Whether there is something in ``value`` that is not the same in each run."""
     if isinstance(value, (list, tuple)):
         return any(
-            _contains(each, leaf, draw) or _is_number_of(draw, value, position)
+            _contains(each, leaf, draw) or (draw is not None and draw.is_at(value, position))
             for position, each in enumerate(value)
         )
     if isinstance(value, dict):
         return any(_contains(each, leaf, draw) for each in value.values())
     return isinstance(value, leaf) or (draw is not None and draw.is_in(value))
-
-
-def _is_number_of(draw: Draw | None, values: Any, position: int) -> bool:
-    """Whether two neighbours, from ``position`` on, are the numbers of ``draw``."""
-    return (
-        draw is not None
-        and type(values[position]) is int
-        and tuple(values[position : position + 2]) == (draw.seed, draw.call)
-    )

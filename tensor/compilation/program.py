@@ -13,7 +13,7 @@ from nvrtc_kernels.dtypes import uint8
 from tensor.core.base import empty, view_of
 from tensor.core.layout import contiguous
 
-from .generated import Code, expressions, grouped
+from .generated import Code, expressions, grouped, listed
 from .tape import Launch, Ref, refs
 
 if TYPE_CHECKING:
@@ -217,5 +217,5 @@ class Program:
                 code.add(each)
             if ends_here:
                 code.add(f"del {', '.join(map(self._name, ends_here))}")
-        code.add(f"return [{', '.join(map(self._name, self._outputs))}]")
+        code.add(f"return {listed(map(self._name, self._outputs))}")
         return code.function()

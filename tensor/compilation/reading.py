@@ -148,13 +148,14 @@ class Readings:
         self._sizes: list[tuple[Any, int]] = []
         self._seen: dict[int, Any] = {}
         self._flat: _Flat | None = None
-        self._columns: tuple[list[Any], list[Any]] | None = None
         #: Classes of optimizers and the like, which are not looked into.
         self._keeps_books: list[str] = []
         for each in (function, *objects):
             self._value(each, 0)
         if self._keeps_books:
             self._check_books()
+        #: The containers and the keys of the tensors.
+        self._columns = [each[0] for each in self.tensors], [each[1] for each in self.tensors]
 
     def hold(self) -> bool:
         """Whether everything that was read is as it was."""
@@ -173,14 +174,7 @@ class Readings:
 
     def read(self) -> list[Any]:
         """The tensors that are read now, in the order of ``tensors``."""
-        return list(map(getitem, *self._places()))
-
-    def _places(self) -> tuple[list[Any], list[Any]]:
-        """The containers and the keys of the tensors."""
-        places = self._columns
-        if places is None:
-            places = self._columns = [each[0] for each in self.tensors], [each[1] for each in self.tensors]
-        return places
+        return list(map(getitem, *self._columns))
 
     def change(self) -> str | None:
         """What is no longer as it was, for people; ``None`` if nothing."""
@@ -431,9 +425,14 @@ def same(now: Any, value: Any) -> bool:
     """Whether two values of plain types are the same to a program: 1, 1.0 and True are not, nor are 0.0 and -0.0."""
     if type(now) is not type(value) or not isinstance(value, PLAIN):
         return False
-    if isinstance(value, (float, complex)) and not value:
+    if is_signed_zero(value):
         return str(now) == str(value)
     return bool(now == value or (now != now and value != value))
+
+
+def is_signed_zero(value: Any) -> bool:
+    """Whether another value is equal to ``value`` and not the same: 0.0, -0.0, or such a complex number."""
+    return isinstance(value, (float, complex)) and not value
 
 
 def _short(value: Any) -> str:

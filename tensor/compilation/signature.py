@@ -16,14 +16,25 @@ from tensor.core.modes.grad_mode import modes
 from tensor.core.modes.precision import settings as precision
 from tensor.methods.tensor import Tensor
 
-from .generated import Code
-from .reading import PLAIN, same
+from .generated import Code, listed
+from .reading import PLAIN, is_signed_zero, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Types of values that are the same if they are equal.
 _SIMPLE = (bool, int, float, complex, str, bytes)
+#: What operations depend on besides their operands: what has it as an attribute, its name, and what people call it.
+_SETTINGS: tuple[tuple[Any, str, str], ...] = (
+    (modes, "recording", "grad mode"),
+    (modes, "inference", "inference mode"),
+    (modes, "autocast", "autocast"),
+    (default_dtype, "_default_dtype", "the default dtype"),
+    (determinism, "required", "determinism"),
+    *[(precision, name, name) for name in precision.__slots__],
+    # Counts the settings that plans have been made anew for.
+    (devices, "_forgotten", ""),
+)
 
 
 class Special(Exception):  # noqa: N818 - never leaves this package
@@ -60,7 +71,7 @@ def described(value: Any, tensors: list[Tensor], objects: list[Any]) -> tuple[An
             return slice, *(
                 described(each, tensors, objects) for each in (value.start, value.stop, value.step)
             )
-        return type(value), value, str(value) if isinstance(value, (float, complex)) and not value else None
+        return type(value), value, str(value) if is_signed_zero(value) else None
     if isinstance(value, (list, tuple)):
         return type(value), *(described(each, tensors, objects) for each in value)
     if isinstance(value, dict):
@@ -78,15 +89,7 @@ def _is_of_library(value: Any) -> bool:
 
 def environment() -> tuple[Any, ...]:
     """What operations depend on besides their operands."""
-    return (
-        modes.recording,
-        modes.inference,
-        modes.autocast,
-        default_dtype.get_default_dtype(),
-        determinism.required,
-        *[getattr(precision, name) for name in precision.__slots__],
-        devices.plans_forgotten(),
-    )
+    return tuple([getattr(owner, name) for owner, name, _ in _SETTINGS])
 
 
 def difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
@@ -100,17 +103,9 @@ def difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
             return f"argument {name!r} was {_told(named[name])} and is {_told(others[name])}"
     if len(before[1]) != len(now[1]) or named.keys() != others.keys():
         return "there are more or fewer of them"
-    names = (
-        "grad mode",
-        "inference mode",
-        "autocast",
-        "the default dtype",
-        "determinism",
-        *precision.__slots__,
-    )
-    for name, one, other in zip(names, before[3:], now[3:], strict=False):
-        if one != other:
-            return f"{name} was {one} and is {other}"
+    for (_, _, called), one, other in zip(_SETTINGS, before[3:], now[3:], strict=True):
+        if called and one != other:
+            return f"{called} was {one} and is {other}"
     return "settings changed"
 
 
@@ -132,20 +127,12 @@ def recognizer(args: Any, kwargs: Any) -> Callable[[Any, Any], list[Tensor] | No
     It is ``None`` itself where there are arguments that only a description tells.
     """
     code = Code("recognize", "args", "kwargs")
-    constant, values = code.constant, list[str]()
-    for owner, settings in (
-        (modes, ("recording", "inference", "autocast")),
-        (default_dtype, ("_default_dtype",)),
-        (determinism, ("required",)),
-        (precision, precision.__slots__),
-        (devices, ("_forgotten",)),
-    ):
-        for name in settings:
-            now = getattr(owner, name)
-            values.append(
-                f"{constant(owner)}.{name} {'!=' if isinstance(now, (int, tuple)) else 'is not'} {constant(now)}"
-            )
-    code.add(f"if {' or '.join(values)}: return None")
+    constant, changes = code.constant, list[str]()
+    for owner, name, _ in _SETTINGS:
+        now = getattr(owner, name)
+        differs = "!=" if isinstance(now, (int, tuple)) else "is not"
+        changes.append(f"{constant(owner)}.{name} {differs} {constant(now)}")
+    code.add(f"if {' or '.join(changes)}: return None")
     writer = _Recognizer(code)
     if not (writer.value("args", args) and writer.value("kwargs", kwargs)):
         return None
@@ -157,7 +144,7 @@ def recognizer(args: Any, kwargs: Any) -> Callable[[Any, Any], list[Tensor] | No
             return None
         ids = ", ".join(f"{constant(id)}({name}._storage)" for name in names)
         code.add(f"if {constant(len)}({{{ids}}}) != {len(names)}: return None")
-    code.add(f"return [{', '.join(names)}]")
+    code.add(f"return {listed(names)}")
     return code.function()
 
 
@@ -175,25 +162,25 @@ class _Recognizer:
     def value(self, source: str, value: Any) -> bool:
         """Recognize what ``source`` gives by what it gives now; whether it can be."""
         constant = self._code.constant
-        kind = f"{constant(type)}({source}) is not {constant(type(value))}"
+        is_other_type = f"{constant(type)}({source}) is not {constant(type(value))}"
         if isinstance(value, TensorBase):
-            self._tensor(source, value, kind)
+            self._tensor(source, value, is_other_type)
         elif isinstance(value, _SIMPLE) and type(value) in _SIMPLE:
             name = constant(value)
-            if not same(value, value) or (isinstance(value, (float, complex)) and not value):
+            if not same(value, value) or is_signed_zero(value):
                 return False
-            self._refuse_if(f"{source} is not {name} and ({kind} or {source} != {name})")
+            self._refuse_if(f"{source} is not {name} and ({is_other_type} or {source} != {name})")
         elif value is None or value is ... or _is_of_library(value):
             self._refuse_if(f"{source} is not {constant(value)}")
         elif isinstance(value, PLAIN):
             return False
         elif isinstance(value, (list, tuple)):
-            self._refuse_if(f"{kind} or {constant(len)}({source}) != {len(value)}")
+            self._refuse_if(f"{is_other_type} or {constant(len)}({source}) != {len(value)}")
             return all(self._element(f"{source}[{number}]", each) for number, each in enumerate(value))
         elif isinstance(value, dict):
             if type(value) is not dict or not all(type(name) is str for name in value):
                 return False
-            self._refuse_if(f"{kind} or {constant(tuple)}({source}) != {constant(tuple(value))}")
+            self._refuse_if(f"{is_other_type} or {constant(tuple)}({source}) != {constant(tuple(value))}")
             return all(self._element(f"{source}[{constant(name)}]", each) for name, each in value.items())
         else:
             self._refuse_if(f"{source} is not {constant(value)}")
@@ -205,14 +192,14 @@ class _Recognizer:
         self._code.add(f"{name} = {source}")
         return self.value(name, value)
 
-    def _tensor(self, source: str, x: Tensor, kind: str) -> None:
+    def _tensor(self, source: str, x: Tensor, is_other_type: str) -> None:
         name = f"t{len(self.tensors)}"
         self.tensors.append(x)
         constant, state = self._code.constant, x._autograd
         self._code.add(f"{name} = {source}")
         is_aligned = x._offset % 16 == 0
         self._refuse_if(
-            f"{kind} or {name}._layout is not {constant(x._layout)} or {name}._offset % 16 {'!=' if is_aligned else '=='} 0"
+            f"{is_other_type} or {name}._layout is not {constant(x._layout)} or {name}._offset % 16 {'!=' if is_aligned else '=='} 0"
         )
         if state is None:
             self._refuse_if(f"{name}._autograd is not None")

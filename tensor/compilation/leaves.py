@@ -1,0 +1,80 @@
+"""Gradients at leaves while a function is recorded: which of them its runs have to set, and what they depend on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tensor.methods.tensor import Tensor
+
+
+class Leaves:
+    """What becomes of gradients at leaves while a function runs.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        The tensors from outside, leaves among them.
+
+    Attributes
+    ----------
+    everything : list of Tensor
+        The tensors.
+    set_some : bool
+        Whether the function set some gradients itself.
+    """
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.everything = tensors
+        self.set_some = False
+        first = {id(x): index for index, x in reversed(list(enumerate(tensors)))}
+        self._indices = [
+            index
+            for index, x in enumerate(tensors)
+            if first[id(x)] == index and x.requires_grad and x.is_leaf
+        ]
+        self._before = self._held = self._now()
+        self._by_function: set[int] = set()
+        self._itself: set[int] = set()
+
+    def had(self, x: Tensor) -> bool:
+        """Whether ``x`` shows memory of a gradient that was there before."""
+        return any(
+            gradient is not None and gradient._storage is x._storage for gradient in self._before.values()
+        )
+
+    def _now(self) -> dict[int, Tensor | None]:
+        return {index: self.everything[index].grad for index in self._indices}
+
+    def changed(self) -> bool:
+        """Whether gradients were set since the last :meth:`settle`."""
+        return any(gradient is not self._held[index] for index, gradient in self._now().items())
+
+    def to_set(self, is_known: Callable[[Tensor], bool]) -> Iterator[tuple[int, Tensor | None]]:
+        """Gradients that a run has to set, by leaf: those that were set, and those that the function itself has made."""
+        for index, gradient in self._now().items():
+            same = gradient is self._held[index]
+            if not same or (gradient is not None and is_known(gradient)):
+                yield index, gradient
+            if not same:
+                self.set_some = True
+                self._itself |= {index} - self._by_function
+
+    def settle(self, *, by_function: bool, cleared: Iterable[Tensor] = ()) -> None:
+        """Take what is there now as known; ``by_function`` says that a function which is called in each run has set it.
+
+        It has cleared those of ``cleared`` whether they had a gradient or not.
+        """
+        now = self._now()
+        if by_function:
+            ids = set(map(id, cleared))
+            for index, x in now.items():
+                if x is not self._held[index] or id(self.everything[index]) in ids:
+                    self._by_function |= {index} - self._itself
+        self._held = now
+
+    def initial(self) -> list[tuple[int, bool]]:
+        """See :meth:`Tape.initial_gradients`."""
+        return [(index, self._before[index] is None) for index in sorted(self._itself)]
