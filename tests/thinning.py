@@ -1,8 +1,8 @@
 """Parameters of tests of which some run with ``--nightly`` only.
 
-Where every pair of two parameters has a kernel of its own, most of a test's time is compilation. What runs always has every
-value of each parameter; the other pairs are for the nightly run. :func:`thinned` says which by a rule of the test's own;
-the marker ``sampled`` takes what covers the values, and every so many of the rest.
+Where every pair of two parameters has a kernel of its own, most of a test's time is compilation, and a part of the pairs is
+for the nightly run. :func:`thinned` says which always run by a rule of the test's own. The marker ``sampled`` has every value
+of each of several parameters run always, and every so many of the rest.
 """
 
 from __future__ import annotations
