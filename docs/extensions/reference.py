@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import signature, stringify_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,7 +86,38 @@ def _lines(module: str) -> Iterator[str]:
         yield ""
 
 
+def constructor(value: type) -> Callable[..., object] | None:
+    """The function whose parameters a class is called with; None if Python tells none.
+
+    It is the first along the bases, as for ``help()``. autodoc takes any ``__new__`` before every ``__init__``, and so shows
+    ``(*args, **kwargs)`` for modules, whose ``__new__`` only looks for misspelt keywords.
+    """
+    for base in value.__mro__[:-1]:
+        for name in ("__new__", "__init__"):
+            function = inspect.unwrap(getattr(base.__dict__.get(name), "__func__", base.__dict__.get(name)))
+            if inspect.isfunction(function):
+                return function
+    return None
+
+
+def _class_signature(
+    _app: Sphinx, what: str, _name: str, value: object, _options: object, arguments: str | None, _result: str
+) -> tuple[str, str] | None:
+    if what != "class" or not inspect.isclass(value) or arguments is None:
+        return None
+    if getattr(value, "_is_protocol", False):
+        return "", ""  # It is not called.
+    if not re.fullmatch(r"\(\*args[^()]*, \*\*kwargs[^()]*\)", arguments):
+        return None
+    function = constructor(value)
+    if function is None:
+        return None
+    parameters = signature(function, bound_method=True)
+    return stringify_signature(parameters, show_return_annotation=False, unqualified_typehints=True), ""
+
+
 def setup(app: Sphinx) -> dict[str, object]:
+    app.connect("autodoc-process-signature", _class_signature)
     app.add_config_value("reference_only", [], "env", list)
     app.add_directive("reference", Reference)
     return {"parallel_read_safe": True}

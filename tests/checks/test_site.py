@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -57,7 +58,10 @@ def test_unknown_diagrams_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "modules",
-    ["drv.allocators,tensor.fft,tensor.utils.data", pytest.param("", marks=pytest.mark.nightly)],
+    [
+        "drv.allocators,tensor.fft,tensor.utils.data,nn.optim.swa_utils",
+        pytest.param("", marks=pytest.mark.nightly),
+    ],
     ids=["little of the reference", "all"],
 )
 def test_the_site_builds_without_warnings_and_loads_nothing_from_elsewhere(
@@ -92,3 +96,21 @@ def test_the_site_builds_without_warnings_and_loads_nothing_from_elsewhere(
     assert "Parameters" in text
     assert "Raises" in text
     assert "----" not in text
+    # Classes that look for misspelt keywords have the parameters of their own __init__; protocols are not called.
+    reference = (tmp_path / "site" / "reference" / "optim.html").read_text(encoding="utf-8")
+    text = re.sub("<[^>]+>", "", reference[reference.index('id="nn.optim.swa_utils.AveragedModel"') :])
+    assert re.search(r"AveragedModel\(\s*model: [^,]+,\s*device", text)
+    reference = (tmp_path / "site" / "reference" / "drv.html").read_text(encoding="utf-8")
+    assert re.search(r'id="drv\.allocators\.Observer"', reference)
+    assert "*args" not in re.sub("<[^>]+>", "", reference)
+
+
+def test_classes_have_the_parameters_that_python_shows() -> None:
+    pytest.importorskip("sphinx")
+    from docs.extensions import reference
+
+    for module in ("nn", "nn.optim", "tensor.utils.data"):
+        for name, value in reference.published(module):
+            if inspect.isclass(value) and (function := reference.constructor(value)) is not None:
+                shown = [*inspect.signature(function).parameters][1:]
+                assert shown == [*inspect.signature(value).parameters], f"{module}.{name}"
