@@ -7,6 +7,7 @@ It has the names of ``torch.nn.parallel``, ``torch.distributed`` and ``torch.mul
 - :class:`DistributedDataParallel` averages gradients over them, :class:`DistributedSampler` divides the data, and
   :class:`SyncBatchNorm` normalises over the batches of all.
 - :func:`fully_shard` divides parameters, gradients and states among the ranks; :mod:`parallel.optim` states alone.
+- :mod:`parallel.tensor.parallel` divides layers, and what they compute, by a plan.
 - :mod:`parallel.checkpoint` saves and loads such states, on any number of ranks.
 - :func:`init_device_mesh` arranges the ranks as an array with a process group for each dimension.
 - ``graphroot launch`` starts a script as several processes, :func:`spawn` a function.

@@ -82,10 +82,8 @@ def _norm(tensors: list[Tensor], power: float) -> Tensor:
 def _norm_over_ranks(tensors: list[Tensor], power: float) -> Tensor:
     """The norm where some tensors are divided among ranks: :class:`parallel.tensor.DTensor`, of a layer above."""
     divided: list[Any] = [each for each in tensors if hasattr(type(each), "norm_over_ranks")]
-    local = [part for each in divided if (part := each.to_local()).numel()]
     with no_grad():
-        norm = _norm(local, power) if local else divided[0].to_local().new_zeros(())
-        norm = type(divided[0]).norm_over_ranks(divided, norm, power)
+        norm: Tensor = type(divided[0]).norm_over_ranks(divided, lambda parts: _norm(parts, power), power)
         whole = [each for each in tensors if not hasattr(type(each), "norm_over_ranks")]
         return stack([norm, _norm(whole, power).to(norm.device, norm.dtype)]).norm(power) if whole else norm
 

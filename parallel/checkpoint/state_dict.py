@@ -477,7 +477,7 @@ def _from_rank0(state: Mapping[str, Any], target_of: Callable[[str], Any], model
         target = target_of(name)
         if isinstance(target, DTensor) and target._sharding.shape == tuple(shape):
             sharding = target._sharding
-            result[name] = distributed(sharding.part_of(whole).clone(), sharding)
+            result[name] = distributed(sharding.part_of(whole).clone().contiguous(), sharding)
         else:
             result[name] = whole
     return result

@@ -8,12 +8,11 @@ norms, products) is refused, with a word about :meth:`DTensor.full_tensor`, rath
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import tensor
 from nn import Parameter
-from parallel.groups.collectives.tensor_collectives import all_gather_into_tensor, all_reduce, broadcast
+from parallel.groups.collectives.tensor_collectives import all_reduce, broadcast
 from parallel.groups.reduce_op import ReduceOp
 from tensor import Tensor
 from tensor.core.base import view_of
@@ -23,130 +22,17 @@ from tensor.methods.operators import Operators
 from tensor.methods.overriding.protocol import disabled_torch_function
 from tensor.operations.definition.catalogue import published
 
+from .placements import Partial, Replicate, Shard, Sharding, checked_placements
+from .redistribution import gathered_for_sums, moved, redistributed, summing
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from parallel.device_mesh import DeviceMesh
 
-__all__ = ["DTensor", "Placement", "Replicate", "Shard", "distribute_tensor"]
+    from .placements import Placement
 
-
-class Placement:
-    """How a tensor lies along a dimension of a mesh.
-
-    Base class of :class:`Shard` and :class:`Replicate`.
-    """
-
-    __slots__ = ()
-
-    def is_shard(self, dim: int | None = None) -> bool:
-        """Whether the tensor is divided among the ranks.
-
-        Parameters
-        ----------
-        dim : int, optional
-            Ask about this dimension alone.
-
-        Returns
-        -------
-        bool
-            False here.
-        """
-        return False
-
-    def is_replicate(self) -> bool:
-        """Whether each rank has the whole tensor; False here."""
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class Shard(Placement):
-    """Divided among the ranks along a dimension of the tensor.
-
-    Parts have ``ceil(size / ranks)`` rows each; the last ones may have fewer, or none.
-
-    Parameters
-    ----------
-    dim : int
-        The dimension; 0 is the only one that is supported.
-    """
-
-    dim: int
-
-    def is_shard(self, dim: int | None = None) -> bool:
-        """See :meth:`Placement.is_shard`."""
-        return dim in (None, self.dim)
-
-
-@dataclass(frozen=True, slots=True)
-class Replicate(Placement):
-    """The whole tensor on each of the ranks.
-
-    >>> parallel.tensor.Replicate()
-    Replicate()
-    """
-
-    def is_replicate(self) -> bool:
-        """See :meth:`Placement.is_replicate`."""
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class Sharding:
-    """How a tensor is divided: along its first dimension, over the last dimension of a mesh.
-
-    Attributes
-    ----------
-    mesh : DeviceMesh
-        Of one dimension, or of two, along the first of which parts are replicated.
-    shape : tuple of int
-        Of the whole tensor, which has a dimension at least.
-    """
-
-    mesh: DeviceMesh
-    shape: tuple[int, ...]
-
-    @property
-    def placements(self) -> tuple[Placement, ...]:
-        """One for each dimension of the mesh."""
-        return (*[Replicate()] * (self.mesh.ndim - 1), Shard(0))
-
-    @property
-    def ranks(self) -> int:
-        """Number of parts."""
-        return self.mesh.size(self.mesh.ndim - 1)
-
-    @property
-    def rows(self) -> int:
-        """Rows of the parts, but for the last ones."""
-        return -(-self.shape[0] // self.ranks)
-
-    @property
-    def padded(self) -> int:
-        """Elements of a part with all its rows."""
-        count = self.rows
-        for size in self.shape[1:]:
-            count *= size
-        return count
-
-    def bounds(self, rank: int | None = None) -> tuple[int, int]:
-        """First row of a rank's part, and the one after its last; of this rank by default."""
-        rank = self.mesh.get_local_rank(self.mesh.ndim - 1) if rank is None else rank
-        return tuple(min(self.shape[0], self.rows * each) for each in (rank, rank + 1))  # type: ignore[return-value]
-
-    def part_of(self, whole: Tensor) -> Tensor:
-        """The part of this rank, a view of the whole tensor."""
-        start, end = self.bounds()
-        return whole[start:end]
-
-    def local_shape(self) -> tuple[int, ...]:
-        """Shape of this rank's part."""
-        start, end = self.bounds()
-        return (end - start, *self.shape[1:])
-
-    def local_offsets(self) -> tuple[int, ...]:
-        """Where this rank's part begins in the whole tensor."""
-        return (self.bounds()[0], *[0] * (len(self.shape) - 1))
+__all__ = ["DTensor", "distribute_tensor"]
 
 
 class DTensor(Tensor):
@@ -163,10 +49,13 @@ class DTensor(Tensor):
     tensor([0., 2., 4., 6.])
     """
 
-    __slots__ = ("_sharding",)
+    __slots__ = ("_for_sums", "_sharding", "_source")
     __torch_function__ = disabled_torch_function
 
     _sharding: Sharding
+    #: What this was gathered from, a part and its sharding; and the elements for what computes terms of their gradient.
+    _source: tuple[Tensor, Sharding]
+    _for_sums: Tensor
 
     # What it is
 
@@ -177,7 +66,7 @@ class DTensor(Tensor):
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """How it lies along each dimension of the mesh, a tuple of :class:`Shard` and :class:`Replicate`."""
+        """How it lies along each dimension of the mesh: a tuple of ``Shard``, ``Replicate`` and ``Partial``."""
         return self._sharding.placements
 
     @property
@@ -214,7 +103,7 @@ class DTensor(Tensor):
         return strides if dim is None else strides[dim]
 
     def __len__(self) -> int:
-        return self._sharding.shape[0]
+        return self.shape[0]
 
     def __repr__(self) -> str:
         return (
@@ -224,33 +113,129 @@ class DTensor(Tensor):
 
     __str__ = __repr__
 
-    def to_local(self) -> Tensor:
+    def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
         """The part of this rank.
 
-        A plain tensor of its shape, which shares memory and graph with this one; it may have no elements.
-        """
-        return self.as_subclass(Tensor)  # type: ignore[no-any-return]
-
-    def full_tensor(self) -> Tensor:
-        """The whole tensor, on each rank. All ranks of the mesh call this.
+        Parameters
+        ----------
+        grad_placements : list of Placement, optional
+            How its gradient lies: ``Partial()`` where each rank computes a term of it. By default as the tensor does, and whole
+            on each rank where the tensor is partial.
 
         Returns
         -------
         Tensor
-            A new one, on the device of the parts, without a graph.
+            A plain tensor of its shape, which shares memory and graph with this one; it may have no elements.
+        """
+        local: Tensor = self.as_subclass(Tensor)
+        if grad_placements is None:
+            return local
+        sharding = self._sharding
+        dims = len(sharding.shape)
+        present = checked_placements("to_local(): grad_placements", sharding.mesh, grad_placements, dims)
+        expected = tuple(Replicate() if each.is_partial() else each for each in sharding.placements)
+        return moved(
+            local,
+            lambda x: x.view_as(x),
+            lambda gradient: redistributed(gradient, sharding.replaced(present), expected),
+        )
+
+    def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
+        """The whole tensor, on each rank. All ranks of the mesh call this.
+
+        Parameters
+        ----------
+        grad_placements : list of Placement, optional
+            See :meth:`to_local`.
+
+        Returns
+        -------
+        Tensor
+            On the device of the parts; gradients flow back to them.
 
         Raises
         ------
         DistBackendError
             If a rank died, or did not come within the group's timeout.
         """
+        whole = self.redistribute(placements=[Replicate()] * self._sharding.mesh.ndim)
+        local = whole.to_local(grad_placements=grad_placements)
+        return local.view_as(local) if local._storage is not self._storage else local.clone()
+
+    def redistribute(
+        self,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+        *,
+        async_op: bool = False,
+    ) -> DTensor:
+        """The same tensor, placed otherwise. All ranks of the mesh call this, and in the backward pass do the opposite.
+
+        >>> mesh = parallel.init_device_mesh("cpu", (1,))
+        >>> x = parallel.tensor.distribute_tensor(tensor.ones(4, 2), mesh, [parallel.tensor.Shard(0)])
+        >>> x.redistribute(placements=[parallel.tensor.Shard(1)]).placements
+        (Shard(dim=1),)
+
+        Parameters
+        ----------
+        device_mesh : DeviceMesh, optional
+            The tensor's own.
+        placements : list of Placement
+            One for each dimension of the mesh.
+        async_op : bool
+            Accepted for compatibility: on devices nothing waits in either case.
+
+        Returns
+        -------
+        DTensor
+            This one, if the placements are its own.
+
+        Raises
+        ------
+        RuntimeError
+            Without placements.
+        NotImplementedError
+            For another mesh.
+        DistBackendError
+            If a rank died, or did not come within the group's timeout.
+        """
         sharding = self._sharding
-        local = _plain(self)
-        with tensor.no_grad():
-            padded = padded_rows(local, sharding)
-            whole = local.new_empty((sharding.ranks * sharding.rows, *sharding.shape[1:]))
-            all_gather_into_tensor(whole.reshape(-1), padded.reshape(-1), group=shard_group(sharding.mesh))
-            return whole if whole.shape == self.shape else whole[: sharding.shape[0]].clone()
+        if device_mesh is not None and device_mesh != sharding.mesh:
+            raise NotImplementedError(
+                f"redistribute() stays on the tensor's mesh, {sharding.mesh!r}; got {device_mesh!r}: use full_tensor() and "
+                "distribute_tensor()"
+            )
+        if placements is None:
+            raise RuntimeError("placements is needed for redistribute!")
+        target = checked_placements("redistribute()", sharding.mesh, placements, len(sharding.shape))
+        if target == sharding.placements:
+            return self
+        local = self.to_local()
+        result = wrapped(redistributed(local, sharding, target), sharding.replaced(target))
+        if sharding.mesh.ndim == 1 and sharding.placements[0].is_shard() and target[0].is_replicate():
+            result._source = local, sharding
+        return result
+
+    def for_sums(self) -> Tensor:
+        """The elements of this rank, for what computes a term of their gradient on each: the backward pass adds these up.
+
+        A plain tensor. The mesh has one dimension, along which this one is replicated.
+        """
+        try:
+            return self._for_sums
+        except AttributeError:
+            pass
+        source: tuple[Tensor, Sharding] | None = getattr(self, "_source", None)
+        local = self.to_local()
+        if source is None:
+            result = summing(local, self._sharding, 0)
+        else:
+            part, sharding = source
+            result = gathered_for_sums(part, sharding, 0, local.detach())
+        if not self.is_leaf:
+            # Once for all that read it. A leaf outlives its graphs.
+            self._for_sums = result
+        return result
 
     @staticmethod
     def from_local(
@@ -258,33 +243,70 @@ class DTensor(Tensor):
         device_mesh: DeviceMesh,
         placements: Sequence[Placement] | None = None,
         *,
+        run_check: bool = False,
         shape: Sequence[int] | None = None,
+        stride: Sequence[int] | None = None,
     ) -> DTensor:
-        """The tensor of which ``local_tensor`` is this rank's part, whose memory it shares.
+        """The tensor of which ``local_tensor`` is this rank's part, whose memory it shares. Gradients flow to it.
 
         Parameters
         ----------
         local_tensor : Tensor
-            The part, contiguous; no gradients flow to it.
+            The part.
         device_mesh : DeviceMesh
-            Of one dimension, or of two, along the first of which parts are replicated.
+            The ranks.
         placements : list of Placement, optional
-            ``Shard(0)``, after ``Replicate()`` on a mesh of two dimensions.
+            One for each dimension of the mesh; replicated by default.
+        run_check : bool
+            Whether ranks that should have the same elements get those of the first one. All ranks call this then.
         shape : sequence of int, optional
-            Of the whole tensor; by default all ranks have as many rows as this one.
+            Of the whole tensor; by default all ranks have parts of the size of this one.
+        stride : sequence of int, optional
+            Accepted for compatibility.
 
         Raises
         ------
-        NotImplementedError
-            For other placements.
         ValueError
-            If the part does not have the shape that its rank's part of ``shape`` has.
+            If the part does not have the shape that its rank's part of ``shape`` has, or placements are not as many as
+            dimensions of the mesh.
+        IndexError
+            If the tensor has no such dimension.
         """
-        check_placements("DTensor.from_local()", device_mesh, placements)
-        local = _plain(local_tensor).contiguous()
-        if shape is None and local.dim():
-            shape = (local.shape[0] * device_mesh.size(device_mesh.ndim - 1), *local.shape[1:])
-        return distributed(local, Sharding(device_mesh, tuple(shape or ())))
+        local = local_tensor.as_subclass(Tensor)
+        chosen = checked_placements("DTensor.from_local()", device_mesh, placements, local.dim())
+        if shape is None:
+            sizes = list(local.shape)
+            for mesh_dim, each in enumerate(chosen):
+                if isinstance(each, Shard):
+                    sizes[each.dim] *= device_mesh.size(mesh_dim)
+            shape = sizes
+        sharding = Sharding(device_mesh, tuple(shape), chosen)
+        _check_part(local, sharding)
+        if run_check:
+            with tensor.no_grad():
+                for mesh_dim, each in enumerate(chosen):
+                    if each.is_replicate():
+                        broadcast(local.detach(), group=device_mesh.get_group(mesh_dim), group_src=0)
+        # A tensor of its own: as_subclass() returns the argument where that is plain.
+        return wrapped(local.view_as(local), sharding)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient: a DTensor that lies as this one does, and whole where this one is partial.
+
+        It may be set to such one, to this rank's part of one, or to None.
+        """
+        gradient: Tensor | None = Tensor.grad.__get__(self)
+        if gradient is None or tuple(gradient._layout.shape) != self._sharding.local_shape():
+            return gradient
+        return wrapped(gradient, self._sharding)
+
+    @grad.setter
+    def grad(self, grad: Tensor | None) -> None:
+        if isinstance(grad, DTensor):
+            self._check(grad, "grad")
+            grad = grad.to_local()
+        Tensor.grad.__set__(self, grad)  # type: ignore[attr-defined]
 
     # What keeps the class
 
@@ -369,35 +391,35 @@ class DTensor(Tensor):
             )
 
     @staticmethod
-    def norm_over_ranks(tensors: Sequence[DTensor], norm: Tensor, power: float) -> Tensor:
-        """The norm of whole tensors from that of the parts on this rank; :mod:`nn.utils.clip_grad` calls it.
+    def norm_over_ranks(
+        tensors: Sequence[DTensor], norm: Callable[[list[Tensor]], Tensor], power: float
+    ) -> Tensor:
+        """The norm of whole tensors; :mod:`nn.utils.clip_grad` calls it.
 
         Parameters
         ----------
         tensors : list of DTensor
-            Tensors of one mesh.
-        norm : Tensor
-            The norm of their parts, a scalar, which may be written to.
+            Of any meshes, the same ones in the same order on all ranks.
+        norm : callable
+            The norm of plain tensors, of which there is at least one.
         power : float
             The p of the p-norm.
-
-        Raises
-        ------
-        NotImplementedError
-            For tensors of several meshes.
         """
-        meshes = {each._sharding.mesh for each in tensors}
-        if len(meshes) > 1:
-            raise NotImplementedError(
-                f"the norm of tensors on different meshes, {', '.join(map(repr, meshes))}: clip those of each mesh by themselves"
-            )
-        group = shard_group(meshes.pop())
-        if power == float("inf"):
-            all_reduce(norm, ReduceOp.MAX, group=group)
-            return norm
-        total = norm**power if power else norm
-        all_reduce(total, group=group)
-        return total ** (1 / power) if power else total
+        together: dict[tuple[int, ...], tuple[list[Any], list[DTensor]]] = {}
+        for each in tensors:
+            divided = _resolved(each)
+            groups = divided._sharding.groups()
+            together.setdefault(tuple(map(id, groups)), (groups, []))[1].append(divided)
+        norms = []
+        for groups, members in together.values():
+            parts = [part for each in members if (part := each.to_local()).numel()]
+            total = norm(parts) if parts else members[0].to_local().new_zeros(())
+            if power != float("inf"):
+                total = total**power if power else total
+            for group in groups:
+                all_reduce(total, ReduceOp.MAX if power == float("inf") else ReduceOp.SUM, group=group)
+            norms.append(total ** (1 / power) if power and power != float("inf") else total)
+        return norms[0] if len(norms) == 1 else norm(norms)
 
     @staticmethod
     def any_over_ranks(tensors: Sequence[DTensor], flags: list[Tensor]) -> list[Tensor]:
@@ -411,9 +433,10 @@ class DTensor(Tensor):
             Numbers of this rank, which are written to.
         """
         flags = flags or [tensor.zeros((), device=tensors[0].device)]
-        for mesh in {each._sharding.mesh for each in tensors}:
+        groups = {id(group): group for each in tensors for group in each._sharding.groups()}
+        for group in groups.values():
             for flag in flags:
-                all_reduce(flag, ReduceOp.MAX, group=shard_group(mesh))
+                all_reduce(flag, ReduceOp.MAX, group=group)
         return flags
 
 
@@ -423,22 +446,39 @@ class ShardedParameter(DTensor, Parameter):
     __slots__ = ()
 
 
+def wrapped(local: Tensor, sharding: Sharding) -> DTensor:
+    """The tensor of which ``local``, a plain one, is this rank's part, with its graph."""
+    result: DTensor = local.as_subclass(DTensor)
+    result._sharding = sharding
+    return result
+
+
 def distributed(local: Tensor, sharding: Sharding) -> DTensor:
-    """The tensor of which ``local`` is this rank's part.
+    """The tensor of which ``local`` is this rank's part, without a graph.
 
     Raises
     ------
     ValueError
-        If the part has another shape than it should, or is not contiguous.
+        If the part has another shape than it should.
     """
-    if not sharding.shape or tuple(local._layout.shape) != sharding.local_shape():
+    _check_part(local, sharding)
+    return wrapped(local.detach(), sharding)
+
+
+def _check_part(local: Tensor, sharding: Sharding) -> None:
+    if tuple(local._layout.shape) != sharding.local_shape():
         raise ValueError(
             f"of a tensor of shape {list(sharding.shape)} this rank's part on {sharding.mesh!r} has shape "
-            f"{list(sharding.local_shape()) if sharding.shape else 'none'}; got {list(local._layout.shape)}"
+            f"{list(sharding.local_shape())}; got {list(local._layout.shape)}"
         )
-    result: DTensor = local.detach().as_subclass(DTensor)
-    result._sharding = sharding
-    return result
+
+
+def _resolved(x: DTensor) -> DTensor:
+    """``x`` with the reductions computed that it is made of."""
+    placements = x.placements
+    if not any(each.is_partial() for each in placements):
+        return x
+    return x.redistribute(placements=[Replicate() if each.is_partial() else each for each in placements])
 
 
 def distribute_tensor(
@@ -448,16 +488,20 @@ def distribute_tensor(
     *,
     src_data_rank: int | None = 0,
 ) -> DTensor:
-    """Divide a tensor among the ranks of a mesh, each of which gets a copy of its part. All its ranks call this.
+    """Place a tensor on a mesh, each of whose ranks gets a copy of its part. All its ranks call this.
+
+    >>> mesh = parallel.init_device_mesh("cpu", (1,))
+    >>> parallel.tensor.distribute_tensor(tensor.ones(2, 3), mesh, [parallel.tensor.Shard(1)]).shape
+    tensor.Size([2, 3])
 
     Parameters
     ----------
     tensor : Tensor
         The whole tensor, of the same shape on all ranks, on the device of this rank.
     device_mesh : DeviceMesh
-        Of one dimension, or of two, along the first of which parts are replicated.
+        The ranks.
     placements : list of Placement, optional
-        ``Shard(0)``, after ``Replicate()`` on a mesh of two dimensions.
+        ``Shard`` or ``Replicate`` for each dimension of the mesh; replicated by default.
     src_data_rank : int, optional
         The rank along each dimension of the mesh whose values count; None takes each rank's own.
 
@@ -469,38 +513,33 @@ def distribute_tensor(
     Raises
     ------
     ValueError
-        Without a mesh, or if the tensor has no dimension.
-    NotImplementedError
-        For other placements.
+        Without a mesh, for ``Partial``, and if placements are not as many as dimensions of the mesh.
+    IndexError
+        If the tensor has no such dimension.
     DistBackendError
         If a rank died, or did not come within the group's timeout.
     """
     if device_mesh is None:
         raise ValueError("distribute_tensor() divides a tensor among the ranks of a mesh: pass device_mesh=")
-    check_placements("distribute_tensor()", device_mesh, placements)
-    if not tensor.dim():
+    chosen = checked_placements("distribute_tensor()", device_mesh, placements, tensor.dim())
+    if any(isinstance(each, Partial) for each in chosen):
         raise ValueError(
-            "distribute_tensor() divides a tensor along its first dimension, and this one has none"
+            f"distribute_tensor() places a whole tensor by Shard and Replicate; got {chosen}: make a partial one with "
+            "DTensor.from_local()"
         )
+    if isinstance(tensor, DTensor):
+        if tensor._sharding != Sharding(device_mesh, tensor._sharding.shape, chosen):
+            raise ValueError(f"{_described(tensor)} is placed already: use its redistribute()")
+        return tensor
     whole = _plain(tensor).contiguous()
     if src_data_rank is not None:
         whole = whole.clone() if whole._storage is tensor._storage else whole
         for group in device_mesh.get_all_groups():
             broadcast(whole, group=group, group_src=src_data_rank)
-    sharding = Sharding(device_mesh, tuple(whole.shape))
-    result = distributed(sharding.part_of(whole).clone(), sharding)
+    sharding = Sharding(device_mesh, tuple(whole.shape), chosen)
+    result = distributed(sharding.part_of(whole).clone().contiguous(), sharding)
     result.requires_grad_(tensor.requires_grad)
     return result
-
-
-def check_placements(name: str, mesh: DeviceMesh, placements: Sequence[Placement] | None) -> None:
-    """Check that a mesh and placements are such as are supported."""
-    expected = (*[Replicate()] * (mesh.ndim - 1), Shard(0))
-    if mesh.ndim > 2 or (placements is not None and tuple(placements) != expected):
-        raise NotImplementedError(
-            f"{name} divides tensors by Shard(0) along the last dimension of a mesh of one or two, with Replicate() along the "
-            f"other; got placements {placements} on {mesh!r}"
-        )
 
 
 def shard_group(mesh: DeviceMesh) -> Any:
@@ -579,6 +618,7 @@ _ELEMENTWISE = [
     "logical_or",
 ]
 _OPERATORS = "add radd iadd sub rsub isub mul rmul imul truediv rtruediv itruediv pow rpow ipow neg pos abs eq ne lt le gt ge"
+_IN_PLACE = {"iadd", "isub", "imul", "itruediv", "ipow"}
 #: Methods that copy or set elements.
 _METHODS = ["to", "zero_", "fill_", "cpu", "cuda"]
 #: What gives elements to Python.
@@ -613,10 +653,17 @@ class _Method:
 
 def _elementwise(name: str, function: Callable[..., Any]) -> _Method:
     """``function`` of the parts of tensors that are divided alike."""
+    is_operator = name.startswith("__")
+    in_place = name.strip("_") in _IN_PLACE if is_operator else name.endswith("_")
+    resolves = name not in _METHODS and not in_place
 
     def method(self: DTensor, *args: Any, **kwargs: Any) -> Any:
+        if resolves:
+            self = _resolved(self)
+
         def part(value: Any) -> Any:
             if isinstance(value, DTensor):
+                value = _resolved(value)
                 self._check(value, f"{name}()")
                 return value.to_local()
             if isinstance(value, Tensor) and value.dim():
@@ -632,9 +679,7 @@ def _elementwise(name: str, function: Callable[..., Any]) -> _Method:
             return self
         if not isinstance(result, Tensor):
             return result
-        divided = result.as_subclass(DTensor)
-        divided._sharding = self._sharding
-        return divided
+        return wrapped(result, self._sharding)
 
     return _Method(method, function)
 

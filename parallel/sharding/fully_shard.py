@@ -11,8 +11,9 @@ from parallel.device_mesh import DeviceMesh, init_device_mesh
 from parallel.groups.process_groups import get_process_group_ranks, get_world_size, is_initialized
 from parallel.groups.setup import init_process_group, new_group
 
-from .dtensor import DTensor, Shard, ShardedParameter, Sharding, distributed, shard_group
+from .dtensor import DTensor, ShardedParameter, distributed, shard_group
 from .parameter_group import ParameterGroup
+from .placements import Replicate, Shard, Sharding, _StridedShard
 from .policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from .sharded_module import ShardedModule, state_of, states_below
 
@@ -112,7 +113,7 @@ def fully_shard(
     ignored = {id(each) for each in ignored_params or ()}
     managed = _managed(module, ignored)
     for parameter, places in managed:
-        _check_parameter(parameter, places[0][1], shard_placement_fn)
+        _check_parameter(parameter, places[0][1], shard_placement_fn, mesh)
     named: dict[tensor.dtype, list[tuple[ShardedParameter, list[tuple[Module, str]]]]] = {}
     for parameter, places in managed:
         shard = _sharded(parameter, mesh, device)
@@ -186,12 +187,16 @@ def _managed(module: Module, ignored: set[int]) -> list[tuple[Any, list[tuple[Mo
     return list(result.values())
 
 
-def _check_parameter(parameter: Any, name: str, placement: Callable[[Any], Any] | None) -> None:
+def _check_parameter(
+    parameter: Any, name: str, placement: Callable[[Any], Any] | None, mesh: DeviceMesh
+) -> None:
     if is_lazy(parameter):
         raise ValueError(
             f"fully_shard() needs the shape of '{name}', which is lazy: run a forward pass first"
         )
-    if isinstance(parameter, DTensor) or hasattr(parameter, "_is_sharded"):
+    if isinstance(parameter, DTensor) and not hasattr(parameter, "_is_sharded"):
+        _check_meshes(parameter.device_mesh, mesh, name)
+    elif isinstance(parameter, DTensor) or hasattr(parameter, "_is_sharded"):
         raise ValueError(
             f"parameter '{name}' of shape {list(parameter.shape)} is divided already, as one of a module below is with which it is "
             "shared: apply fully_shard() to a module that has both, and to none in between"
@@ -213,14 +218,47 @@ def _check_parameter(parameter: Any, name: str, placement: Callable[[Any], Any] 
             )
 
 
+def _check_meshes(own: DeviceMesh, mesh: DeviceMesh, name: str) -> None:
+    """Check that parameters that a plan has divided over ``own`` can be divided over ``mesh``."""
+    root = mesh._get_root_mesh()
+    ours, theirs = mesh.mesh_dim_names, own.mesh_dim_names
+    if own._get_root_mesh() != root or not ours or not theirs or {*ours} & {*theirs}:
+        raise ValueError(
+            f"parameter '{name}' is divided already, over {own!r}, and fully_shard() was to divide it over {mesh!r}: pass it other "
+            "dimensions of the mesh that both are slices of, as in mesh['dp'] and mesh['tp']"
+        )
+
+
+def _placed(parameter: Any, mesh: DeviceMesh) -> Sharding:
+    """How a parameter lies when it is divided by rows over ``mesh``; its part, if a plan has divided it."""
+    if not isinstance(parameter, DTensor):
+        return Sharding.by_rows(mesh, parameter.shape)
+    own = parameter._sharding
+    names, others = mesh.mesh_dim_names, own.mesh.mesh_dim_names
+    assert names is not None and others is not None
+    factor = 1
+    for dim, each in own.divisions():
+        factor *= own.mesh.size(dim) if each == 0 else 1
+    rows = Shard(0) if factor == 1 else _StridedShard(0, factor)
+    placements = {
+        **dict.fromkeys(names, Replicate()),
+        names[-1]: rows,
+        **dict(zip(others, own.placements, strict=True)),
+    }
+    root = mesh._get_root_mesh()
+    order = [name for name in root.mesh_dim_names or () if name in placements]
+    return Sharding(root[tuple(order)], own.shape, tuple(placements[name] for name in order))
+
+
 def _sharded(parameter: Any, mesh: DeviceMesh, device: tensor.device) -> ShardedParameter:
     """A parameter that is this rank's part of ``parameter``, in memory of its own."""
-    sharding = Sharding(mesh, tuple(parameter.shape))
+    sharding = _placed(parameter, mesh)
+    local = parameter.as_subclass(tensor.Tensor).detach()
     with tensor.no_grad():
-        part = sharding.part_of(parameter.detach()).to(device, copy=True)
+        part = Sharding.by_rows(mesh, local.shape).part_of(local).to(device, copy=True)
     result: ShardedParameter = distributed(part, sharding).as_subclass(ShardedParameter)
     result.requires_grad_(parameter.requires_grad)
-    result.__dict__.update(parameter.__dict__)
+    result.__dict__.update(parameter.__dict__, _is_sharded=True)
     # Another module may still have it, which is noticed when that is sharded.
     parameter._is_sharded = True
     return result

@@ -21,7 +21,8 @@ from parallel.groups.reduce_op import ReduceOp
 from tensor.core.base import view_of
 from tensor.core.layout import contiguous
 
-from .dtensor import ShardedParameter, Sharding, distributed, padded_rows, shard_group
+from .dtensor import ShardedParameter, distributed, padded_rows, shard_group
+from .placements import Sharding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,11 +41,14 @@ _ALIGNMENT = 256
 class _Member:
     """A parameter, where modules have it, and where it lies in what is gathered."""
 
-    __slots__ = ("offset", "places", "shard", "sharding", "whole", "window")
+    __slots__ = ("offset", "outer", "places", "shard", "sharding", "whole", "window")
 
-    def __init__(self, shard: ShardedParameter, places: Sequence[tuple[Module, str]]) -> None:
+    def __init__(
+        self, shard: ShardedParameter, places: Sequence[tuple[Module, str]], mesh: DeviceMesh
+    ) -> None:
         self.shard = shard
-        self.sharding: Sharding = shard._sharding
+        #: Of what is gathered; and that of which it is this rank's part, by a tensor-parallel plan.
+        self.outer, self.sharding = _divisions(shard._sharding, mesh)
         self.places = list(places)
         #: Of this parameter's shard among those of a rank, in elements.
         self.offset = 0
@@ -79,7 +83,7 @@ class ParameterGroup:
         self.name = name
         self.mesh = mesh
         self.schedule: Schedule | None = None
-        self.members = [_Member(shard, places) for shard, places in parameters]
+        self.members = [_Member(shard, places, mesh) for shard, places in parameters]
         self._param_dtype, self._reduce_dtype = param_dtype, reduce_dtype
         self._ranks = self.members[0].sharding.ranks
         self._total = 0
@@ -170,7 +174,11 @@ class ParameterGroup:
                 self._storage, contiguous[(self._ranks, sharding.padded), dtype, state], position
             )
             view = view_of(self._storage, contiguous[sharding.shape, dtype, state], position)
-            member.whole = Parameter(view, member.shard.requires_grad)
+            if member.outer is None:
+                member.whole = Parameter(view, member.shard.requires_grad)
+            else:
+                member.whole = distributed(view, member.outer).as_subclass(ShardedParameter)
+                member.whole.requires_grad_(member.shard.requires_grad)
             if member.shard.requires_grad:
                 member.whole.register_post_accumulate_grad_hook(self._note_stream)
 
@@ -187,7 +195,7 @@ class ParameterGroup:
             present: Any = module._parameters.get(name)
             if present is member.shard:
                 continue
-            if type(present) is not ShardedParameter or present._sharding != member.sharding:
+            if type(present) is not ShardedParameter or present._sharding != member.shard._sharding:
                 described = (
                     "None" if present is None else f"{type(present).__name__} of shape {list(present.shape)}"
                 )
@@ -219,7 +227,9 @@ class ParameterGroup:
         """Set the shards to this rank's rows of the gathered parameters, which were written to."""
         with tensor.no_grad():
             for member in self.members if self.is_gathered else ():
-                member.shard.to_local().copy_(member.sharding.part_of(member.whole))
+                member.shard.to_local().copy_(
+                    member.sharding.part_of(member.whole.as_subclass(tensor.Tensor))
+                )
 
     # Gradients
 
@@ -251,8 +261,8 @@ class ParameterGroup:
         """The gradients of ``members``, packed by rank: ``(ranks, elements)``; on the current stream."""
         rows = []
         dtype = self._reduce_dtype or self._dtype()
-        state: Any = self.members[0].shard._layout.device_state
-        here = state.local.stream if state.is_cuda else None
+        device: Any = self.members[0].shard._layout.device_state
+        here = device.local.stream if device.is_cuda else None
         others = [each for each in self._streams if each != here]
         for each in others:
             assert here is not None
@@ -260,7 +270,9 @@ class ParameterGroup:
         self._streams.clear()
         for member in members:
             sharding = member.sharding
-            gradient, member.whole.grad = member.whole.grad, None
+            # Of a DTensor the part.
+            state = member.whole._autograd
+            gradient, state.grad = (None, None) if state is None else (state.grad, None)
             count = self._ranks * sharding.rows
             if gradient is None:
                 rows.append(tensor.zeros(self._ranks, sharding.padded, dtype=dtype, device=self.device))
@@ -318,12 +330,24 @@ class Reduction:
             shard, sharding = member.shard, member.sharding
             local = sharding.local_shape()
             count = shard._layout.numel
-            gradient = distributed(output.narrow(0, start, count).reshape(local), sharding)
+            gradient = output.narrow(0, start, count).reshape(local)
             start += sharding.padded
             state = shard._autograd
             if state.grad is None:
                 state.grad = gradient
             else:
-                state.grad.to_local().add_(gradient.to_local())
+                state.grad.add_(gradient)
             for hook in list((state.post_hooks or {}).values()):
                 hook(shard)
+
+
+def _divisions(sharding: Sharding, mesh: DeviceMesh) -> tuple[Sharding | None, Sharding]:
+    """How a tensor-parallel plan has divided a parameter, if one has, and how its part is divided by rows over ``mesh``."""
+    if sharding.mesh == mesh:
+        return None, sharding
+    names = sharding.mesh.mesh_dim_names
+    assert names is not None
+    others = [name for name in names if name not in (mesh.mesh_dim_names or ())]
+    placements = [sharding.placements[names.index(name)] for name in others]
+    outer = Sharding(sharding.mesh[tuple(others)], sharding.shape, tuple(placements))
+    return outer, Sharding.by_rows(mesh, outer.local_shape())

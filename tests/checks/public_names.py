@@ -121,6 +121,7 @@ NAMESPACES = (
     "parallel.multiprocessing",
     "parallel.optim",
     "parallel.tensor",
+    "parallel.tensor.parallel",
 )
 
 

@@ -38,7 +38,7 @@ NAMESPACES = tuple(
     torch.cuda.streams
     torch.distributed torch.distributed.checkpoint torch.distributed.device_mesh torch.distributed.elastic
     torch.distributed.fsdp torch.distributed.nn torch.distributed.optim torch.distributed.pipelining
-    torch.distributed.rpc torch.distributed.tensor
+    torch.distributed.rpc torch.distributed.tensor torch.distributed.tensor.parallel
     torch.distributions torch.distributions.constraints torch.distributions.kl torch.distributions.transforms
     torch.distributions.utils
     torch.export torch.fft torch.func torch.functional torch.futures torch.fx torch.hub torch.jit torch.library

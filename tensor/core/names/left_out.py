@@ -426,9 +426,12 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     "parallel.tensor": {
         **_each(
-            "Partial distribute_module empty full ones rand randn zeros",
+            "distribute_module empty full ones rand randn zeros",
             "planned; until then use parallel.tensor.distribute_tensor",
         ),
+    },
+    "parallel.tensor.parallel": {
+        "loss_parallel": "planned; until then have the last layer return whole outputs, with output_layouts=Replicate()",
     },
     "parallel.optim": {
         **_each(

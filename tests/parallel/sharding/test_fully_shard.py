@@ -15,7 +15,7 @@ import parallel
 import tensor
 from parallel.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 from parallel.sharding.sharded_module import state_of
-from parallel.tensor import DTensor, Replicate, Shard, distribute_tensor
+from parallel.tensor import DTensor, Shard, distribute_tensor
 from tensor.utils.checkpoint import checkpoint
 from tests.parallel.thread_ranks import run_threads
 
@@ -155,7 +155,10 @@ def _outcome(model: Net, optimizer: Any, losses: Any) -> Any:
         if each in optimizer.state:
             local = optimizer.state[each]["exp_avg"]
             state[name] = (
-                DTensor.from_local(local, each.device_mesh, shape=each.shape).full_tensor().cpu().numpy()
+                DTensor.from_local(local, each.device_mesh, each.placements, shape=each.shape)
+                .full_tensor()
+                .cpu()
+                .numpy()
             )
     full = {
         name: (each.full_tensor() if isinstance(each, DTensor) else each).cpu().numpy()
@@ -469,13 +472,6 @@ def _refusals(rank: int, size: int) -> None:
             lambda: fully_shard(nn.Linear(2, 2), mesh=mesh, shard_placement_fn=lambda _: Shard(1)),
         ),
         (ValueError, "Linear is none", lambda: tied[0].set_modules_to_forward_prefetch([nn.Linear(2, 2)])),
-        (
-            NotImplementedError,
-            "Shard\\(0\\) along the last",
-            lambda: distribute_tensor(tensor.ones(2), mesh, [Replicate()]),
-        ),
-        (ValueError, "this one has none", lambda: distribute_tensor(tensor.ones(()), mesh)),
-        (ValueError, "pass device_mesh=", lambda: distribute_tensor(tensor.ones(2))),
         (ValueError, "this rank's part", lambda: DTensor.from_local(tensor.ones(3), mesh, shape=(2,))),
         (ValueError, "or from a whole tensor", lambda: tied[0].weight.detach().copy_(tensor.ones(3))),
         (ValueError, "data of the DTensor", lambda: setattr(tied[0].weight, "data", tensor.ones(3))),

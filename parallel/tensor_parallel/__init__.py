@@ -1,0 +1,1 @@
+"""Modules whose layers are divided among ranks by a plan."""
