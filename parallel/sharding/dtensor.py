@@ -294,7 +294,7 @@ class DTensor(Tensor):
     def grad(self) -> Tensor | None:
         """The gradient: a DTensor that lies as this one does, and whole where this one is partial.
 
-        It may be set to such one, to this rank's part of one, or to None.
+        It may be set to such one, to this rank's part of one, or to None; ValueError is raised for one that lies otherwise.
         """
         gradient: Tensor | None = Tensor.grad.__get__(self)
         if gradient is None or tuple(gradient._layout.shape) != self._sharding.local_shape():
