@@ -50,31 +50,34 @@ INSIDE_FUNCTIONS = {
 
 
 @functools.cache
-def _imports(package: str) -> tuple[tuple[Path, ast.stmt, bool, bool, str, str], ...]:
-    """Imports of our packages: file, statement, whether inside a function, whether for types, module, and name."""
+def _imports(package: str) -> tuple[tuple[Path, ast.stmt, int, bool, str, str], ...]:
+    """Imports of our packages: file, statement, line of the function around it or 0, whether for types, module, and name."""
     return tuple(each for path in sorted((ROOT / package).rglob("*.py")) for each in _imports_of(path))
 
 
-def _imports_of(path: Path) -> Iterator[tuple[Path, ast.stmt, bool, bool, str, str]]:
+def _imports_of(path: Path) -> Iterator[tuple[Path, ast.stmt, int, bool, str, str]]:
     folder = path.relative_to(ROOT).parent.parts
-    waiting: list[tuple[ast.AST, bool, bool]] = [(ast.parse(path.read_text(encoding="utf-8")), False, False)]
+    waiting: list[tuple[ast.AST, int, bool]] = [(ast.parse(path.read_text(encoding="utf-8")), 0, False)]
     while waiting:
-        node, inside, typing = waiting.pop()
+        node, function, typing = waiting.pop()
         if isinstance(node, ast.Import):
             for each in node.names:
                 if each.name.split(".")[0] in PACKAGES:
-                    yield path, node, inside, typing, each.name, each.name.split(".")[-1]
+                    yield path, node, function, typing, each.name, each.name.split(".")[-1]
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(folder[: len(folder) + 1 - node.level]) if node.level else ""
             module = ".".join(part for part in (base, node.module) if part)
             if module.split(".")[0] in PACKAGES:
                 for each in node.names:
-                    yield path, node, inside, typing, module, each.name
-        inside = inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+                    yield path, node, function, typing, module, each.name
+        if isinstance(node, ast.expr):
+            continue
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            function = node.lineno
         only_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         behind = node.orelse if isinstance(node, ast.If) and only_types else []
         waiting += [
-            (child, inside, typing or (only_types and child not in behind))
+            (child, function, typing or (only_types and child not in behind))
             for child in ast.iter_child_nodes(node)
         ]
 
@@ -83,8 +86,8 @@ def _imports_of(path: Path) -> Iterator[tuple[Path, ast.stmt, bool, bool, str, s
 def test_imports_inside_functions_are_the_known_ones(package: str) -> None:
     unknown = [
         f"{path.relative_to(ROOT)}:{statement.lineno}: {module} {name}"
-        for path, statement, inside, _, module, name in _imports(package)
-        if inside and name not in INSIDE_FUNCTIONS[package]
+        for path, statement, function, _, module, name in _imports(package)
+        if function and name not in INSIDE_FUNCTIONS[package]
     ]
     assert not unknown, "move to the top of the file, or to the layer where it belongs:\n" + "\n".join(
         unknown
@@ -93,7 +96,9 @@ def test_imports_inside_functions_are_the_known_ones(package: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_known_imports_inside_functions_are_there(package: str) -> None:
-    gone = set(INSIDE_FUNCTIONS[package]) - {name for _, _, inside, _, _, name in _imports(package) if inside}
+    gone = set(INSIDE_FUNCTIONS[package]) - {
+        name for _, _, function, _, _, name in _imports(package) if function
+    }
     assert not gone, "take them off the list"
 
 
@@ -101,18 +106,11 @@ def test_the_known_imports_inside_functions_are_there(package: str) -> None:
 @pytest.mark.parametrize("package", ("tools", "parallel", "nn", "tensor", "nvrtc_kernels", "graphroot"))
 def test_imports_inside_functions_say_why(package: str) -> None:
     silent = []
-    for path in sorted((ROOT / package).rglob("*.py")):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        functions = [
-            node
-            for node in ast.walk(ast.parse("\n".join(lines)))
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        ]
-        for _, statement, inside, _, module, name in _imports_of(path):
-            if inside:
-                start = max(each.lineno for each in functions if each.lineno < statement.lineno)
-                if not any(line.lstrip().startswith("#") for line in lines[start : statement.lineno]):
-                    silent.append(f"{path.relative_to(ROOT)}:{statement.lineno}: {module} {name}")
+    for path, statement, function, _, module, name in _imports(package):
+        if function:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            if not any(line.lstrip().startswith("#") for line in lines[function : statement.lineno]):
+                silent.append(f"{path.relative_to(ROOT)}:{statement.lineno}: {module} {name}")
     assert not silent, "say in a comment why they are not at the top of the file"
 
 

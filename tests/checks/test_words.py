@@ -29,6 +29,23 @@ SOURCES = (
 ORDINARY = frozenset({"found", "made", "given", "wanted", "kept", "again", "exchanged"})
 
 
+#: Nodes of which some name something.
+_NAMING = (
+    ast.Name,
+    ast.Attribute,
+    ast.arg,
+    ast.alias,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.ExceptHandler,
+    ast.MatchAs,
+    ast.MatchStar,
+    ast.Global,
+    ast.Nonlocal,
+)
+
+
 def replaced_words(text: str) -> frozenset[str]:
     """Words of the glossary's column "not". Rows with a meaning in parentheses forbid that meaning, not the word."""
     table = text.split("| not | but |\n|---|---|\n")[1].split("\n\n")[0]
@@ -39,6 +56,9 @@ def replaced_words(text: str) -> frozenset[str]:
 def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and name of everything that a source names: variables, parameters, attributes, functions and classes."""
     for node in ast.walk(tree):
+        # Most nodes are others, which the patterns would be tried on one after the other.
+        if not isinstance(node, _NAMING):
+            continue
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 yield node.lineno, name

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _N = 1 << 24
 #: Loads of a chain: enough to go round several times where it stays in a cache.
-_HOPS = 30_000
+_HOPS = 14_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,15 @@ class Series:
     whole: bool = False
 
 
-def modelled(series: Series, steps: int | None = None) -> Iterator[tuple[Step, TimedOperation]]:
-    """The steps of a series, or the first ones, with what the model says of each, on a simulated driver of its own."""
+def modelled(series: Series) -> Iterator[tuple[Step, TimedOperation]]:
+    """The steps of a series, with what the model says of each, on a simulated driver of its own."""
     with drv.simulator.installed(model=series.model, check="off") as runtime:
         major, minor = runtime.devices[0].compute_capability
         program = drv.compile_program(
             series.code, f"compute_{major}{minor}", name="textbook.cu", line_info=True
         )
         module = drv.Module(program.image)
-        for step in series.steps[:steps]:
+        for step in series.steps:
             memory: list[Any] = []
 
             def allocate(nbytes: int, memory: list[Any] = memory) -> Any:
@@ -306,7 +306,7 @@ SERIES = (
         ACCESS,
         (
             _chase("in level 1", 1 << 14, 1.0),
-            _chase("in level 2", 1 << 20, 281 / 58.7),
+            _chase("in level 2", 1 << 19, 281 / 58.7),
             _chase("in DRAM", 1 << 27, 496.8 / 58.7),
         ),
         1.3,

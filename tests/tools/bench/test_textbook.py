@@ -8,6 +8,7 @@ import pytest
 
 import drv
 from drv.simulator.timing.machine_code.assembling import available
+from tests.thinning import thinned
 from tools.bench.textbook import SERIES, modelled
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ pytestmark = [
     pytest.mark.simulator_only,
     pytest.mark.skipif(not available(), reason="nvJitLink is not installed (extra profile)"),
 ]
-#: Series that take long to run, of which a short form always runs.
-LONG = {"products": 2, "chains of loads": 4}
+#: Series of which a kernel runs for several seconds.
+LONG = ("products",)
 
 
 @pytest.fixture(autouse=True)
@@ -30,9 +31,9 @@ def _no_driver_left() -> Iterator[None]:
     drv.reset()
 
 
-def compare(series: Series, steps: int | None = None) -> None:
+def compare(series: Series) -> None:
     first = before = published = 0.0
-    for number, (step, operation) in enumerate(modelled(series, steps)):
+    for number, (step, operation) in enumerate(modelled(series)):
         seconds = operation.seconds
         first = first or seconds
         ratio = seconds / first
@@ -50,16 +51,10 @@ def compare(series: Series, steps: int | None = None) -> None:
         before, published = seconds, step.published or 0.0
 
 
-@pytest.mark.parametrize("series", SERIES, ids=lambda series: series.name)
-def test_order_and_ratios_are_the_published_ones(series: Series) -> None:
-    compare(series, LONG.get(series.name))
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize(
-    "series", [each for each in SERIES if each.name in LONG], ids=lambda series: series.name
+    "series", thinned(SERIES, lambda series: series.name not in LONG, lambda series: series.name)
 )
-def test_whole_long_series(series: Series) -> None:
+def test_order_and_ratios_are_the_published_ones(series: Series) -> None:
     compare(series)
 
 

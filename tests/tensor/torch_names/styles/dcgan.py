@@ -67,7 +67,7 @@ optimizerD = optim.Adam(netD.parameters(), lr=0.01, betas=(0.5, 0.999))
 optimizerG = optim.Adam(netG.parameters(), lr=0.01, betas=(0.5, 0.999))
 ramp = torch.linspace(-1, 1, 16)
 real = (ramp.view(1, 1, 16, 1) * ramp).expand(batch, nc, 16, 16).contiguous().to(device)
-for step in range(5):
+for step in range(3):
     # Real images, then images of the generator.
     netD.zero_grad()
     label = torch.full((batch,), real_label, dtype=real.dtype, device=device)

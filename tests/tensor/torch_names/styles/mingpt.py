@@ -220,7 +220,7 @@ model = GPT(
 print(f"number of parameters: {sum(p.numel() for p in model.parameters())}")
 trainer = Trainer(
     dict(
-        max_iters=10,
+        max_iters=6,
         batch_size=16,
         learning_rate=5e-3,
         betas=(0.9, 0.95),

@@ -64,7 +64,7 @@ def digits(count):
 def main():
     parser = argparse.ArgumentParser(description="Digits")
     parser.add_argument("--batch-size", type=int, default=10)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--lr", type=float, default=1.0)
     parser.add_argument("--gamma", type=float, default=0.7)
     parser.add_argument("--save-model", action="store_true", default=True)

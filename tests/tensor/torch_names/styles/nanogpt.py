@@ -120,7 +120,7 @@ text = torch.arange(400) * 7 % 31
 model = GPT(Config()).to(device)
 optimizer = model.configure_optimizers(1e-1, 1e-2, (0.9, 0.95))
 scaler = torch.amp.GradScaler(enabled=False)
-for step in range(5):
+for step in range(3):
     lr = 1e-2 * min(1.0, (step + 1) / 3)
     for group in optimizer.param_groups:
         group["lr"] = lr

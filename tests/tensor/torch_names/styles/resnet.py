@@ -88,7 +88,7 @@ loader = torch.utils.data.DataLoader(dataset, batch_size=4, shuffle=False, pin_m
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, nesterov=True)
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=10)
 criterion = nn.CrossEntropyLoss().to(device)
-for epoch in range(4):
+for epoch in range(3):
     model.train()
     total = 0.0
     for image, target in loader:

@@ -66,7 +66,7 @@ torch.manual_seed(1111)
 bptt, ntokens, batch_size, clip = 6, 12, 3, 0.25
 words = ["the", "cat", "sat", "on", "the", "mat", "and", "the", "dog", "ran", "off", "then"]
 ids = {word: number for number, word in enumerate(dict.fromkeys(words))}
-corpus = torch.tensor([ids[word] for word in words * 12], dtype=torch.int64)
+corpus = torch.tensor([ids[word] for word in words * 7], dtype=torch.int64)
 train_data = batchify(corpus, batch_size)
 model = RNNModel("LSTM", ntokens, 10, 10, 2, tie_weights=True)
 model.init_weights()
