@@ -8,6 +8,7 @@ on the user's data, so a file that someone else may have written is a miss too.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import stat
@@ -46,6 +47,12 @@ class DiskCache:
         self._writable = True
         #: Bytes that may be stored until it is time to look for what to evict.
         self._room = 0.0
+
+    @classmethod
+    @functools.cache
+    def of(cls, directory: Path, limit: int = 1 << 30) -> DiskCache:
+        """The cache of a directory that all of this process shares, so that it is looked through rarely."""
+        return cls(directory, limit)
 
     def load(self, key: str) -> bytes | None:
         """What is stored under ``key``; ``None`` where nothing is, or what is there is damaged or not ours to trust.

@@ -37,7 +37,7 @@ class KernelCache:
     """
 
     def __init__(self, disk: DiskCache | None = None) -> None:
-        self.disk = DiskCache(cache_directory() / "kernels") if disk is None else disk
+        self.disk = DiskCache.of(cache_directory() / "kernels") if disk is None else disk
         self.sources: dict[str, str | None] = {}
         self._functions: dict[tuple[str, str, int], Function] = {}
         self._modules: dict[tuple[str, int], Module] = {}

@@ -90,14 +90,15 @@ def plan(
     lines = _Lines(device, dim, shape, strides, _ITEMS[operand[1].itemsize], state_bytes)
     lines_type = f"Lines<{lines.rank}, {len(strides)}, {lines.index}> lines"
     ins, out = f"const {operand[1].cuda}* in", f"{output[1].cuda}* out, long long* indices"
+    head = f"{includes('scan.cuh', operand[1], output[1])}typedef {operator} Op;\ntypedef {lines.shape} Shape;\n\n"
+    if lines.chunks > 1 and lines.turns:
+        return _one_pass(device, operation, lines, head, (lines_type, ins, out), state, state_bytes)
+    packed = lines.packed
     source = (
-        f"{includes('scan.cuh', operand[1], output[1])}typedef {operator} Op;\ntypedef {lines.shape} Shape;\n\n"
-        f'extern "C" __global__ void {operation}_totals({lines_type}, {ins}, {state}* totals) {{\n'
-        "    scan_totals<Op, Shape>(lines, in, totals);\n}\n"
-        f'extern "C" __global__ void {operation}_{lines.layout}({lines_type}, const {state}* totals, {ins}, {out}) {{\n'
+        f'{head}extern "C" __global__ void {operation}_{lines.layout}'
+        f"({lines_type}, const {state}* totals, {ins}, {out}) {{\n"
         "    scan_lines<Op, Shape>(lines, totals, in, out, indices);\n}\n"
     )
-    packed = lines.packed
     scan = launcher(device, "scan.cu", source, f"{operation}_{lines.layout}", (len(packed), *"PPPP"))
     grid = min(lines.jobs, _MAX_GRID)
 
@@ -106,10 +107,10 @@ def plan(
 
     if lines.chunks == 1:
         return Plan(run)
-    if lines.turns:
-        head = includes("scan.cuh", operand[1], output[1])
-        head += f"typedef {operator} Op;\ntypedef {lines.shape} Shape;\n\n"
-        return _one_pass(device, operation, lines, head, (lines_type, ins, out), state, state_bytes)
+    source = (
+        f'{head}extern "C" __global__ void {operation}_totals({lines_type}, {ins}, {state}* totals) {{\n'
+        "    scan_totals<Op, Shape>(lines, in, totals);\n}\n"
+    )
     totals = launcher(device, "scan.cu", source, f"{operation}_totals", (len(packed), *"PP"))
 
     def run_chunks(stream: Any, scratch: int, out: int, input_address: int, indices_address: int = 0) -> None:

@@ -137,12 +137,25 @@ __device__ inline void take_packs(
         }
         gathered.round();
     }
-    for (int turn = 0; pack < end; pack += step, ++turn) {
+#pragma unroll 1
+    for (; pack < end; pack += step) {
         const auto items = elements.template load<Width>(offsets_of(pack).at);
 #pragma unroll
         for (int i = 0; i < Width; ++i) {
             Reducer::take(gathered.current[i % states], elements.value(items, i), pack * Width + shift + i);
         }
+    }
+}
+
+// The same of single elements, of which there are fewer than a pack has: one after the other, in little code.
+template <class Index, class Reducer, class Elements, class OffsetsOf>
+__device__ inline void take_few(
+    Gathered<Reducer, states>& gathered, const Elements& elements, Index first, Index end, Index step, Index shift,
+    const OffsetsOf& offsets_of) {
+#pragma unroll 1
+    for (Index at = first; at < end; at += step) {
+        const auto items = elements.template load<1>(offsets_of(at).at);
+        Reducer::take(gathered.current[0], elements.value(items, 0), at + shift);
     }
 }
 
@@ -188,9 +201,9 @@ struct Ragged {
         const Index packs = (count - head) / Width, tail = head + packs * Width;
         const auto element = [&](Index i) { return Offsets<L>(start, i); };
         const auto pack = [&](Index i) { return Offsets<L>(start, head + i * Width); };
-        take_packs<1, Index>(gathered, elements, thread, head, threads, first, element);
+        take_few<Index>(gathered, elements, thread, head, threads, first, element);
         take_packs<Width, Index>(gathered, elements, thread, packs, threads, first + head, pack);
-        take_packs<1, Index>(gathered, elements, tail + thread, count, threads, first, element);
+        take_few<Index>(gathered, elements, tail + thread, count, threads, first, element);
     }
 };
 
@@ -257,6 +270,7 @@ __device__ inline void reduce_rows(const L& layout, const Elements& elements, co
     typedef typename L::Number Index;
     const int across = blockDim.x / Along, thread = threadIdx.x % Along;
     const Index jobs = (layout.rows + across - 1) / across * layout.chunks;
+#pragma unroll 1
     for (Index job = blockIdx.x; job < jobs; job += gridDim.x) {
         const Index group = job / layout.chunks, chunk = job - group * layout.chunks;
         const Index row = group * across + threadIdx.x / Along;
@@ -296,6 +310,7 @@ __device__ inline void reduce_columns(const L& layout, const Elements& elements,
     typedef typename L::Number Index;
     const int x = threadIdx.x % Across, y = threadIdx.x / Across;
     const Index packs = layout.rows / Width, groups = (packs + Across - 1) / Across, jobs = groups * layout.chunks;
+#pragma unroll 1
     for (Index job = blockIdx.x; job < jobs; job += gridDim.x) {
         const Index chunk = job / groups, pack = (job - chunk * groups) * Across + x, row = pack * Width;
         Gathered<Reducer, Width> gathered;
@@ -320,6 +335,7 @@ __device__ inline void reduce_columns(const L& layout, const Elements& elements,
                 for (int u = 0; u < unroll; ++u) take(items[u], position + u * Along);
                 gathered.round();
             }
+#pragma unroll 1
             for (; position < end; position += Along) take(load(position), position);
         }
         gathered.fold();
@@ -337,10 +353,12 @@ __device__ inline void fold_chunks(const L& layout, const typename Reducer::Stat
     typedef typename L::Number Index;
     const int across = blockDim.x / Along, thread = threadIdx.x % Along;
     const Index groups = (layout.rows + across - 1) / across;
+#pragma unroll 1
     for (Index group = blockIdx.x; group < groups; group += gridDim.x) {
         const Index row = group * across + threadIdx.x / Along;
         typename Reducer::State state = Reducer::start();
         if (row < layout.rows) {
+#pragma unroll 1
             for (Index chunk = thread; chunk < layout.chunks; chunk += Along) {
                 state = Reducer::combine(state, cells[row * layout.chunks + chunk]);
             }

@@ -6,7 +6,6 @@ import functools
 import hashlib
 from typing import TYPE_CHECKING
 
-from drv.environment import cache_directory
 from drv.simulator.execution.translation import translation_cache
 
 from . import machine_code
@@ -105,7 +104,7 @@ def _scheduler() -> LoadedCode:
     version = translation_cache.version()
     if not version:
         return load_scheduler(scheduler_image())
-    disk = translation_cache.disk_cache(cache_directory() / "simulator")
+    disk = translation_cache.disk_cache()
     key = hashlib.sha256(version + machine_code.identity().encode() + b" scheduling").hexdigest()
     image = disk.load(key)
     if image is None:

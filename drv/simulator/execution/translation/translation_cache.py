@@ -41,7 +41,7 @@ class TranslationCache:
     """
 
     def __init__(self, image: bytes) -> None:
-        self._disk = disk_cache(cache_directory() / "simulator")
+        self._disk = disk_cache()
         self._key = hashlib.sha256(version() + image).hexdigest()
         self._has_module = False
 
@@ -83,10 +83,9 @@ class TranslationCache:
         return hashlib.sha256(f"{self._key} {name}".encode()).hexdigest()
 
 
-@functools.cache
-def disk_cache(directory: Path) -> DiskCache:
-    """All entries in a directory."""
-    return DiskCache(directory, _LIMIT)
+def disk_cache() -> DiskCache:
+    """What is stored of all kernels."""
+    return DiskCache.of(cache_directory() / "simulator", _LIMIT)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import drv
 import tensor
 from tensor.operations.attention.attention import scaled_dot_product_attention
 from tests.tensor.driver_calls import counted
+from tests.tensor.launched_kernels import launched
 from tests.thinning import thinned
 
 HALVES = {"float16": 2e-3, "bfloat16": 1.5e-2}
@@ -80,10 +81,8 @@ def _run(operands: Any, mask: Any, options: Any, **more: Any) -> Any:
 
 
 def _kernels(function: Any) -> tuple[Any, list[str]]:
-    with tensor.profiler.profile() as profile:
+    with launched() as names:
         result = function()
-        tensor.cuda.synchronize()
-    names = [each.name for each in profile.events()]
     return result, [each for each in names if each.startswith(("attention_", "copy", "cublas"))]
 
 

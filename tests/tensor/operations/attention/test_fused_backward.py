@@ -10,6 +10,7 @@ import pytest
 import drv
 import tensor
 from tensor.operations.attention.attention import scaled_dot_product_attention
+from tests.tensor.launched_kernels import launched
 from tests.thinning import thinned
 
 #: Kernels of backward, without what their names begin with.
@@ -27,14 +28,9 @@ def schedule(request: pytest.FixtureRequest) -> Any:
 
 def _launched(function: Any) -> list[str]:
     """Names of the kernels that a function launches."""
-    with tensor.profiler.profile() as profile:
+    with launched() as names:
         function()
-        tensor.cuda.synchronize()
-    return [
-        each.name
-        for each in profile.events()
-        if each.name.split("_")[0] in ("attention", "copy", "cublas", "fill")
-    ]
+    return [each for each in names if each.split("_")[0] in ("attention", "copy", "cublas", "fill")]
 
 
 def _random(*shape: int, dtype: Any = tensor.float16, seed: int = 3) -> Any:

@@ -12,6 +12,7 @@ import drv
 import tensor
 from tensor.core.modes.precision import settings
 from tensor.operations.convolution import convolution, implicit
+from tests.tensor.launched_kernels import launched
 from tests.thinning import thinned
 
 #: Relative to the largest element: results are rounded to half precision, operands of float32 to TF32.
@@ -53,10 +54,8 @@ def _operands(name: str, dtype: str) -> list[Any]:
 
 
 def _kernels(function: Any) -> tuple[Any, list[str]]:
-    with tensor.profiler.profile() as profile:
+    with launched() as names:
         result = function()
-        tensor.cuda.synchronize()
-    names = [each.name for each in profile.events()]
     parts = ("convolution_", "arrange", "sum_weight", "unfold", "fold", "copy", "cublas", "depthwise")
     return result, [each for each in names if each.startswith(parts)]
 
