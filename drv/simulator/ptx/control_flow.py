@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .products import MULTIPLY, WAIT, ProductState
 from .program import (
@@ -255,54 +256,80 @@ def operand_registers(operand: Operand) -> Iterator[str]:
                 yield item.name
 
 
+class _Traits(NamedTuple):
+    """What an opcode says of the operands of its instructions."""
+
+    #: Whether the first one is a result, unless it is an address: an instruction with one there writes to memory.
+    result: bool
+    #: Whether it fills a parameter of a call, or a result.
+    fills: bool
+    call: bool
+    #: Whether the first one is written, and was read before: changed now or later.
+    changes: bool
+    carry_out: bool
+    carry_in: bool
+
+
+@functools.cache
+def _traits(opcode: str) -> _Traits:
+    fields = opcode.split(".")
+    base = fields[0]
+    return _Traits(
+        "red" in fields if base in ("bar", "barrier") else base not in _NO_RESULT,
+        opcode.startswith("st.param"),
+        base == "call",
+        opcode.startswith((MULTIPLY, WAIT)),
+        "cc" in fields,
+        base in ("addc", "subc", "madc"),
+    )
+
+
 def has_result(instruction: Instruction) -> bool:
     """Whether the first operand is what the instruction writes."""
-    base = instruction.base
-    if base in ("bar", "barrier"):
-        return "red" in instruction.fields
-    # Whatever its name, an instruction whose first operand is an address writes to memory.
-    return base not in _NO_RESULT and not isinstance(next(iter(instruction.operands), None), Address)
+    operands = instruction.operands
+    return _traits(instruction.opcode).result and not (operands and isinstance(operands[0], Address))
 
 
 def is_parameter_store(instruction: Instruction) -> bool:
     """Whether an instruction fills a parameter of a call, or a result."""
-    return instruction.opcode.startswith("st.param")
+    return _traits(instruction.opcode).fills
 
 
 def written(instruction: Instruction) -> set[str]:
     """Names that an instruction writes."""
-    registers: set[str] = set()
-    fields = instruction.fields
-    if (
-        (has_result(instruction) and instruction.operands)
-        or is_parameter_store(instruction)
-        or (fields[0] == "call" and isinstance(next(iter(instruction.operands), None), Group))
-    ):
-        registers.update(operand_registers(next(iter(instruction.operands), None)))
-    if "cc" in fields:
-        registers.add(CARRY)
+    traits, operands = _traits(instruction.opcode), instruction.operands
+    registers: set[str] = {CARRY} if traits.carry_out else set()
+    if operands:
+        first = operands[0]
+        if (
+            (traits.result and not isinstance(first, Address))
+            or traits.fills
+            or (traits.call and isinstance(first, Group))
+        ):
+            registers.update(operand_registers(first))
     return registers
 
 
 def read(instruction: Instruction) -> set[str]:
     """Names that an instruction reads."""
-    registers: set[str] = set()
-    fields = instruction.fields
-    operands = instruction.operands
-    if has_result(instruction) or (fields[0] == "call" and operands and isinstance(operands[0], Group)):
-        operands = operands[1:]
-    for operand in operands:
-        registers.update(operand_registers(operand))
-    if fields[0] in ("addc", "subc", "madc"):
-        registers.add(CARRY)
-    if instruction.operands and instruction.opcode.startswith((MULTIPLY, WAIT)):
-        # What is written is what was there, changed now or later.
-        registers.update(operand_registers(instruction.operands[0]))
+    traits, operands = _traits(instruction.opcode), instruction.operands
+    registers: set[str] = {CARRY} if traits.carry_in else set()
     if instruction.guard is not None:
         registers.add(instruction.guard[0].name)
-    if is_parameter_store(instruction):
-        # It may fill only a part.
-        registers.update(operand_registers(next(iter(instruction.operands), None)))
+    if not operands:
+        return registers
+    first = operands[0]
+    is_result = (traits.result and not isinstance(first, Address)) or (
+        traits.call and isinstance(first, Group)
+    )
+    # A store of a parameter may fill only a part.
+    if not is_result or traits.changes or traits.fills:
+        registers.update(operand_registers(first))
+    for operand in operands[1:]:
+        if type(operand) is Register:
+            registers.add(operand.name)
+        else:
+            registers.update(operand_registers(operand))
     return registers
 
 

@@ -25,7 +25,7 @@ _PATTERN = re.compile(
 
 
 #: What debuggers want, which is nothing but numbers and names.
-_SECTION = re.compile(r"[ \t]*\.section[ \t]+[.\w]+[ \t\n]*\{[-+.,\w$ \t\n]*\}", re.ASCII)
+_SECTION = re.compile(r"[ \t]*\.section[ \t]+[.\w]+[ \t\n]*\{[-+.,:\w$ \t\n]*\}", re.ASCII)
 
 
 class Token(NamedTuple):

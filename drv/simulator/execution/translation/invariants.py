@@ -7,6 +7,7 @@ results.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -48,15 +49,15 @@ class Invariants:
 
     def __init__(self, plan: FunctionPlan) -> None:
         function = plan.function
-        definitions = Counter(name for each in function.instructions for name in written(each))
+        writes = [written(each) for each in function.instructions]
+        definitions = Counter(itertools.chain.from_iterable(writes))
         formals = {each.name for each in function.formals}
         block = Block(-1, [])
         names = Names()
         translator = BlockTranslator(plan, block, names)
         known: set[str] = set()
         symbols: set[str] = set()
-        for instruction in function.instructions:
-            results = written(instruction)
+        for instruction, results in zip(function.instructions, writes, strict=True):
             if (
                 instruction.guard is not None
                 or not results
