@@ -113,6 +113,7 @@ __device__ inline void accumulate(
     const Geometry<Rank, 2 + Lookup::count, Index>& walk, const Lookup& lookup, Index count, T* target,
     const Source& source, const I* const (&index)[Lookup::count]) {
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
+#pragma unroll 1
     for (Index first = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; first < count; first += step * Unroll) {
         const Chosen<Bounds, Unroll, Index> chosen(walk, lookup, count, first, step, index);
         T value[Unroll];

@@ -54,6 +54,7 @@ struct Backward {
 template <class Direction, int Unroll, int Rank, class Index, class Word>
 __device__ inline void move_words(const Moves<Rank, Index>& moves, Index count, Word* out, const Word* in) {
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
+#pragma unroll 1
     for (Index first = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; first < count; first += step * Unroll) {
         Index target[Unroll];
         Word word[Unroll];
@@ -86,6 +87,7 @@ __device__ inline void keep_band(
     const Pack<T, Width>* in) {
     typedef typename Signed<Index>::Number Height;
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
+#pragma unroll 1
     for (Index first = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; first < count; first += step * Unroll) {
         Index target[Unroll];
         Height height[Unroll];

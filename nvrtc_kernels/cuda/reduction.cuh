@@ -122,6 +122,7 @@ __device__ inline void take_packs(
     Gathered<Reducer, states>& gathered, const Elements& elements, Index first, Index end, Index step, Index shift,
     const OffsetsOf& offsets_of) {
     Index pack = first;
+#pragma unroll 1
     for (; pack + (unroll - 1) * step < end; pack += unroll * step) {
         typename Elements::template Items<Width> items[unroll];
 #pragma unroll
@@ -327,6 +328,7 @@ __device__ inline void reduce_columns(const L& layout, const Elements& elements,
                 for (int i = 0; i < Width; ++i) Reducer::take(gathered.current[i], elements.value(items, i), position);
             };
             Index position = first + y;
+#pragma unroll 1
             for (; position + (unroll - 1) * Along < end; position += unroll * Along) {
                 typename Elements::template Items<Width> items[unroll];
 #pragma unroll

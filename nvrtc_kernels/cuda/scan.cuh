@@ -100,6 +100,7 @@ __device__ inline void scan_totals(
     typedef typename Op::State State;
     const Team<Op, Shape> team;
     const Index groups = (lines.rows + Shape::across - 1) / Shape::across, jobs = groups * lines.chunks;
+#pragma unroll 1
     for (Index job = blockIdx.x; job < jobs; job += gridDim.x) {
         const Index group = job / lines.chunks, chunk = job - group * lines.chunks;
         const Index row = group * Shape::across + team.row;
@@ -125,6 +126,7 @@ __device__ inline void scan_lines(
     typedef typename Op::State State;
     const Team<Op, Shape> team;
     const Index groups = (lines.rows + Shape::across - 1) / Shape::across, jobs = groups * lines.chunks;
+#pragma unroll 1
     for (Index job = blockIdx.x; job < jobs; job += gridDim.x) {
         const Index group = job / lines.chunks, chunk = job - group * lines.chunks;
         const Index row = group * Shape::across + team.row;

@@ -37,6 +37,7 @@ __device__ inline void write_keys(
     const Geometry<Rank, 2 + Lookup::count, Index>& walk, const Lookup& lookup, Index count, Key* keys,
     const I* const (&index)[Lookup::count]) {
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
+#pragma unroll 1
     for (Index first = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; first < count; first += step * Unroll) {
         const Chosen<Bounds, Unroll, Index> chosen(walk, lookup, count, first, step, index);
 #pragma unroll
