@@ -80,7 +80,7 @@ def _planned(
     return run
 
 
-FLIP = planned(_flip_plan)
+FLIP = planned(_flip_plan, takes=STORAGE_ONLY)
 ROLL = planned(_roll_plan, takes=STORAGE_ONLY)
 
 

@@ -138,6 +138,9 @@ def test_made_moved_and_shown(kind: dtypes.dtype, device_name: str) -> None:
     assert x.repeat(1, 2).tolist() == [row * 2 for row in rows]
     assert tensor.stack([x, x]).tolist() == [rows, rows]
     assert x.roll(1, 1).tolist() == [[row[2], *row[:2]] for row in rows]
+    assert x.flip(0).tolist() == rows[::-1]
+    assert x.t().flip(1).tolist() == [[row[k] for row in rows[::-1]] for k in range(3)]
+    assert x.rot90().tolist() == [[row[k] for row in rows] for k in (2, 1, 0)]
     assert tensor.where(x == 3, tensor.zeros(2, 3, **on), x).tolist() == [[1, 2, 0], [4, 5, 6]]
     x[0, 0] = 7
     x[1] = 2
@@ -190,7 +193,6 @@ def test_what_is_not_computed_says_so(kind: dtypes.dtype, device_name: str) -> N
         lambda x: x < x,
         lambda x: x - 1,
         lambda x: x.amax(),
-        lambda x: x.flip(0),
         lambda x: x.nonzero(),
         lambda x: x @ x,
         lambda x: x.clamp(0, 1),
@@ -318,7 +320,8 @@ x.nan_to_num(); x.positive(); m.isposinf(x); x + 1; x + 1.5; x * 2.5; x + m.ones
 m.histc(x); x.bincount(); x.view(m.uint8); x.fill_(3); x.zero_(); x.repeat_interleave(2); m.tril_indices(2, 2, dtype=x.dtype)
 """
 #: Where this library computes what PyTorch does not have: what only moves elements, and what is computed in another dtype.
-MORE = {"x.masked_fill(k, 1)", "x * 2.5", "m.equal(x, x)"}
+#: (PyTorch flips these dtypes along every dimension but the last.)
+MORE = {"x.masked_fill(k, 1)", "x * 2.5", "m.equal(x, x)", "x.flip(0)"}
 
 
 @pytest.mark.parity
