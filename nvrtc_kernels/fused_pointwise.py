@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from .pointwise_work import Work
 
 _MAX_GRID = (1 << 31) - 1
-_CTYPES: dict[str | int, str] = {
+#: Types of numbers that are given at a launch.
+CTYPES: dict[str | int, str] = {
     "Q": "Number",
     "q": "long long",
     "d": "double",
@@ -166,7 +167,7 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
     """Text of a kernel for operands of ``types``, the outputs first; ``call`` is the function that does the work."""
     number = len(chain.results)
     outputs, inputs = [[each.cuda for each in part] for part in (types[:number], types[number:])]
-    scalars = [(scalar, _CTYPES[code]) for scalar, code in chain.scalars]
+    scalars = [(scalar, CTYPES[code]) for scalar, code in chain.scalars]
     head, layout = ("long long count", "count")
     if work is not None:
         head, layout = f"{work.layout_type} layout", f"layout, Accesses<{', '.join(work.accesses)}>()"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import reduction
 from .dtypes import float32, float64
+from .fused_rows import Operand, RowKernel
 from .plans import NOTHING, Plan, bound, includes
 from .reducers import SUM, Reducer
 from .rows import team
@@ -124,6 +125,72 @@ def plan_backward(
         compute_type,
         aligned=6,
     )
+
+
+def row_kernel(
+    rows: Rows,
+    input_dtype: dtype,
+    weight: dtype | None,
+    result: dtype | None = None,
+    *,
+    has_weight: bool,
+    has_bias: bool,
+) -> RowKernel:
+    """What normalises contiguous rows, for pointwise operations before and after it: as :func:`plan`."""
+    statistics, factors = statistics_type(input_dtype), weight or input_dtype
+    return RowKernel(
+        "normalization.cuh",
+        _call(rows, "normalize_rows", statistics),
+        (_channel(rows), "eps", "in", "weight", "bias", "out", "mean", "scale"),
+        (
+            Operand("in", input_dtype),
+            Operand("weight", factors, has_weight),
+            Operand("bias", factors, has_bias),
+        ),
+        (
+            Operand("out", result or input_dtype),
+            Operand("mean", statistics, rows.center),
+            Operand("scale", statistics),
+        ),
+        "in",
+        "out",
+        rows.rows,
+        rows.n,
+        (("eps", "d"),),
+    )
+
+
+def backward_row_kernel(
+    rows: Rows, grad: dtype, input_dtype: dtype, weight: dtype | None, *, has_weight: bool
+) -> RowKernel:
+    """What makes the gradient of the rows, for pointwise operations before and after it: as :func:`plan_backward`."""
+    statistics = statistics_type(input_dtype)
+    return RowKernel(
+        "normalization.cuh",
+        _call(rows, "normalize_rows_backward", statistics),
+        (_channel(rows), "grad", "in", "weight", "mean", "scale", "out"),
+        (
+            Operand("grad", grad),
+            Operand("in", input_dtype),
+            Operand("weight", weight or input_dtype, has_weight),
+            Operand("mean", statistics, rows.center),
+            Operand("scale", statistics),
+        ),
+        (Operand("out", input_dtype),),
+        "grad",
+        "out",
+        rows.rows,
+        rows.n,
+    )
+
+
+def _call(rows: Rows, function: str, statistics: dtype) -> str:
+    return f"{function}<{'true' if rows.center else 'false'}, {statistics.cuda}, {{team}}>"
+
+
+def _channel(rows: Rows) -> str:
+    """The code that says which channel an element of a row belongs to."""
+    return "Each()" if rows.plain else f"Grouped{{{rows.groups}, {rows.channels}u, {rows.inner}u}}"
 
 
 def _planned(

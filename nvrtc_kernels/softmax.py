@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import float64
+from .fused_rows import Operand, RowKernel
 from .plans import bound, includes
 from .rows import team
 
@@ -57,6 +58,57 @@ def plan_backward(
     return _planned(device, sizes, "softmax", (grad, result), output, log=log)
 
 
+def row_kernel(
+    sizes: tuple[int, int, int], output: dtype, input_dtype: dtype, *, log: bool
+) -> RowKernel | None:
+    """What takes the softmax of rows, for pointwise operations before and after it: as :func:`plan`.
+
+    ``None`` where the dimension is not the last one.
+    """
+    outer, n, inner = sizes
+    if inner > 1:
+        return None
+    return RowKernel(
+        "softmax.cuh",
+        f"softmax_rows<{_template(log, output, input_dtype)}, {{team}}>",
+        ("in", "out"),
+        (Operand("in", input_dtype),),
+        (Operand("out", output),),
+        "in",
+        "out",
+        outer,
+        n,
+    )
+
+
+def backward_row_kernel(
+    sizes: tuple[int, int, int], output: dtype, grad: dtype, result: dtype, *, log: bool
+) -> RowKernel | None:
+    """The gradient, for pointwise operations before and after it: as :func:`plan_backward`.
+
+    ``None`` where the dimension is not the last one.
+    """
+    outer, n, inner = sizes
+    if inner > 1:
+        return None
+    return RowKernel(
+        "softmax.cuh",
+        f"softmax_rows_backward<{_template(log, output, grad, result)}, {{team}}>",
+        ("grad", "result", "out"),
+        (Operand("grad", grad), Operand("result", result)),
+        (Operand("out", output),),
+        "grad",
+        "out",
+        outer,
+        n,
+    )
+
+
+def _template(log: bool, *dtypes: dtype) -> str:
+    """Whether it is a logarithm, and the type that is computed in."""
+    return f"{'true' if log else 'false'}, {'double' if float64 in dtypes else 'float'}"
+
+
 def _planned(
     device: Device,
     sizes: tuple[int, int, int],
@@ -68,9 +120,8 @@ def _planned(
 ) -> Callable[..., None]:
     outer, n, inner = sizes
     dtypes = (*inputs, output)
-    compute_type = "double" if float64 in dtypes else "float"
     backward = "_backward" if len(inputs) > 1 else ""
-    head = f"{'true' if log else 'false'}, {compute_type}"
+    head = _template(log, *dtypes)
     pointers = ["grad", "result"] if backward else ["in"]
     parameters = [f"const {dtype.cuda}* {pointer}" for dtype, pointer in zip(inputs, pointers, strict=True)]
     parameters.append(f"{output.cuda}* out")

@@ -10,18 +10,9 @@
 // makes the four words of a block of random numbers at once.
 
 #pragma once
-#include "philox.cuh"
 #include "pointwise_strided.cuh"
+#include "random_words.cuh"
 #include "separate_values.cuh"
-
-typedef unsigned long long Number;
-
-// Word `number` of a call: see philox.cuh.
-__device__ inline unsigned int random_word(Number seed, Number call, Number number) {
-    const Words4 words = philox(seed, call, number >> 2);
-    const unsigned int component = number & 3;
-    return component == 0 ? words.word[0] : component == 1 ? words.word[1] : component == 2 ? words.word[2] : words.word[3];
-}
 
 template <class... T>
 struct Results;

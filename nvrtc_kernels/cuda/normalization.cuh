@@ -11,6 +11,8 @@
 //
 //   Each     element i: layer normalisation
 //   Grouped  a row has `per` of the `groups * per` channels, of `inner` elements each: group normalisation
+//
+// The rows of the variant `rows` may be computed, and its results be gone on with: see fused_rows.cuh.
 
 #pragma once
 #include "rows.cuh"
@@ -58,7 +60,7 @@ __device__ inline W value_or(const V* values, long long at, W otherwise) {
 
 template <bool Center, class W, int Threads, int Along, int Packs, int Width, class Channel, class In, class V, class Out>
 __device__ void normalize_rows(
-    long long rows, int n, Channel channel, double eps, const In* in, const V* weight, const V* bias, Out* out, W* mean,
+    long long rows, int n, Channel channel, double eps, In in, const V* weight, const V* bias, Out out, W* mean,
     W* scale) {
     const RowTeam<Threads, Along> team;
     const int length = team.row < rows ? n : 0;
@@ -133,8 +135,8 @@ __device__ void normalize_long(
 // With x the normalised row and g the gradient times the weight: scale * (g - mean(g) - x * mean(g * x)).
 template <bool Center, class W, int Threads, int Along, int Packs, int Width, class Channel, class Grad, class In, class V, class Out>
 __device__ void normalize_rows_backward(
-    long long rows, int n, Channel channel, const Grad* grad, const In* in, const V* weight, const W* mean,
-    const W* scale, Out* out) {
+    long long rows, int n, Channel channel, Grad grad, const In* in, const V* weight, const W* mean,
+    const W* scale, Out out) {
     const RowTeam<Threads, Along> team;
     const bool has = team.row < rows;
     const int length = has ? n : 0;

@@ -70,6 +70,21 @@ struct RowPart {
         }
     }
 
+    // Of a row that is computed: see fused_rows.cuh.
+    template <class Rows, class = typename Rows::Element>
+    __device__ void load(const Rows& row, int n, int rank, W rest) {
+#pragma unroll
+        for (int p = 0; p < Packs; ++p) {
+            const int at = (p * Along + rank) * Width;
+            if (at < n) {
+                row.template load<Width>(at, items + p * Width);
+            } else {
+#pragma unroll
+                for (int i = 0; i < Width; ++i) items[p * Width + i] = rest;
+            }
+        }
+    }
+
     template <class T>
     __device__ void store(T* row, int n, int rank) const {
 #pragma unroll
@@ -82,6 +97,27 @@ struct RowPart {
             *reinterpret_cast<Pack<T, Width>*>(row + at) = pack;
         }
     }
+
+    // To what goes on with the row: see fused_rows.cuh.
+    template <class Rows, class = typename Rows::Element>
+    __device__ void store(const Rows& row, int n, int rank) const {
+#pragma unroll
+        for (int p = 0; p < Packs; ++p) {
+            const int at = (p * Along + rank) * Width;
+            if (at >= n) return;
+            row.template store<Width>(at, items + p * Width);
+        }
+    }
+};
+
+// Type of the elements at an address, or of what stands for one.
+template <class Rows>
+struct ElementOf {
+    typedef typename Rows::Element Type;
+};
+template <class T>
+struct ElementOf<T*> {
+    typedef T Type;
 };
 
 // A row that may start anywhere: elements up to the first pack whose address is a multiple of its size, the packs, and the

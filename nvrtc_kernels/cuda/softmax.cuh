@@ -5,6 +5,8 @@
 // long     inner = 1, longer: a block has a row and reads it twice, the first time for the largest element and the
 //          sum together, which is rescaled for each pack by the largest element so far;
 // columns  inner > 1: a thread has a line, and neighbouring threads have neighbouring lines.
+//
+// The rows of the variant `rows` may be computed, and its results be gone on with: see fused_rows.cuh.
 
 #pragma once
 #include "rows.cuh"
@@ -74,7 +76,7 @@ struct Exponents {
 };
 
 template <bool Log, class W, int Threads, int Along, int Packs, int Width, class In, class Out>
-__device__ void softmax_rows(long long rows, int n, const In* in, Out* out) {
+__device__ void softmax_rows(long long rows, int n, In in, Out out) {
     const RowTeam<Threads, Along> team;
     const W none = -W(__int_as_float(0x7f800000));
     RowPart<W, Along, Packs, Width> part;
@@ -90,7 +92,7 @@ __device__ void softmax_rows(long long rows, int n, const In* in, Out* out) {
         if ((p * Along + team.rank) * Width < n) {
 #pragma unroll
             for (int i = p * Width; i < (p + 1) * Width; ++i) {
-                const W x = part.items[i] - largest, exponent = exponential<Out>(x);
+                const W x = part.items[i] - largest, exponent = exponential<typename ElementOf<Out>::Type>(x);
                 sum += exponent;
                 part.items[i] = Log ? x : exponent;
             }
@@ -144,7 +146,7 @@ __device__ void softmax_columns(long long lines, long long n, long long inner, c
 }
 
 template <bool Log, class W, int Threads, int Along, int Packs, int Width, class Grad, class Result, class Out>
-__device__ void softmax_rows_backward(long long rows, int n, const Grad* grad, const Result* result, Out* out) {
+__device__ void softmax_rows_backward(long long rows, int n, Grad grad, const Result* result, Out out) {
     const RowTeam<Threads, Along> team;
     const int length = team.row < rows ? n : 0;
     RowPart<W, Along, Packs, Width> grads, results;

@@ -18,8 +18,9 @@ from tensor.core.sparse import SparseLayout
 from tensor.core.warning import warn_caller
 
 from .casts import absorb_casts
+from .elements import Fused
 from .entry import Entry, Gradients, Output, Sharing
-from .fusion import Fused, fuse, recomputed
+from .fusion import fuse, recomputed
 from .grouping import group_casts
 from .moves import without_moves
 from .placement import place

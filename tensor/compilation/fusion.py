@@ -8,8 +8,7 @@ bit. Dropout draws the words that it would draw by itself.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import fused_pointwise
@@ -18,86 +17,31 @@ from nvrtc_kernels import pointwise as kernels
 from nvrtc_kernels.reduction_source import CTYPES, MOST_INPUTS
 from tensor.core.base import maker
 from tensor.core.dtypes import promotion as rules
-from tensor.core.dtypes.scalars import packed_number
-from tensor.core.plans.copies import COPIED, COPY
-from tensor.operations.pointwise_operation import Pointwise
-from tensor.operations.random.dropout import DROPOUT
 from tensor.operations.reduction import Reduction
 
+from .elements import (
+    COMPUTE,
+    LETTERS,
+    Element,
+    Fused,
+    Text,
+    element_of,
+    includes_of,
+    inputs_of,
+    name_of,
+    results_of,
+)
+from .rows import fused_rows
 from .tape import Launch, Ref, Step
 from .uses import Uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from nvrtc_kernels.dtypes import dtype
-
 #: Tensors that a kernel reads and writes at most.
 MAX_INPUTS, MAX_OUTPUTS = 8, 4
 #: Operations in a kernel at most.
 MAX_OPERATIONS = 48
-_LETTERS = "abcdefgh"
-#: What no name in CUDA C++ has.
-_NO_LETTERS = re.compile(r"\W+")
-#: Types of the values that are computed in, as kernels name them.
-_COMPUTE = {"__half": "float", "__nv_bfloat16": "float", "Float8E4M3": "float", "Float8E5M2": "float"}
-#: Types whose products the compiler would contract with sums.
-_CONTRACTED = ("float", "double")
-
-
-@dataclass(frozen=True, eq=False)
-class Fused:
-    """Operations that one kernel computes; it stands where their last step stood.
-
-    Attributes
-    ----------
-    name : str
-        The kernel's.
-    code : str
-        Its code for an element.
-    """
-
-    name: str
-    code: str
-
-
-@dataclass(slots=True)
-class _Element:
-    """A pointwise step by its parts.
-
-    Attributes
-    ----------
-    compute, result : dtype
-        What it computes in, and what its result is rounded to.
-    code : str
-        Of the operands ``a``, ``b``, ..., and of ``numbers`` by their names.
-    operands : tuple
-        What these are: a :class:`Ref`, or a number.
-    out : Ref
-        Where the result lies.
-    writes : bool
-        Whether that is memory from elsewhere, or a part of some, and no new tensor.
-    drop : object
-        What its random words are drawn by, if it draws.
-    numbers : tuple of (name, code, value)
-        Further numbers that its code has.
-    """
-
-    step: Step
-    compute: dtype
-    result: dtype
-    code: str
-    operands: tuple[Any, ...]
-    out: Ref
-    writes: bool = False
-    include: str = ""
-    options: tuple[str, ...] = ()
-    drop: Any = None
-    numbers: tuple[tuple[str, str, Any], ...] = ()
-
-    def inputs(self) -> list[Ref]:
-        """Operands in memory."""
-        return [each for each in self.operands if type(each) is Ref]
 
 
 def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
@@ -112,7 +56,7 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     needed : iterable of int
         Buffers that are read after the steps.
     """
-    elements = {position: element for position, step in enumerate(steps) if (element := _element(step))}
+    elements = {position: element for position, step in enumerate(steps) if (element := element_of(step))}
     producer = {element.out.buffer: position for position, element in elements.items() if not element.writes}
     uses = Uses.of(steps, needed)
     groups: dict[int, list[int]] = {position: [position] for position in elements}
@@ -135,25 +79,31 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
         if isinstance(step.key[0], Reduction) and step.arguments[0].buffer in producer:
             source = producer[step.arguments[0].buffer]
             _join_reduction(position, source, steps, groups, elements, uses, notes)
+    rows = fused_rows(steps, groups, elements, uses, notes)
     result = []
     for position, step in enumerate(steps):
+        if position in rows:
+            fused = rows[position]
+            if fused is not None:
+                result.append(fused)
+            continue
         members = groups.get(position, [position])
         if position != members[-1]:
             continue
         if isinstance(step.key[0], Reduction) and len(members) > 1:
             step = _reduced([elements[each] for each in members[:-1]], step)
         elif len(members) > 1:
-            step = _fused([elements[each] for each in members], _results(members, elements, uses))
+            step = _fused([elements[each] for each in members], results_of(members, elements, uses))
         step.notes = list(dict.fromkeys(note for each in members for note in notes.get(each, ())))
         result.append(step)
     return result
 
 
-def _obstacle(members: Sequence[int], elements: dict[int, _Element], uses: Uses) -> str | None:
+def _obstacle(members: Sequence[int], elements: dict[int, Element], uses: Uses) -> str | None:
     """Why the elements at these positions, in order, cannot be one kernel at the last one's place."""
     parts = [elements[each] for each in members]
     last, end, there = parts[-1], members[-1], set(members)
-    if len(members) > MAX_OPERATIONS or len(_inputs(parts)) > MAX_INPUTS:
+    if len(members) > MAX_OPERATIONS or len(inputs_of(parts)) > MAX_INPUTS:
         return "one kernel would read too much"
     if any(each.writes for each in parts[:-1]):
         return "what is written in place ends a kernel"
@@ -164,7 +114,7 @@ def _obstacle(members: Sequence[int], elements: dict[int, _Element], uses: Uses)
     if draws and not (layout.contiguous and layout.shape == draws[0].out.layout.shape):
         return "random numbers are drawn in row-major order"
     new = {part.out.buffer: part.out for part in parts if not part.writes}
-    results = _results(members, elements, uses)
+    results = results_of(members, elements, uses)
     if len(results) > MAX_OUTPUTS:
         return "one kernel would write too much"
     for member, part in zip(members, parts, strict=True):
@@ -191,7 +141,7 @@ def _join_reduction(
     source: int,
     steps: Sequence[Step],
     groups: dict[int, list[int]],
-    elements: dict[int, _Element],
+    elements: dict[int, Element],
     uses: Uses,
     notes: dict[int, dict[str, None]],
 ) -> None:
@@ -204,11 +154,11 @@ def _join_reduction(
     reason = None
     if members[-1] != source or buffer in uses.needed or uses.readers[buffer] != [position]:
         reason = "its result is needed elsewhere"
-    elif len(_results(members, elements, uses)) > 1 or any(each.writes for each in parts):
+    elif len(results_of(members, elements, uses)) > 1 or any(each.writes for each in parts):
         reason = "its kernel has other results"
     elif any(each.drop is not None for each in parts):
         reason = "it draws random numbers"
-    elif len(_inputs(parts)) > MOST_INPUTS or not _inputs(parts):
+    elif len(inputs_of(parts)) > MOST_INPUTS or not inputs_of(parts):
         reason = f"a reduction reads 1 to {MOST_INPUTS} tensors"
     elif elements[source].out != ref:
         reason = "it is read as another shape or another part"
@@ -238,19 +188,6 @@ def _join_reduction(
         ] = None
 
 
-def _results(members: Sequence[int], elements: dict[int, _Element], uses: Uses) -> list[_Element]:
-    """What a kernel of these elements writes: the last one's result, and before it what is read elsewhere."""
-    there = set(members)
-    result = []
-    for member in members[:-1]:
-        element = elements[member]
-        buffer = element.out.buffer
-        outside = any(reader not in there for reader in uses.readers.get(buffer, ()))
-        if buffer in uses.needed or outside or buffer in uses.writers:
-            result.append(element)
-    return [*result, elements[members[-1]]]
-
-
 def recomputed(
     steps: Sequence[Step], later: Sequence[Step], available: Iterable[int], results: Iterable[int]
 ) -> list[Step]:
@@ -276,12 +213,12 @@ def recomputed(
     for step in later:
         buffers = {ref.buffer for ref in step.reads()}
         read |= buffers
-        if _element(step) is None:
+        if element_of(step) is None:
             as_whole |= buffers
     there = (set(available) | as_whole) - written
     follows: dict[int, Step] = {}
     for step in steps:
-        element = _element(step)
+        element = element_of(step)
         if element is None or element.writes or element.out.buffer in written:
             continue
         number = element.out.buffer
@@ -301,143 +238,11 @@ def recomputed(
     return [step for step in steps if any(step is each for each in result.values())]
 
 
-def _element(step: Step) -> _Element | None:
-    """``step`` by its parts, if it is a pointwise operation that can be part of a kernel with others."""
-    operation = step.key[0]
-    if operation is DROPOUT:
-        return _dropout(step)
-    if step.draw is not None:
-        return None
-    if operation is COPY or (isinstance(operation, Pointwise) and step.key[1] is not None):
-        if not step.arguments or type(step.arguments[0]) is not Ref:
-            return None
-        out, operands, writes = step.arguments[0], step.arguments[1:], True
-        operands = operands[:1] if operation is COPY else operands
-        if out.buffer not in step.writes:
-            return None
-    elif operation is COPIED or isinstance(operation, Pointwise):
-        if type(step.result) is not Ref:
-            return None
-        out, operands, writes = step.result, step.arguments, False
-        if out.offset or any(type(each) is Ref and each.buffer == out.buffer for each in operands):
-            return None
-    else:
-        return None
-    layouts = [each.layout for each in operands if type(each) is Ref]
-    if any(each.dtype.is_complex or each.dtype.is_storage_only for each in (*layouts, out.layout)):
-        return None
-    if not isinstance(operation, Pointwise):
-        if len(operands) != 1 or len(layouts) != 1:
-            return None
-        compute = rules.computes_in(layouts[0].dtype)
-        return _Element(step, compute, out.layout.dtype, "a", operands, out, writes)
-    if operation.row_major:
-        return None
-    compute, result = operation.types(step.key[2:])
-    compute = rules.computes_in(compute)
-    if compute.is_complex or compute.is_storage_only or result.is_complex or result.is_storage_only:
-        return None
-    code = operation.cuda if isinstance(operation.cuda, str) else operation.cuda(compute)
-    return _Element(step, compute, result, code, operands, out, writes, operation.include, operation.options)
-
-
-def _dropout(step: Step) -> _Element | None:
-    """A dropout that gives a new tensor."""
-    drop, *operands = step.arguments
-    _, layout, inner = step.key
-    if step.draw is None or type(step.result) is not Ref or len(operands) != 1:
-        return None
-    if layout.dtype.is_complex or layout.dtype.is_storage_only:
-        return None
-    number = "number" if inner == 1 else f"number / {inner}"
-    code = f"random_word(seed, call, {number}) < below ? a * Compute(scale) + Compute(shift) : Compute(otherwise)"
-    numbers = (
-        ("below", "Q", drop.below),
-        ("scale", "d", drop.scale),
-        ("shift", "d", drop.shift),
-        ("otherwise", "d", drop.otherwise),
-    )
-    return _Element(
-        step,
-        rules.computes_in(layout.dtype),
-        layout.dtype,
-        code,
-        tuple(operands),
-        step.result,
-        drop=drop,
-        numbers=numbers,
-    )
-
-
-def _inputs(elements: Sequence[_Element]) -> list[Ref]:
-    """What a kernel of ``elements`` reads."""
-    inner = {element.out for element in elements if not element.writes}
-    return list(dict.fromkeys(ref for element in elements for ref in element.inputs() if ref not in inner))
-
-
-@dataclass(slots=True)
-class _Text:
-    """Code of a kernel's values.
-
-    Attributes
-    ----------
-    lines : list of str
-        CUDA C++: a comment and a statement for each value.
-    names : dict of Ref to str
-        What values are called.
-    scalars : list of (name, code)
-        Numbers that the kernel is given, with their types.
-    numbers : list
-        The numbers, packed.
-    """
-
-    lines: list[str] = field(default_factory=list)
-    names: dict[Ref, str] = field(default_factory=dict)
-    scalars: list[tuple[str, str | int]] = field(default_factory=list)
-    numbers: list[Any] = field(default_factory=list)
-
-    def number(self, name: str, code: str | int, value: Any) -> str:
-        """A number's name in the kernel."""
-        self.scalars.append((name, code))
-        self.numbers.append(value)
-        return name
-
-    def add(self, element: _Element, value: str) -> None:
-        """The statement that computes ``element``, whose name is ``value``."""
-        compute = _COMPUTE.get(element.compute.cuda, element.compute.cuda)
-        inner = [f"typedef {compute} Compute;"]
-        for letter, operand in zip(_LETTERS, element.operands, strict=False):
-            if type(operand) is Ref:
-                source = self.names[operand]
-            else:
-                code = rules.number_code(element.compute)
-                packed = packed_number(element.compute)(operand)
-                source = self.number(f"number{len(self.scalars)}", code, packed)
-            if re.search(rf"\b{letter}_\b", element.code):
-                inner.append(f"const auto {letter}_ = {source};")
-            if re.search(rf"\b{letter}\b", element.code):
-                inner.append(f"const Compute {letter} = to_element<Compute>(to_compute({source}));")
-        for name, code, number in element.numbers:
-            inner.append(f"const auto {name} = {self.number(f'{name}{len(self.scalars)}', code, number)};")
-        result = f"to_element<{element.result.cuda}>({element.code})"
-        if element.result.cuda in _CONTRACTED:
-            result = f"separate({result})"
-        stored = element.out.layout.dtype
-        if stored is not element.result:
-            result = f"to_element<{stored.cuda}>(to_compute({result}))"
-        inner.append(f"return {result};")
-        # In a program's text a comment ends with its line.
-        self.lines.append(f"// {element.step.name}, {element.step.line.rpartition('/')[2]}")
-        self.lines.append(f"const auto {value} = [&] {{")
-        self.lines += [f"    {line}" for line in inner]
-        self.lines.append("}();")
-
-
-def _fused(elements: Sequence[_Element], results: Sequence[_Element]) -> Step:
+def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step:
     """One step for ``elements``, in order, of which those in ``results`` are written, the last one among them."""
     last = elements[-1]
-    inputs = _inputs(elements)
-    text = _Text(names={ref: f"input{number}" for number, ref in enumerate(inputs)})
+    inputs = inputs_of(elements)
+    text = Text(names={ref: f"input{number}" for number, ref in enumerate(inputs)})
     values: dict[int, str] = {}
     for position, element in enumerate(elements):
         value = values[id(element)] = f"value{position}"
@@ -445,8 +250,8 @@ def _fused(elements: Sequence[_Element], results: Sequence[_Element]) -> Step:
         if not element.writes:
             text.names[element.out] = value
     draw = next((element for element in elements if element.drop is not None), None)
-    name = _name_of(element.step.name for element in elements)
-    includes = _includes(elements, text)
+    name = name_of(element.step.name for element in elements)
+    includes = includes_of(elements, text)
     options = tuple(dict.fromkeys(option for element in elements for option in element.options))
     outs = [last.out, *(each.out for each in results if each is not last)]
     written = [values[id(last)], *(values[id(each)] for each in results if each is not last)]
@@ -457,7 +262,7 @@ def _fused(elements: Sequence[_Element], results: Sequence[_Element]) -> Step:
     ]
     device_state: Any = target.device_state
     if draw is None and len(outs) == 1:
-        lines = [f"const auto input{number} = {_LETTERS[number]}_;" for number in range(len(inputs))]
+        lines = [f"const auto input{number} = {LETTERS[number]}_;" for number in range(len(inputs))]
         code = "".join(f"            {line}\n" for line in (*lines, *text.lines, f"return {written[0]};"))
         code = f"[&] {{\n{code}        }}()"
         expression = kernels.Expression(
@@ -507,24 +312,24 @@ def _fused(elements: Sequence[_Element], results: Sequence[_Element]) -> Step:
     return step
 
 
-def _reduced(elements: Sequence[_Element], step: Step) -> Step:
+def _reduced(elements: Sequence[Element], step: Step) -> Step:
     """One step for ``elements``, in order, and the reduction that reads the last one's result."""
     last = elements[-1]
     reduction, layout, axes, keepdim, *_ = step.key
     reducer = reduction.reducer
-    inputs = _inputs(elements)
-    text = _Text(names={ref: f"input{number}" for number, ref in enumerate(inputs)})
+    inputs = inputs_of(elements)
+    text = Text(names={ref: f"input{number}" for number, ref in enumerate(inputs)})
     for position, element in enumerate(elements):
         text.add(element, f"value{position}")
         text.names[element.out] = f"value{position}"
     value = f"to_compute({text.names[last.out]})"
     if reducer.compute is not None:
-        compute = _COMPUTE.get(reducer.compute.cuda, reducer.compute.cuda)
+        compute = COMPUTE.get(reducer.compute.cuda, reducer.compute.cuda)
         value = f"to_element<{compute}>({value})"
-    lines = [f"const auto input{number} = {_LETTERS[number]};" for number in range(len(inputs))]
+    lines = [f"const auto input{number} = {LETTERS[number]};" for number in range(len(inputs))]
     lines += [*text.lines, f"return [&](const auto a) {{ return {reducer.code}; }}({value});"]
     code = "[&] {\n" + "".join(f"            {line}\n" for line in lines) + "        }()"
-    name = _name_of([*(element.step.name for element in elements), step.name])
+    name = name_of([*(element.step.name for element in elements), step.name])
     reducer = replace(
         reducer,
         name=name,
@@ -532,7 +337,7 @@ def _reduced(elements: Sequence[_Element], step: Step) -> Step:
         scalars=(*reducer.scalars, *text.scalars),
         compute=None,
         include=" ".join(
-            dict.fromkeys((*_includes(elements, text), *reducer.include.split(), "separate_values.cuh"))
+            dict.fromkeys((*includes_of(elements, text), *reducer.include.split(), "separate_values.cuh"))
         ),
     )
     operands = [
@@ -555,16 +360,3 @@ def _reduced(elements: Sequence[_Element], step: Step) -> Step:
         step.line,
         originals=(*(element.step for element in elements), step),
     )
-
-
-def _name_of(names: Iterable[str]) -> str:
-    """A kernel's name, of those of its operations."""
-    return "fused_" + _NO_LETTERS.sub("_", "_".join(dict.fromkeys(names)))[:48].strip("_")
-
-
-def _includes(elements: Sequence[_Element], text: _Text) -> list[str]:
-    """Headers that the code of ``elements`` needs."""
-    result = [each for element in elements for each in element.include.split()]
-    if any("__half" in line or "__nv_bfloat16" in line for line in text.lines):
-        result.insert(0, "half_elements.cuh")
-    return list(dict.fromkeys(result))

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-def _sizes(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+def sizes_along(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    """Elements before a dimension, of it, and behind it."""
     return (prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])) if shape else (1, 1, 1)
 
 
@@ -58,7 +59,7 @@ class _Softmax:
 
             return on_host
         device_state = layout.device_state
-        run = kernels.plan(device_state.native, _sizes(layout.shape, dim), dtype, layout.dtype, log=self.log)
+        run = kernels.plan(device_state.native, sizes_along(layout.shape, dim), dtype, layout.dtype, log=self.log)
         make, local = maker(out), device_state.local
 
         def on_device(input: Tensor) -> Tensor:
@@ -109,7 +110,7 @@ def _softmax_gradient_plan(
         return on_host
     device_state = grad.device_state
     run = kernels.plan_backward(
-        device_state.native, _sizes(grad.shape, dim), dtype, grad.dtype, result.dtype, log=log
+        device_state.native, sizes_along(grad.shape, dim), dtype, grad.dtype, result.dtype, log=log
     )
     make, local = maker(out), device_state.local
 
@@ -134,14 +135,14 @@ def _wrapped(array: Array, dtype: dtype, out: Layout) -> Tensor:
 
 
 SOFTMAX, LOG_SOFTMAX = _Softmax("softmax", log=False), _Softmax("log_softmax", log=True)
-_GRADIENTS = {log: planned(_softmax_gradient_plan, log=log) for log in (False, True)}
+GRADIENTS = {log: planned(_softmax_gradient_plan, log=log) for log in (False, True)}
 
 
 def _gradient(grad: Tensor, out: Tensor, dim: int, dtype: dtype, log: bool) -> Tensor:
     """The gradient of ``input``, of type ``dtype``: an operation of its own."""
     argument, value = contiguous(grad), contiguous(out)
     plans = argument._layout.device_state.plans
-    output: Tensor = plans[_GRADIENTS[log], argument._layout, value._layout, dim, dtype](argument, value)
+    output: Tensor = plans[GRADIENTS[log], argument._layout, value._layout, dim, dtype](argument, value)
     if modes.recording:
         _OF_GRADIENTS[log].record((output,), (grad, out), (), (dim, grad._layout.dtype, log))
     return output

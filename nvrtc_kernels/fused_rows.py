@@ -1,0 +1,331 @@
+"""Kernels of rows with the pointwise operations before and after them as one kernel: see ``cuda/fused_rows.cuh``.
+
+A kernel whose teams of threads keep rows in registers, such as a normalization, is described by a :class:`RowKernel`. One of
+its operands can be computed by a :class:`Chain` as it is loaded, and its result be gone on with by another before it is
+stored. Teams are those of the kernel by itself, so that sums have the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .fused_pointwise import CTYPES
+from .plans import bound, includes
+from .rows import team
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+#: What addresses are multiples of where loads are as wide as they can be.
+_WORD = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array of a kernel.
+
+    Attributes
+    ----------
+    name : str
+        What the kernel's code calls it.
+    dtype : dtype
+        Of its elements.
+    is_there : bool
+        Whether there is one: the kernel gets a null pointer otherwise.
+    """
+
+    name: str
+    dtype: dtype
+    is_there: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RowKernel:
+    """A kernel of ``rows`` contiguous rows of ``n`` elements.
+
+    Attributes
+    ----------
+    header : str
+        The file of its code.
+    call : str
+        The function and its template arguments, with ``{team}`` for those of the team.
+    passed : tuple of str
+        What is passed behind the numbers of rows and of elements: names of operands and scalars, and other code.
+    reads, writes : tuple of Operand
+        Arrays, in the order of the addresses that a launch is given.
+    scalars : tuple of (name, code)
+        Numbers that are given at the launch, with their type as a code of :mod:`struct`.
+    source, target : str
+        The operands that are rows: what can be computed, and what can be gone on with.
+    rows, n : int
+        Rows, and elements of each.
+    """
+
+    header: str
+    call: str
+    passed: tuple[str, ...]
+    reads: tuple[Operand, ...]
+    writes: tuple[Operand, ...]
+    source: str
+    target: str
+    rows: int
+    n: int
+    scalars: tuple[tuple[str, str | int], ...] = ()
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the widest elements that the kernel by itself reads and writes of rows."""
+        aside = {each.name for each in self.writes} - {self.target}
+        operands = (*self.reads, *self.writes)
+        return max(each.dtype.itemsize for each in operands if each.name not in (*aside, *_STATISTICS))
+
+
+#: Operands that have one element for each row.
+_STATISTICS = ("mean", "scale")
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Pointwise operations before or after a kernel of rows.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        CUDA C++ that makes the values: of ``input0``, ``input1``, ..., of the scalars, of ``number``, the element's place in
+        the rows, and, after a kernel, of ``row``, its result.
+    inputs : tuple of (dtype, period)
+        What is read: rows like the kernel's, or what repeats after so many elements, where ``period`` is not 0.
+    results : tuple of (name, dtype)
+        Values that are stored.
+    scalars : tuple of (name, code)
+        Numbers that are given at the launch.
+    value : str
+        The value that the kernel goes on with, where it comes before one.
+    draws : bool
+        Whether ``seed`` and ``call`` are among the scalars, which say which random words it draws.
+    include : tuple of str
+        Headers that the lines need.
+    """
+
+    lines: tuple[str, ...]
+    inputs: tuple[tuple[dtype, int], ...]
+    results: tuple[tuple[str, dtype], ...]
+    scalars: tuple[tuple[str, str | int], ...] = ()
+    value: str = ""
+    draws: bool = False
+    include: tuple[str, ...] = ()
+
+
+def plan(
+    device: Device, name: str, kernel: RowKernel, before: Chain | None, after: Chain | None
+) -> Callable[..., None] | None:
+    """What launches ``kernel`` with the chains before and after it.
+
+    Returns
+    -------
+    callable or None
+        ``run(stream_handle, *results of before, *writes, *results of after, *inputs of before, *reads, *inputs of after,
+        *scalars)``, where ``writes`` and ``reads`` are those that are there, without the operand that a chain stands for, and
+        scalars are those of ``before``, of the kernel, and of ``after``; the numbers of a draw come first. ``None`` where rows
+        do not fit into registers.
+    """
+    if not kernel.rows or not kernel.n or team(kernel.n, kernel.largest) is None:
+        return None
+    reads = [each for each in kernel.reads if each.is_there and not (before and each.name == kernel.source)]
+    first = len(before.results) if before else 0
+    made = len(
+        [each for each in kernel.writes if each.is_there and not (after and each.name == kernel.target)]
+    )
+    first_read = first + made + (len(after.results) if after else 0)
+    before_inputs = first_read + (len(before.inputs) if before else 0)
+    # Those of the kernel itself whose addresses must allow its loads; the results are there for it alone.
+    plain = [before_inputs + k for k, each in enumerate(reads) if each.name not in _STATISTICS]
+    end = before_inputs + len(reads) + (len(after.inputs) if after else 0)
+    others = [k for k in range(first_read, end) if k not in plain]
+    width = team(kernel.n, kernel.largest)
+    assert width is not None
+    low = width.width * kernel.largest - 1
+    variants: dict[tuple[bool, bool], Callable[..., None]] = {}
+
+    def run(stream: Any, *arguments: Any) -> None:
+        own = chained = 0
+        for k in plain:
+            own |= arguments[k]
+        for k in others:
+            chained |= arguments[k]
+        which = not own & low, not chained & (_WORD - 1)
+        launch = variants.get(which)
+        if launch is None:
+            launch = variants[which] = _variant(device, name, kernel, before, after, *which)
+        launch(stream, *arguments)
+
+    return run
+
+
+def _variant(
+    device: Device,
+    name: str,
+    kernel: RowKernel,
+    before: Chain | None,
+    after: Chain | None,
+    packed: bool,
+    aligned: bool,
+) -> Callable[..., None]:
+    """The kernel for addresses that are aligned, those of its own operands and those of the chains', or not."""
+    shape = team(kernel.n, kernel.largest, packed=packed)
+    assert shape is not None
+    name = f"{name}_rows"
+    text, codes = source(name, kernel, before, after, shape.template, shape.threads, aligned)
+    return bound(
+        device, f"{name}.cu", text, name, codes, shape.blocks(kernel.rows), shape.threads, kernel.rows, kernel.n
+    )  # fmt: skip
+
+
+def source(
+    name: str,
+    kernel: RowKernel,
+    before: Chain | None,
+    after: Chain | None,
+    shape: str,
+    threads: int,
+    aligned: bool,
+) -> tuple[str, list[str | int]]:
+    """Text of the kernel ``name``, and the types of its parameters as codes of :mod:`struct`."""
+    writes = [each for each in kernel.writes if each.is_there and not (after and each.name == kernel.target)]
+    reads = [each for each in kernel.reads if each.is_there and not (before and each.name == kernel.source)]
+    pointers = [
+        *_results("before", before),
+        *(f"{each.dtype.cuda}* {each.name}" for each in writes),
+        *_results("after", after),
+        *_inputs("before", before),
+        *(f"const {each.dtype.cuda}* {each.name}" for each in reads),
+        *_inputs("after", after),
+    ]
+    scalars = [*_scalars("before", before), *kernel.scalars, *_scalars("after", after)]
+    # The numbers of a draw come first.
+    scalars = [each for each in scalars if each[0] in _DRAW] + [
+        each for each in scalars if each[0] not in _DRAW
+    ]
+    parameters = ["long long rows", "int n", *pointers, *(f"{CTYPES[code]} {each}" for each, code in scalars)]
+    target = next(each for each in kernel.writes if each.name == kernel.target)
+    element = next(each for each in kernel.reads if each.name == kernel.source)
+    stands_for = {
+        each.name: f"static_cast<const {each.dtype.cuda}*>(nullptr)"
+        for each in kernel.reads
+        if not each.is_there
+    }
+    stands_for |= {
+        each.name: f"static_cast<{each.dtype.cuda}*>(nullptr)" for each in kernel.writes if not each.is_there
+    }
+    objects, structures = [], []
+    for prefix, chain, operand in (("before", before, element), ("after", after, target)):
+        if chain is not None:
+            stands_for[operand.name] = prefix
+            structures.append(_structure(prefix, chain, operand.dtype))
+            members = [each.split()[-1] for each in (*_results(prefix, chain), *_inputs(prefix, chain))]
+            members += [each for each, _ in _scalars(prefix, chain)]
+            objects.append(
+                f"    const {prefix.capitalize()}<{'true' if aligned else 'false'}> {prefix}{{{', '.join([*members, '0'])}}};\n"
+            )
+    dtypes = [each.dtype for each in (*kernel.reads, *kernel.writes)]
+    dtypes += [each for chain in (before, after) if chain for each, _ in chain.inputs]
+    dtypes += [each for chain in (before, after) if chain for _, each in chain.results]
+    headers = dict.fromkeys(["fused_rows.cuh", *(h for c in (before, after) if c for h in c.include)])
+    passed = ", ".join(["rows", "n", *(stands_for.get(each, each) for each in kernel.passed)])
+    draws = any(chain is not None and chain.draws for chain in (before, after))
+    text = (
+        f"{includes(kernel.header, *dtypes)}"
+        + "".join(f'#include "{header}"\n' for header in headers)
+        + "".join(structures)
+        + f'\nextern "C" __global__ void __launch_bounds__({threads}) {name}({", ".join(parameters)}) {{\n'
+        + ("    find_call(seed, call);\n" if draws else "")
+        + "".join(objects)
+        + f"    {kernel.call.format(team=shape)}({passed});\n}}\n"
+    )
+    return text, ["q", "i", *"P" * len(pointers), *(code for _, code in scalars)]
+
+
+#: Scalars that say which random words are drawn.
+_DRAW = ("seed", "call")
+
+
+def _results(prefix: str, chain: Chain | None) -> list[str]:
+    return [
+        f"{dtype.cuda}* {prefix}_to{k}" for k, (_, dtype) in enumerate(chain.results if chain else ())
+    ]  # fmt: skip
+
+
+def _inputs(prefix: str, chain: Chain | None) -> list[str]:
+    return [
+        f"const {dtype.cuda}* {prefix}_from{k}" for k, (dtype, _) in enumerate(chain.inputs if chain else ())
+    ]  # fmt: skip
+
+
+def _scalars(prefix: str, chain: Chain | None) -> list[tuple[str, str | int]]:
+    """Scalars of a chain by the names that they have among the kernel's."""
+    return [
+        (name if name in _DRAW else f"{prefix}_{name}", code) for name, code in (chain.scalars if chain else ())
+    ]  # fmt: skip
+
+
+def _structure(prefix: str, chain: Chain, element: dtype) -> str:
+    """What stands for the rows that ``chain`` computes, or goes on with."""
+    name, is_before = prefix.capitalize(), bool(chain.value)
+    members = [f"{dtype.cuda}* to{k}" for k, (_, dtype) in enumerate(chain.results)]
+    members += [f"const {dtype.cuda}* from{k}" for k, (dtype, _) in enumerate(chain.inputs)]
+    members += [f"{CTYPES[code]} {scalar}" for scalar, code in chain.scalars]
+    loads = []
+    for k, (_, period) in enumerate(chain.inputs):
+        call = f"repeated_pack<Width, Aligned, {period}u>(from{k}, first)" if period else (
+            f"row_pack<Width, Aligned>(from{k} + first)"
+        )  # fmt: skip
+        loads.append(f"const auto pack{k} = {call};")
+    loads += [f"Pack<{dtype.cuda}, Width> made{k};" for k, (_, dtype) in enumerate(chain.results)]
+    values = [f"const auto input{k} = pack{k}.items[i];" for k in range(len(chain.inputs))]
+    if not is_before:
+        values.append("const auto row = separate(to_element<Element>(items[i]));")
+    values += chain.lines
+    if is_before:
+        values.append(f"items[i] = to_compute({chain.value});")
+    values += [
+        f"made{k}.items[i] = to_element<{dtype.cuda}>(to_compute({value}));"
+        for k, (value, dtype) in enumerate(chain.results)
+    ]
+    stores = [
+        f"*reinterpret_cast<Pack<{dtype.cuda}, Width>*>(to{k} + first) = made{k};"
+        for k, (_, dtype) in enumerate(chain.results)
+    ]
+    head = "load(int at, W* items)" if is_before else "store(int at, const W* items)"
+    lines = [
+        "",
+        "template <bool Aligned>",
+        f"struct {name} {{",
+        f"    typedef {element.cuda} Element;",
+        *(f"    {each};" for each in members),
+        "    long long start;",
+        f"    __device__ {name} operator+(long long elements) const {{",
+        f"        {name} result = *this;",
+        "        result.start += elements;",
+        "        return result;",
+        "    }",
+        "    template <int Width, class W>",
+        f"    __device__ void {head} const {{",
+        # The compiler sees that a pack has the words of one block of random numbers.
+        "        const Number first = static_cast<Number>(start + at) & ~static_cast<Number>(Width - 1);",
+        *(f"        {each}" for each in loads),
+        "#pragma unroll",
+        "        for (int i = 0; i < Width; ++i) {",
+        "            const Number number = first | i;",
+        *(f"            {each}" for each in values),
+        "        }",
+        *(f"        {each}" for each in stores),
+        "    }",
+        "};",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,402 @@
+"""Normalizations and softmax with the pointwise operations before and after them as one kernel.
+
+Their kernels keep whole rows in registers. What they read of a chain is computed as a row is loaded, and what goes on with
+their result is computed before that is stored: a residual connection with its dropout in front of a layer norm, a mask in
+front of a softmax, a dropout behind it, the sum of gradients behind a norm's derivative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import fused_rows as kernels
+from nvrtc_kernels import layouts as strides_of
+from nvrtc_kernels import normalization as norm_kernels
+from nvrtc_kernels import softmax as softmax_kernels
+from tensor.core.base import maker
+from tensor.operations.normalization import row_normalization as normalization
+from tensor.operations.normalization import softmax
+
+from .elements import Fused, Text, includes_of, inputs_of, name_of
+from .tape import Launch, Ref, Step, refs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .elements import Element
+    from .uses import Uses
+
+#: Tensors that are read by chains before and after rows, at most, and written.
+_MOST_INPUTS, _MOST_RESULTS = 8, 4
+
+
+@dataclass(slots=True)
+class _Rows:
+    """A step whose kernel has whole rows in registers.
+
+    Attributes
+    ----------
+    kernel : RowKernel
+        The kernel.
+    reads, writes : list of Ref or None
+        Its operands, as the kernel names them; ``None`` for what is not there.
+    numbers : tuple
+        Its scalars.
+    """
+
+    kernel: kernels.RowKernel
+    reads: list[Ref | None]
+    writes: list[Ref | None]
+    numbers: tuple[Any, ...] = ()
+
+    @property
+    def source(self) -> Ref:
+        """The rows that it reads."""
+        return self._of(self.reads, self.kernel.reads, self.kernel.source)
+
+    @property
+    def target(self) -> Ref:
+        """The rows that it makes."""
+        return self._of(self.writes, self.kernel.writes, self.kernel.target)
+
+    @staticmethod
+    def _of(refs: list[Ref | None], operands: Sequence[kernels.Operand], name: str) -> Ref:
+        result = next(ref for ref, each in zip(refs, operands, strict=True) if each.name == name)
+        assert result is not None
+        return result
+
+
+def _normalized(step: Step) -> _Rows:
+    input, weight, bias, eps = step.arguments
+    _, layout, dtype, rows, *cast = step.key
+    there = {"has_weight": weight is not None, "has_bias": bias is not None}
+    kernel = norm_kernels.row_kernel(rows, layout.dtype, dtype, *cast, **there)
+    return _Rows(kernel, [input, weight, bias], list(step.result), (eps,))
+
+
+def _normalization_gradient(step: Step) -> _Rows:
+    _, grad, layout, dtype, rows = step.key
+    weight = step.arguments[2]
+    kernel = norm_kernels.backward_row_kernel(
+        rows, grad.dtype, layout.dtype, dtype, has_weight=weight is not None
+    )
+    return _Rows(kernel, list(step.arguments), [step.result])
+
+
+def _softmax(step: Step) -> _Rows | None:
+    operation, layout, dim, dtype = step.key
+    sizes = softmax.sizes_along(layout.shape, dim)
+    kernel = softmax_kernels.row_kernel(sizes, dtype, layout.dtype, log=operation.log)
+    return None if kernel is None else _Rows(kernel, list(step.arguments), [step.result])
+
+
+def _softmax_gradient(step: Step) -> _Rows | None:
+    operation, grad, result, dim, dtype = step.key
+    sizes = softmax.sizes_along(grad.shape, dim)
+    log = operation is softmax.GRADIENTS[True]
+    kernel = softmax_kernels.backward_row_kernel(sizes, dtype, grad.dtype, result.dtype, log=log)
+    return None if kernel is None else _Rows(kernel, list(step.arguments), [step.result])
+
+
+_KERNELS: tuple[tuple[Any, Callable[[Step], _Rows | None]], ...] = (
+    (normalization.FORWARD, _normalized),
+    (normalization.BACKWARD, _normalization_gradient),
+    (softmax.SOFTMAX, _softmax),
+    (softmax.LOG_SOFTMAX, _softmax),
+    (softmax.GRADIENTS[False], _softmax_gradient),
+    (softmax.GRADIENTS[True], _softmax_gradient),
+)
+
+
+def _rows(step: Step) -> _Rows | None:
+    """``step`` as a kernel of rows, if it is one."""
+    for operation, parts in _KERNELS:
+        if step.key[0] is operation:
+            return parts(step)
+    return None
+
+
+def fused_rows(
+    steps: Sequence[Step],
+    groups: dict[int, list[int]],
+    elements: dict[int, Element],
+    uses: Uses,
+    notes: dict[int, dict[str, None]],
+) -> dict[int, Step | None]:
+    """What stands at positions of ``steps`` in place of what stood there; ``None`` for nothing.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        In order.
+    groups : dict
+        Positions of the steps that are one kernel, by position of each. What becomes part of rows leaves it.
+    elements : dict
+        Pointwise steps, by position.
+    uses : Uses
+        Where buffers are read and written.
+    notes : dict
+        Why steps were not fused, by position; more are added.
+    """
+    producer = {element.out.buffer: position for position, element in elements.items() if not element.writes}
+    order = _Order(steps, groups, uses)
+    result: dict[int, Step | None] = {}
+    for position, step in enumerate(steps):
+        rows = _rows(step)
+        if rows is None:
+            continue
+        before: list[int] = []
+        after: list[int] = []
+        place = position
+        candidates = []
+        if rows.source.buffer in producer:
+            candidates.append((producer[rows.source.buffer], True))
+        behind = [each for each in uses.readers.get(rows.target.buffer, ()) if each in groups]
+        if behind:
+            candidates.append((behind[0], False))
+        for source, comes_before in candidates:
+            members = groups.get(source, [])
+            if not members or members[-1] not in elements:
+                # A part of a reduction, or of other rows.
+                continue
+            attempt = (members, after) if comes_before else (before, members)
+            reason = _obstacle(rows, *attempt, position, elements, uses)
+            for end in dict.fromkeys((position, max(position, *members))) if reason is None else ():
+                reason = order.obstacle({*attempt[0], position, *attempt[1]}, end, rows, elements)
+                if reason is None:
+                    before, after, place = *attempt, end
+                    break
+            if reason is not None:
+                origin = steps[source if comes_before else position]
+                note = f"not with {origin.name} ({origin.line.rpartition('/')[2]}): {reason}"
+                notes.setdefault(position if comes_before else source, {})[note] = None
+        if not before and not after:
+            continue
+        everything = [*before, position, *after]
+        fused = _fused(
+            step,
+            rows,
+            [elements[each] for each in before],
+            [elements[each] for each in after],
+            _kept(set(everything), uses),
+        )
+        if fused is None:
+            notes.setdefault(position, {})["not with others: its rows do not fit into registers"] = None
+            continue
+        fused.notes = list(dict.fromkeys(note for each in everything for note in notes.get(each, ())))
+        result |= dict.fromkeys(everything)
+        result[place] = fused
+        order.placed |= dict.fromkeys(everything, place)
+        for each in (*before, *after):
+            del groups[each]
+    return result
+
+
+class _Order:
+    """Where steps stand once they are one with others, and whether that is where what they read is there."""
+
+    def __init__(self, steps: Sequence[Step], groups: dict[int, list[int]], uses: Uses) -> None:
+        self._groups, self._uses = groups, uses
+        self._makers = {
+            ref.buffer: position for position, step in enumerate(steps) for ref in refs(step.result)
+        }
+        #: Where steps stand that are one with rows.
+        self.placed: dict[int, int] = {}
+
+    def _place(self, position: int) -> int:
+        return self.placed.get(position, self._groups.get(position, [position])[-1])
+
+    def obstacle(self, there: set[int], end: int, rows: _Rows, elements: dict[int, Element]) -> str | None:
+        """Why the steps at positions ``there`` cannot all be done at ``end``."""
+        own: set[int] = {ref.buffer for ref in rows.writes if ref is not None}
+        own |= {elements[each].out.buffer for each in there if each in elements}
+        for member in there:
+            element = elements.get(member)
+            inputs = element.inputs() if element else [each for each in rows.reads if each is not None]
+            for buffer in {ref.buffer for ref in inputs} - own:
+                first, last = sorted((member, end))
+                if any(first < writer < last for writer in self._uses.writers.get(buffer, ())):
+                    return "what it reads is written in between"
+                if member > end and buffer in self._makers and self._place(self._makers[buffer]) >= end:
+                    return "what it reads is not there yet"
+        for buffer in own:
+            readers = [each for each in self._uses.readers.get(buffer, ()) if each not in there]
+            if any(self.placed.get(reader, reader) < end for reader in readers):
+                return "its result is needed in between"
+        return None
+
+
+def _kept(there: set[int], uses: Uses) -> Callable[[Ref], bool]:
+    """Whether a result of the steps at these positions is read elsewhere."""
+    return lambda ref: (
+        ref.buffer in uses.needed
+        or ref.buffer in uses.writers
+        or any(reader not in there for reader in uses.readers.get(ref.buffer, ()))
+    )
+
+
+def _obstacle(
+    rows: _Rows,
+    before: Sequence[int],
+    after: Sequence[int],
+    position: int,
+    elements: dict[int, Element],
+    uses: Uses,
+) -> str | None:
+    """Why the rows at ``position``, with the elements at these positions before and after them, cannot be one kernel."""
+    chains = [[elements[each] for each in members] for members in (before, after)]
+    there = {*before, position, *after}
+    if set(before) & set(after):
+        return "it is read by what goes on with the rows"
+    if sum(element.drop is not None for chain in chains for element in chain) > 1:
+        return "a kernel draws random numbers once"
+    for chain, ref in zip(chains, (rows.source, rows.target), strict=True):
+        if not chain:
+            continue
+        last = chain[-1].out
+        if any(element.writes for element in chain):
+            return "what is written in place ends a kernel"
+        if any(element.options for element in chain):
+            return "its kernel has options of its own"
+        if last.layout.numel != ref.layout.numel or not (last.layout.contiguous and ref.layout.contiguous):
+            return "its elements are not those of the rows, in their order"
+        if any(
+            element.drop is not None and element.out.layout.shape != last.layout.shape for element in chain
+        ):
+            return "random numbers are drawn in row-major order"
+        widest = max(each.layout.itemsize for element in chain for each in (*element.inputs(), element.out))
+        if widest > rows.kernel.largest:
+            return "its elements are wider than the rows'"
+        inputs = [each for each in inputs_of(chain) if each.buffer != rows.target.buffer]
+        if len(inputs) > _MOST_INPUTS or len(_written(chain, there, uses)) > _MOST_RESULTS:
+            return "one kernel would read or write too much"
+        if any(_period(each, last) is None for each in inputs):
+            return "what it reads lies in another way"
+    if before and not _is_same(chains[0][-1].out, rows.source):
+        return "it is read as another shape or another part"
+    own = {element.out.buffer for chain in chains for element in chain}
+    for ref in rows.reads:
+        if ref is not None and ref.buffer in own and not (before and ref is rows.source):
+            return "it is read as rows and besides"
+    beside = {ref.buffer for ref in rows.writes if ref is not None} - {rows.target.buffer}
+    beside |= {element.out.buffer for element in chains[0]}
+    for element in chains[1]:
+        for ref in element.inputs():
+            if ref.buffer in beside:
+                return "it reads what the rows leave besides"
+            if ref.buffer == rows.target.buffer and not _is_same(ref, rows.target):
+                return "it is read as another shape or another part"
+    return None
+
+
+def _written(chain: Sequence[Element], there: set[int], uses: Uses) -> list[Ref]:
+    """What ``chain`` has to write."""
+    kept = _kept(there, uses)
+    return [element.out for element in chain if kept(element.out)]
+
+
+def _is_same(one: Ref, other: Ref) -> bool:
+    """Whether two refs show the same elements in the same order, whatever their shapes."""
+    return (
+        one.buffer == other.buffer
+        and one.offset == other.offset
+        and one.layout.numel == other.layout.numel
+        and one.layout.dtype is other.layout.dtype
+        and one.layout.contiguous
+        and other.layout.contiguous
+    )
+
+
+def _period(ref: Ref, target: Ref) -> int | None:
+    """After how many elements of ``target``, in order, those of ``ref`` repeat; 0 if they do not, ``None`` if they lie otherwise."""
+    shape = target.layout.shape
+    strides = strides_of.broadcast_strides(ref.layout.shape, ref.layout.strides, shape)
+    sizes = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
+    period = 1
+    while sizes and sizes[-1][1] == period:
+        period *= sizes.pop()[0]
+    if any(stride for _, stride in sizes):
+        return None
+    return period if sizes else 0
+
+
+def _chain(
+    elements: Sequence[Element], rows: _Rows, kept: Callable[[Ref], bool], *, comes_before: bool
+) -> tuple[kernels.Chain, list[Ref], list[Ref], list[Any]]:
+    """A chain, the tensors that it reads and those that it writes, and its numbers."""
+    last = elements[-1]
+    inputs = [each for each in inputs_of(elements) if comes_before or each.buffer != rows.target.buffer]
+    text = Text(names={ref: f"input{number}" for number, ref in enumerate(inputs)})
+    if not comes_before:
+        text.names |= {ref: "row" for ref in inputs_of(elements) if ref.buffer == rows.target.buffer}
+    results: list[tuple[Ref, str]] = []
+    for position, element in enumerate(elements):
+        text.add(element, f"value{position}")
+        text.names[element.out] = f"value{position}"
+        if kept(element.out):
+            results.append((element.out, f"value{position}"))
+    if not comes_before and kept(rows.target):
+        results.insert(0, (rows.target, "row"))
+    draws = any(element.drop is not None for element in elements)
+    chain = kernels.Chain(
+        tuple(text.lines),
+        tuple((ref.layout.dtype, _period(ref, last.out) or 0) for ref in inputs),
+        tuple((name, ref.layout.dtype) for ref, name in results),
+        (*((("seed", "Q"), ("call", "Q")) if draws else ()), *text.scalars),
+        text.names[last.out] if comes_before else "",
+        draws,
+        tuple(includes_of(elements, text)),
+    )
+    return chain, inputs, [ref for ref, _ in results], text.numbers
+
+
+def _fused(
+    step: Step,
+    rows: _Rows,
+    before: Sequence[Element],
+    after: Sequence[Element],
+    kept: Callable[[Ref], bool],
+) -> Step | None:
+    """One step for ``step`` and what is before and after it."""
+    reads = [each for each in rows.reads if each is not None and not (before and each is rows.source)]
+    results = [each for each in rows.writes if each is not None and not (after and each is rows.target)]
+    numbers = list(rows.numbers)
+    chains: list[kernels.Chain | None] = [None, None]
+    if before:
+        chains[0], inputs, written, packed = _chain(before, rows, kept, comes_before=True)
+        reads, results, numbers = [*inputs, *reads], [*written, *results], [*packed, *numbers]
+    if after:
+        chains[1], inputs, written, packed = _chain(after, rows, kept, comes_before=False)
+        reads, results, numbers = [*reads, *inputs], [*results, *written], [*numbers, *packed]
+    elements = (*before, *after)
+    name = name_of([*(each.step.name for each in before), step.name, *(each.step.name for each in after)])
+    device_state: Any = rows.source.layout.device_state
+    launch = kernels.plan(device_state.native, name, rows.kernel, *chains)
+    if launch is None:
+        return None
+    draw = next((element for element in elements if element.drop is not None), None)
+    code = "\n".join(
+        line
+        for title, chain in (("before the rows", chains[0]), ("after them", chains[1]))
+        if chain is not None
+        for line in (f"// {title}", *chain.lines)
+    )
+    makers = [maker(ref.layout) for ref in results]
+    key = (Fused(name, code), None, *(ref.layout for ref in reads))
+    last = after[-1].step if after else step
+    own = step.originals or (step,)
+    originals = (*(each.step for each in before), *own, *(each.step for each in after))
+    arguments: tuple[Any, ...] = tuple(reads)
+    result = Step(
+        key,
+        Launch(launch, makers, tuple(numbers), draw is not None, False),
+        arguments,
+        results if len(results) != 1 else results[0],
+        last.line,
+        originals=originals,
+    )
+    if draw is not None:
+        result.arguments = (draw.drop, *arguments)
+        result.draw = draw.step.draw
+    return result

@@ -1,0 +1,99 @@
+"""Normalizations and softmax compute what is before and after them, and results are those of the operations, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tensor
+from nn import functional
+
+from .test_fusion import _compiled, _randn
+
+pytestmark = pytest.mark.usefixtures("device")
+
+
+def test_a_residual_connection_with_its_dropout_and_a_norm() -> None:
+    """The sum is computed as a row is loaded, and written for what reads it besides; its gradients are added as one is stored."""
+
+    def function(x: Any, y: Any, bias: Any, weight: Any, shift: Any) -> Any:
+        x = x + functional.dropout(y + bias, 0.2)
+        return x.cumsum(0), functional.gelu(functional.layer_norm(x, (48,), weight, shift))
+
+    operands = _randn(6, 48, grad=True), _randn(6, 48, grad=True), *(_randn(48, grad=True) for _ in range(3))
+    forward, backward = _compiled(function, *operands).split("backward: ")
+    assert forward.startswith("forward: 6 operations in 2 calls"), forward
+    assert "fused_add_dropout_operation_row_normalization_forward_gelu" in forward, forward
+    # What the norm's derivative is added to comes first; the sums for weight and bias are a kernel of their own.
+    assert "row_normalization_backward_add_dropout" in backward, backward
+
+
+def test_a_masked_softmax_with_dropout() -> None:
+    def function(x: Any, mask: Any) -> Any:
+        return functional.dropout(functional.softmax(x * 0.25 + mask, -1), 0.1)
+
+    forward, backward = _compiled(function, _randn(2, 3, 5, 8, grad=True), _randn(5, 8)).split("backward: ")
+    assert forward.startswith("forward: 4 operations in 1 calls"), forward
+    assert backward.startswith("3 operations in 1 calls"), backward
+
+
+@pytest.mark.parametrize("dtype", [tensor.bfloat16, tensor.float64])
+def test_element_types(dtype: Any) -> None:
+    """Rows whose length is no multiple of a pack, in half and in double precision."""
+
+    def function(x: Any, weight: Any, scale: Any) -> Any:
+        h = functional.rms_norm(x * scale + 1, (11,), weight)
+        return (h.float() if dtype is tensor.bfloat16 else h) * 3
+
+    operands = _randn(3, 5, 11, grad=True, dtype=dtype), _randn(11, grad=True, dtype=dtype)
+    forward, _ = _compiled(function, *operands, _randn(1, 5, 1, dtype=dtype).expand(3, 5, 11)).split(
+        "backward: "
+    )
+    assert " in 2 calls" in forward or " in 1 calls" in forward, forward
+
+
+def test_groups_of_channels_and_addresses_that_are_not_aligned() -> None:
+    def function(x: Any, y: Any, weight: Any) -> Any:
+        return functional.group_norm(x[1:].view(2, 4, 3, 4) + y, 2, weight).relu()
+
+    # The second operand of the sum begins four bytes behind a multiple of 16.
+    x, y = _randn(97)[1:].reshape(-1), _randn(2, 4, 3, 4)
+    compiled = tensor.compile(lambda flat, y, w: function(flat, y, w), fullgraph=True)
+    flat = x.new_empty(97).copy_(_randn(97))
+    weight = _randn(4)
+    for _ in range(2):
+        tensor.testing.assert_close(
+            compiled(flat, y, weight), function(flat, y, weight), rtol=0, atol=0
+        )  # fmt: skip
+    assert "fused_add_row_normalization_forward_relu" in compiled.explain(flat, y, weight)
+
+
+def test_what_stays_apart_says_why() -> None:
+    def in_between(x: Any) -> Any:
+        positive = x.relu()
+        return positive.cumsum(-1) + functional.softmax(positive, -1)
+
+    # The running sum comes before the rows that would compute what it reads.
+    assert "its result is needed in between" in _compiled(in_between, _randn(4, 9))
+
+    def other_shape(x: Any) -> Any:
+        return functional.softmax((x * 2).mT.contiguous(), -1), functional.softmax(x + 1, -1).mT * 2
+
+    assert "in their order" in _compiled(other_shape, _randn(4, 9))
+
+    def twice(x: Any) -> Any:
+        return functional.dropout(functional.softmax(functional.dropout(x, 0.5), -1), 0.5)
+
+    assert "random numbers once" in _compiled(twice, _randn(4, 8))
+
+
+def test_what_rows_read_is_written_afterwards() -> None:
+    def function(x: Any, y: Any) -> Any:
+        h = functional.softmax(x * 2, -1)
+        y.mul_(2)
+        z = h * y
+        x.add_(1)
+        return z, h
+
+    _compiled(function, _randn(4, 8), _randn(4, 8))
