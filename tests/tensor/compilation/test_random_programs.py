@@ -29,6 +29,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "row sums": lambda a: a.sum(-1, keepdim=True) * 0.1,
     "mean": lambda a: a.float().mean(),
     "softmax": lambda a: a.float().softmax(-1),
+    "normalized": lambda a: functional.layer_norm(a.float(), a.shape[-1:]) if a.ndim else a.cos(),
     "transposed": lambda a: a.mT if a.ndim > 1 else a.clone(),
     "flipped": lambda a: a.flip(-1) if a.ndim else a + 1,
     "first row": lambda a: a[0] if a.ndim > 1 else a.neg(),

@@ -19,7 +19,7 @@ def test_a_residual_connection_with_its_dropout_and_a_norm() -> None:
 
     def function(x: Any, y: Any, bias: Any, weight: Any, shift: Any) -> Any:
         x = x + functional.dropout(y + bias, 0.2)
-        return x.cumsum(0), functional.gelu(functional.layer_norm(x, (48,), weight, shift))
+        return functional.gelu(functional.layer_norm(x, (48,), weight, shift)), x.cumsum(0)
 
     operands = _randn(6, 48, grad=True), _randn(6, 48, grad=True), *(_randn(48, grad=True) for _ in range(3))
     forward, backward = _compiled(function, *operands).split("backward: ")
