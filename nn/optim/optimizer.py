@@ -147,8 +147,8 @@ class Optimizer(KeywordHints):
     ...     optimizer.step()
     """
 
-    #: Compiled functions call what keeps them at its place, and do not look into them.
-    keeps_books = True
+    #: What changes with each step, which compiled functions do not read: they call the steps, each at its place.
+    keeps_books: ClassVar[frozenset[str]] = frozenset({"param_groups", "state", "defaults", "state_dict"})
     _in_step = False
     #: Whether ``step`` was called, which schedulers ask.
     _opt_called: bool

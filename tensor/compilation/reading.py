@@ -57,20 +57,6 @@ PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), slice, ra
 _MAX_DEPTH = 12
 #: Modules whose objects do not change, or are asked for what changes by what is recorded.
 _UNCHANGING = ("tensor.core.", "tensor.operations.", "tensor.compilation.", "nvrtc_kernels.", "drv.")
-#: What objects that keep books are asked for. Their steps are called in each run, and are no part of a program.
-_BOOKS = frozenset(
-    {
-        "param_groups",
-        "state",
-        "defaults",
-        "state_dict",
-        "last_epoch",
-        "base_lrs",
-        "get_lr",
-        "get_last_lr",
-        "_last_lr",
-    }
-)
 _DESCRIPTORS = (
     types.WrapperDescriptorType,
     types.MethodDescriptorType,
@@ -148,11 +134,11 @@ class Readings:
         self._sizes: list[tuple[Any, int]] = []
         self._seen: dict[int, Any] = {}
         self._flat: _Flat | None = None
-        #: Classes of optimizers and the like, which are not looked into.
-        self._keeps_books: list[str] = []
+        #: Classes of optimizers and the like, which are not looked into, and what changes with each of their steps.
+        self._books: list[tuple[str, frozenset[str]]] = []
         for each in (function, *objects):
             self._value(each, 0)
-        if self._keeps_books:
+        if self._books:
             self._check_books()
         #: The containers and the keys of the tensors.
         self._columns = [each[0] for each in self.tensors], [each[1] for each in self.tensors]
@@ -199,11 +185,10 @@ class Readings:
     def _check_books(self) -> None:
         """Refuse code that reads what optimizers and the like keep: it changes with each step."""
         for code in self.codes:
-            names = {*code.co_names, *(each for each in code.co_consts if isinstance(each, str))} & _BOOKS
-            if names:
-                raise Unreadable(
-                    f"it reads {min(names)} of a {self._keeps_books[0]}, which changes with each step"
-                )
+            names = {*code.co_names, *(each for each in code.co_consts if isinstance(each, str))}
+            for owner, changing in self._books:
+                if read := names & changing:
+                    raise Unreadable(f"it reads {min(read)} of a {owner}, which changes with each step")
 
     def _item(self, container: Any, key: Any, depth: int) -> None:
         value = container[key]
@@ -256,8 +241,9 @@ class Readings:
         if isinstance(inner, (types.FunctionType, types.MethodType)):
             self._value(inner, depth)
         cls = type(value)
-        if getattr(cls, "keeps_books", False):
-            self._keeps_books.append(cls.__name__)
+        books: frozenset[str] = frozenset().union(*(vars(each).get("keeps_books", ()) for each in cls.__mro__))
+        if books:
+            self._books.append((cls.__name__, books))
             return
         if cls.__module__.startswith(_UNCHANGING) or isinstance(value, _DESCRIPTORS):
             return

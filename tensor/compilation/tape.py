@@ -612,9 +612,8 @@ class Tape:
 
 def _is_repeatable(argument: Any) -> bool:
     """Whether a function that keeps books may be called with ``argument`` again."""
-    return getattr(type(argument), "keeps_books", False) or isinstance(
-        argument, (type(None), bool, int, float, str)
-    )
+    is_plain = isinstance(argument, (type(None), bool, int, float, str))
+    return is_plain or bool(getattr(type(argument), "keeps_books", ()))
 
 
 def _target_position(key: tuple[Any, ...], arguments: tuple[Any, ...]) -> int | None:

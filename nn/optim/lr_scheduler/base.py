@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nn.optim.optimizer import Optimizer
 from tensor import Tensor
@@ -49,8 +49,11 @@ class LRScheduler:
     [0.1]
     """
 
-    #: Compiled functions call what keeps them at its place, and do not look into them.
-    keeps_books = True
+    #: What changes with each step, which compiled functions do not read: they call the steps, each at its place. The
+    #: optimizer is reached through it.
+    keeps_books: ClassVar[frozenset[str]] = Optimizer.keeps_books | {
+        "last_epoch", "base_lrs", "get_lr", "get_last_lr", "_last_lr"
+    }  # fmt: skip
     _get_lr_called_within_step = False
     _is_initial = False
 

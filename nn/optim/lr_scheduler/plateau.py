@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsFloat
 
 from .base import LRScheduler, checked_optimizer, current_rates, set_rate, warn_of_epoch
 
@@ -50,6 +50,8 @@ class ReduceLROnPlateau(LRScheduler):
     >>> scheduler.get_last_lr()
     [0.5]
     """
+
+    keeps_books: ClassVar[frozenset[str]] = frozenset({"best", "cooldown_counter", "num_bad_epochs"})
 
     def __init__(
         self,

@@ -227,6 +227,19 @@ def test_what_an_optimizer_keeps_is_not_read(device: drv.Device) -> None:
     assert model.bias.grad.tolist() == [2.0] * 2
 
 
+def test_what_a_scheduler_keeps_is_not_read(device: drv.Device) -> None:
+    """Each class says what changes with its steps; the optimizer's is reached through the scheduler."""
+    optimizer = nn.optim.SGD(nn.Linear(3, 2, device="cuda").parameters(), lr=0.5)
+    scheduler = nn.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    x = tensor.ones(3, device="cuda")
+    for function, what in (
+        (lambda x: x * scheduler.num_bad_epochs, "num_bad_epochs"),
+        (lambda x: x * scheduler.optimizer.param_groups[0]["lr"], "param_groups"),
+    ):
+        with pytest.warns(UserWarning, match=f"it reads {what} of a ReduceLROnPlateau, which changes"):
+            tensor.compile(function)(x)
+
+
 def test_a_result_that_can_be_differentiated_afterwards(device: drv.Device) -> None:
     weight = tensor.ones(3, device="cuda", requires_grad=True)
 
@@ -241,3 +254,45 @@ def test_a_result_that_can_be_differentiated_afterwards(device: drv.Device) -> N
         result = compiled(x)
     result.sum().backward()
     tensor.testing.assert_close(weight.grad, 2 * tensor.full((3,), 1.0, device="cuda").exp())
+
+
+@pytest.mark.parametrize("what", ["scaler", "closure"])
+def test_steps_that_run_as_they_are(what: str, device: drv.Device) -> None:
+    """A step that a scaler may leave out, and one that calls a function again, are told and done as without compilation."""
+    x = tensor.ones(4, 3, device="cuda")
+
+    def trained(*, compiled: bool) -> Any:
+        weight = tensor.tensor([[0.5, -1.0, 2.0]], device="cuda").requires_grad_()
+        optimizer = nn.optim.SGD([weight], lr=0.125)
+        scaler = tensor.amp.GradScaler("cuda", init_scale=4.0, growth_interval=2)
+
+        def with_scaler(x: Any) -> None:
+            optimizer.zero_grad()
+            scaler.scale((x @ weight.T).square().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+        def with_closure(x: Any) -> None:
+            def loss() -> Any:
+                optimizer.zero_grad()
+                result = (x @ weight.T).square().mean()
+                result.backward()
+                return result
+
+            optimizer.step(loss)
+
+        step: Any = with_scaler if what == "scaler" else with_closure
+        if compiled:
+            step = tensor.compile(step)
+            with pytest.warns(UserWarning, match="cannot be compiled"):
+                step(x)
+        else:
+            step(x)
+        for scale in (1.0, float("inf"), 0.5) if what == "scaler" else (1.0, 0.5):
+            step(x * scale)
+        assert not compiled or step.programs == 0
+        return weight, scaler.get_scale()
+
+    (one, scale), (other, expected) = trained(compiled=True), trained(compiled=False)
+    assert tensor.equal(one, other)
+    assert scale == expected
