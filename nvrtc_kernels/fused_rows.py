@@ -138,10 +138,10 @@ def plan(
         return None
     reads = [each for each in kernel.reads if each.is_there and not (before and each.name == kernel.source)]
     first = len(before.results) if before else 0
-    made = len(
+    produced = len(
         [each for each in kernel.writes if each.is_there and not (after and each.name == kernel.target)]
     )
-    first_read = first + made + (len(after.results) if after else 0)
+    first_read = first + produced + (len(after.results) if after else 0)
     before_inputs = first_read + (len(before.inputs) if before else 0)
     # Those of the kernel itself whose addresses must allow its loads; the results are there for it alone.
     plain = [before_inputs + k for k, each in enumerate(reads) if each.name not in _STATISTICS]
@@ -285,7 +285,7 @@ def _structure(prefix: str, chain: Chain, element: dtype) -> str:
             f"row_pack<Width, Aligned>(from{k} + first)"
         )  # fmt: skip
         loads.append(f"const auto pack{k} = {call};")
-    loads += [f"Pack<{dtype.cuda}, Width> made{k};" for k, (_, dtype) in enumerate(chain.results)]
+    loads += [f"Pack<{dtype.cuda}, Width> result{k};" for k, (_, dtype) in enumerate(chain.results)]
     values = [f"const auto input{k} = pack{k}.items[i];" for k in range(len(chain.inputs))]
     if not is_before:
         values.append("const auto row = separate(to_element<Element>(items[i]));")
@@ -293,11 +293,11 @@ def _structure(prefix: str, chain: Chain, element: dtype) -> str:
     if is_before:
         values.append(f"items[i] = to_compute({chain.value});")
     values += [
-        f"made{k}.items[i] = to_element<{dtype.cuda}>(to_compute({value}));"
+        f"result{k}.items[i] = to_element<{dtype.cuda}>(to_compute({value}));"
         for k, (value, dtype) in enumerate(chain.results)
     ]
     stores = [
-        f"*reinterpret_cast<Pack<{dtype.cuda}, Width>*>(to{k} + first) = made{k};"
+        f"*reinterpret_cast<Pack<{dtype.cuda}, Width>*>(to{k} + first) = result{k};"
         for k, (_, dtype) in enumerate(chain.results)
     ]
     head = "load(int at, W* items)" if is_before else "store(int at, const W* items)"

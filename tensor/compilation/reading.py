@@ -241,7 +241,9 @@ class Readings:
         if isinstance(inner, (types.FunctionType, types.MethodType)):
             self._value(inner, depth)
         cls = type(value)
-        books: frozenset[str] = frozenset().union(*(vars(each).get("keeps_books", ()) for each in cls.__mro__))
+        books: frozenset[str] = frozenset().union(
+            *(vars(each).get("keeps_books", ()) for each in cls.__mro__)
+        )
         if books:
             self._books.append((cls.__name__, books))
             return

@@ -179,7 +179,7 @@ def fused_rows(
             rows,
             [elements[each] for each in before],
             [elements[each] for each in after],
-            _kept(set(everything), uses),
+            _read_elsewhere(set(everything), uses),
         )
         if fused is None:
             notes.setdefault(position, {})["not with others: its rows do not fit into registers"] = None
@@ -227,7 +227,7 @@ class _Order:
         return None
 
 
-def _kept(there: set[int], uses: Uses) -> Callable[[Ref], bool]:
+def _read_elsewhere(there: set[int], uses: Uses) -> Callable[[Ref], bool]:
     """Whether a result of the steps at these positions is read elsewhere."""
     return lambda ref: (
         ref.buffer in uses.needed
@@ -292,8 +292,8 @@ def _obstacle(
 
 def _written(chain: Sequence[Element], there: set[int], uses: Uses) -> list[Ref]:
     """What ``chain`` has to write."""
-    kept = _kept(there, uses)
-    return [element.out for element in chain if kept(element.out)]
+    is_needed = _read_elsewhere(there, uses)
+    return [element.out for element in chain if is_needed(element.out)]
 
 
 def _is_same(one: Ref, other: Ref) -> bool:
@@ -322,7 +322,7 @@ def _period(ref: Ref, target: Ref) -> int | None:
 
 
 def _chain(
-    elements: Sequence[Element], rows: _Rows, kept: Callable[[Ref], bool], *, comes_before: bool
+    elements: Sequence[Element], rows: _Rows, is_needed: Callable[[Ref], bool], *, comes_before: bool
 ) -> tuple[kernels.Chain, list[Ref], list[Ref], list[Any]]:
     """A chain, the tensors that it reads and those that it writes, and its numbers."""
     last = elements[-1]
@@ -334,9 +334,9 @@ def _chain(
     for position, element in enumerate(elements):
         text.add(element, f"value{position}")
         text.names[element.out] = f"value{position}"
-        if kept(element.out):
+        if is_needed(element.out):
             results.append((element.out, f"value{position}"))
-    if not comes_before and kept(rows.target):
+    if not comes_before and is_needed(rows.target):
         results.insert(0, (rows.target, "row"))
     draws = any(element.drop is not None for element in elements)
     chain = kernels.Chain(
@@ -356,7 +356,7 @@ def _fused(
     rows: _Rows,
     before: Sequence[Element],
     after: Sequence[Element],
-    kept: Callable[[Ref], bool],
+    is_needed: Callable[[Ref], bool],
 ) -> Step | None:
     """One step for ``step`` and what is before and after it."""
     reads = [each for each in rows.reads if each is not None and not (before and each is rows.source)]
@@ -364,10 +364,10 @@ def _fused(
     numbers = list(rows.numbers)
     chains: list[kernels.Chain | None] = [None, None]
     if before:
-        chains[0], inputs, written, packed = _chain(before, rows, kept, comes_before=True)
+        chains[0], inputs, written, packed = _chain(before, rows, is_needed, comes_before=True)
         reads, results, numbers = [*inputs, *reads], [*written, *results], [*packed, *numbers]
     if after:
-        chains[1], inputs, written, packed = _chain(after, rows, kept, comes_before=False)
+        chains[1], inputs, written, packed = _chain(after, rows, is_needed, comes_before=False)
         reads, results, numbers = [*reads, *inputs], [*results, *written], [*numbers, *packed]
     elements = (*before, *after)
     name = name_of([*(each.step.name for each in before), step.name, *(each.step.name for each in after)])

@@ -59,7 +59,9 @@ class _Softmax:
 
             return on_host
         device_state = layout.device_state
-        run = kernels.plan(device_state.native, sizes_along(layout.shape, dim), dtype, layout.dtype, log=self.log)
+        run = kernels.plan(
+            device_state.native, sizes_along(layout.shape, dim), dtype, layout.dtype, log=self.log
+        )
         make, local = maker(out), device_state.local
 
         def on_device(input: Tensor) -> Tensor:
