@@ -82,7 +82,8 @@ class RowKernel:
         """Bytes of the widest elements that the kernel by itself reads and writes of rows."""
         aside = {each.name for each in self.writes} - {self.target}
         operands = (*self.reads, *self.writes)
-        return max(each.dtype.itemsize for each in operands if each.name not in (*aside, *_STATISTICS))
+        result: int = max(each.dtype.itemsize for each in operands if each.name not in (*aside, *_STATISTICS))
+        return result
 
 
 #: Operands that have one element for each row.

@@ -70,8 +70,10 @@ class _Rows:
 def _normalized(step: Step) -> _Rows:
     input, weight, bias, eps = step.arguments
     _, layout, dtype, rows, *cast = step.key
-    there = {"has_weight": weight is not None, "has_bias": bias is not None}
-    kernel = norm_kernels.row_kernel(rows, layout.dtype, dtype, *cast, **there)
+    result = cast[0] if cast else None
+    kernel = norm_kernels.row_kernel(
+        rows, layout.dtype, dtype, result, has_weight=weight is not None, has_bias=bias is not None
+    )
     return _Rows(kernel, [input, weight, bias], list(step.result), (eps,))
 
 
@@ -276,8 +278,8 @@ def _obstacle(
     if before and not _is_same(chains[0][-1].out, rows.source):
         return "it is read as another shape or another part"
     own = {element.out.buffer for chain in chains for element in chain}
-    for ref in rows.reads:
-        if ref is not None and ref.buffer in own and not (before and ref is rows.source):
+    for operand in rows.reads:
+        if operand is not None and operand.buffer in own and not (before and operand is rows.source):
             return "it is read as rows and besides"
     beside = {ref.buffer for ref in rows.writes if ref is not None} - {rows.target.buffer}
     beside |= {element.out.buffer for element in chains[0]}
