@@ -106,12 +106,12 @@ class ContextCalls(GraphBook):
         self.end_captures(context)
         for stream in context.all_streams():
             self.scheduler.discard(stream)
+        self.release_modules(context)
         self.release_context_memory(context)
         for handle in list(context.streams):
             self.streams.pop(handle, None)
         for handle in [h for h, event in self.events.items() if event.context is context]:
             del self.events[handle]
-        self.release_modules(context)
         context.streams.clear()
         context.per_thread.clear()
         context.orphans.clear()
@@ -128,9 +128,6 @@ class ContextCalls(GraphBook):
             other.peers.discard(context.handle)
         context.peers.clear()
         self.refresh_peers()
-
-    def release_modules(self, context: Context) -> None:
-        """Unload what was loaded into ``context``."""
 
     # Created contexts
 

@@ -192,6 +192,9 @@ class MemoryBook(DriverState):
         if record.charged and record.context is not None:
             record.context.device.used -= record.charged
 
+    def release_modules(self, context: Context) -> None:
+        """Unload what was loaded into ``context``: here nothing, and modules are what a class above has."""
+
     def release_context_memory(self, context: Context) -> None:
         """Free everything that was allocated in ``context``."""
         for record in [r for r in self.records.values() if r.context is context]:

@@ -12,6 +12,7 @@ import pytest
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
+import drv
 from drv.disk_cache import DiskCache
 from drv.simulator.api.modules import module_image
 from drv.simulator.execution.translation import plan, translation_cache
@@ -92,6 +93,55 @@ def test_loads_are_independent_of_each_other(machine: Machine, image: bytes) -> 
     function = machine.cuModuleGetFunction(third, b"axpy")
     machine.cuModuleUnload(third)
     assert machine.status("cuFuncGetName", function) == "INVALID_HANDLE"
+
+
+@pytest.mark.parametrize("primary", [True, False])
+def test_a_context_takes_its_modules_along(
+    machine: Machine, image: bytes, primary: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module_image, "_idle", {})
+    other = machine.cuModuleLoadData(image)
+    machine.cuModuleUnload(other)
+    free = machine.cuMemGetInfo()[0]
+    if primary:
+        context = machine.contexts[0]
+    else:
+        context = machine.cuCtxCreate(None, 0, 0)
+        machine.cuCtxSetCurrent(context)
+    module = machine.cuModuleLoadData(image)
+    function = machine.cuModuleGetFunction(module, b"axpy")
+    assert not module_image._idle
+    if primary:
+        machine.cuDevicePrimaryCtxReset(0)
+    else:
+        machine.cuCtxDestroy(context)
+        machine.use(0)
+    assert machine.status("cuModuleGetFunction", module, b"axpy") == "INVALID_HANDLE"
+    assert machine.status("cuFuncGetName", function) == "INVALID_HANDLE"
+    if not primary:
+        assert machine.cuMemGetInfo()[0] == free
+    # The next driver finds it parsed.
+    assert len(module_image._idle) == 1
+
+
+def test_a_runtime_that_is_dropped_leaves_its_kernels_to_the_next(
+    image: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module_image, "_idle", {})
+    texts = []
+    parse_text = module_image.parse
+    monkeypatch.setattr(module_image, "parse", lambda text: (texts.append(text), parse_text(text))[1])
+    monkeypatch.setattr(TranslationCache, "of", lambda image: None)
+    # A driver has cycles, and may be long in going.
+    gc.disable()
+    try:
+        for _ in range(3):
+            drv.simulator.install()
+            drv.Module(image).function("axpy")
+            drv.reset()
+    finally:
+        gc.enable()
+    assert len(texts) == 1
 
 
 def test_a_bad_image_fills_the_log(machine: Machine, image: bytes) -> None:
