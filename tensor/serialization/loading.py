@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from .header import Entry, Header, parse_json, read_header, sizes
 from .locations import Locations
 from .safetensors_file import AS_PAIRS
 from .saving import KEY, VERSION, VERSION_KEY, checksum
-from .sources import Mapped, Stream
+from .sources import Checked, Mapped
 from .structure import Decoder, UnreadableError
 from .torch_format.errors import RefusedError, UnpicklingError
 from .torch_format.reading import FIRST, is_torch_file, read_torch_file
@@ -113,12 +112,12 @@ def load(
 
 
 def _read(file: Any, name: Any, locations: Locations, *, whole: bool, mapped: bool = False) -> Any:
-    source = Mapped(file) if mapped else Stream(file)
+    source = Mapped(file) if mapped else Checked(file)
     try:
         first = source.peek(FIRST)
         if is_torch_file(first):
             return read_torch_file(file, first, locations, mapped=mapped)
-        return _Checkpoint(source, locations, check=not mapped).read(whole=whole)
+        return _Checkpoint(source, locations).read(whole=whole)
     except RefusedError as error:
         raise UnpicklingError(f"cannot load {str(name)!r}: {error}") from None
     except UnreadableError as error:
@@ -134,14 +133,11 @@ class _Checkpoint:
         Where the bytes come from.
     locations
         Where the blocks go.
-    check
-        Whether to check the bytes of blocks.
     """
 
-    def __init__(self, source: Stream, locations: Locations, *, check: bool) -> None:
+    def __init__(self, source: Checked | Mapped, locations: Locations) -> None:
         self._source = source
         self._locations = locations
-        self._check = check
         self._blocks: dict[str, Tensor] = {}
         self._shown: set[str] = set()
 
@@ -171,9 +167,9 @@ class _Checkpoint:
 
     def _block(self, entry: Entry, said: dict[str, Any]) -> Tensor:
         array = self._source.array(entry)
-        if self._check:
+        if isinstance(self._source, Checked):
             data = array.reshape(-1).view(np.uint8)
-            if said and said.get("crc32") != zlib.crc32(data.data):
+            if said and said.get("crc32") != self._source.crc32:
                 raise UnreadableError(f"the bytes of tensor {entry.name!r} are not those that were written")
             if entry.dtype is dtypes.bool_ and data.size and data.max() > 1:
                 raise UnreadableError(

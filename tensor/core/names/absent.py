@@ -203,7 +203,11 @@ def nearest_of(name: str, public: Iterable[str]) -> str | None:
     by_letters: dict[str, list[str]] = {}
     for each in sorted(public):
         by_letters.setdefault(_letters(each), []).append(each)
-    close = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=0.8)
+    letters = _letters(name)
+    # Of letters in another order, as in ``bais``, less than the rest of a short name is alike.
+    close = difflib.get_close_matches(letters, by_letters, n=1, cutoff=0.8) or [
+        each for each in by_letters if sorted(each) == sorted(letters)
+    ]
     if not close:
         return None
     return max(by_letters[close[0]], key=lambda each: difflib.SequenceMatcher(None, name, each).ratio())

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tensor
 from nvrtc_kernels.dtypes import dtype_named
+from tensor.serialization import sources
 
 from .checkpoints import assert_same, file_of
 
@@ -111,3 +112,37 @@ def test_headers_that_the_package_refuses_are_refused(
 def test_names_of_dtypes_are_those_of_the_package() -> None:
     for name in ("bool", "bfloat16", "complex64"):
         assert dtype_named(name).numpy.name == name
+
+
+class Trickle(io.RawIOBase):
+    """A file that cannot go back, and gives a few bytes at a time."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part, self._content = self._content[: min(len(buffer), 5)], self._content[min(len(buffer), 5) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 8, 9, 30])
+def test_large_tensors_are_checked_while_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    # Large is two pieces.
+    monkeypatch.setattr(sources, "_PIECE", 16)
+    path = tmp_path / "x"
+    argument = [tensor.arange(float(count)), tensor.ones(7)]
+    tensor.save(argument, path)
+    assert_same(tensor.load(path), argument)
+    whole = path.read_bytes()
+    assert_same(tensor.load(Trickle(whole)), argument)
+    for at in range(len(whole) - 4 * (count + 7), len(whole)):
+        with pytest.raises(RuntimeError, match="not those that were written"):
+            tensor.load(io.BytesIO(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :]))
+    with pytest.raises(RuntimeError, match="it was cut off: it ends within tensor"):
+        tensor.load(Trickle(whole[:-1]))

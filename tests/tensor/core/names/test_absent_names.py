@@ -233,6 +233,10 @@ def test_a_hint_is_looked_for_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -
             "Linear.__init__() got an unexpected keyword argument 'biases'. Did you mean 'bias'?",
         ),
         (
+            lambda: nn.Linear(10, 20, bais=False),
+            "Linear.__init__() got an unexpected keyword argument 'bais'. Did you mean 'bias'?",
+        ),
+        (
             lambda: nn.Conv2d(1, 2, 3, paddings=1),
             "Conv2d.__init__() got an unexpected keyword argument 'paddings'. Did you mean 'padding'?",
         ),
