@@ -350,10 +350,10 @@ class Distribution:
 
 
 class ExponentialFamily(Distribution):
-    r"""Distributions whose density is :math:`\exp(\langle t(x), \theta\rangle - F(\theta) + k(x))`.
+    """Distributions whose density is ``exp(dot(t(x), theta) - F(theta) + k(x))``.
 
-    Those that define the natural parameters :math:`\theta` and the log normalizer :math:`F` get entropy and
-    Kullback-Leibler divergence from them: the gradient of :math:`F` is the mean of :math:`t(x)`.
+    Those that define the natural parameters ``theta`` and the log normalizer ``F`` get entropy and Kullback-Leibler
+    divergence from them: the gradient of ``F`` is the mean of ``t(x)``.
     """
 
     @property
@@ -365,7 +365,7 @@ class ExponentialFamily(Distribution):
 
     @property
     def _mean_carrier_measure(self) -> Any:
-        """Mean of :math:`k(x)`."""
+        """Mean of ``k(x)``."""
         raise NotImplementedError(f"{type(self).__name__} does not define the mean of its carrier measure")
 
     def entropy(self) -> Tensor:

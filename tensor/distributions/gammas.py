@@ -82,10 +82,10 @@ def _nodes() -> tuple[list[float], list[float]]:
 
 
 def standard_gamma_grad(concentration: Tensor, sample: Tensor) -> Tensor:
-    r"""Derivative of a sample by the concentration at a constant quantile, :math:`-\partial_a F(z; a) / p(z; a)`.
+    """Derivative of a sample by the concentration at a constant quantile, ``-dF(z; a)/da / p(z; a)``.
 
-    The integral :math:`\partial_a F = \int_0^z p(t; a) (\log t - \psi(a)) dt`, or what is above ``z`` where that is
-    less, is computed in float64 by quadrature; the quotient leaves no factor that overflows. Its error is below 1e-8.
+    ``dF/da`` is the integral of ``p(t; a) * (log(t) - digamma(a))`` over t from 0 to z. It, or what is above ``z`` where that
+    is less, is computed in float64 by quadrature; the quotient leaves no factor that overflows. Its error is below 1e-8.
     """
     a = concentration.to(float64).unsqueeze(-1)
     z = sample.to(float64).unsqueeze(-1)
