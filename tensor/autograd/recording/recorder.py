@@ -282,14 +282,13 @@ class BackwardFormula:
         if mask is None:
             if not modes.recording:
                 return
-            # As mask_of() would, without the call.
-            if form is not None:
-                for x in inputs:
-                    if isinstance(x, TensorBase) and x._autograd is not None and x._autograd.requires_grad:
-                        break
-                else:
-                    return
+            # As mask_of() would, without the call; most operations outside of training end here.
+            for x in inputs:
+                if isinstance(x, TensorBase) and x._autograd is not None and x._autograd.requires_grad:
+                    break
             else:
+                return
+            if form is None:
                 mask = tuple(
                     [
                         x._autograd is not None and x._autograd.requires_grad
@@ -298,8 +297,6 @@ class BackwardFormula:
                         for x in inputs
                     ]
                 )
-                if True not in mask:
-                    return
         if outputs[0]._layout.dtype.category >= _FLOATING:
             values = (*inputs, *others) if others else inputs
             node: OperationNode = _new(OperationNode)
