@@ -21,6 +21,7 @@ _MAGIC = b"graphroot kernel 1\n"
 _SUFFIX = ".kernel"
 _UNFINISHED = ".unfinished"
 _ABANDONED_SECONDS = 3600.0
+_LIMIT = 1 << 30
 #: Share of the room that is left in a cache which a process fills until it looks again how much that is, for others fill it
 #: too. A look at some thousand files takes as long as compiling a small kernel.
 _RESCAN_SHARE = 0.5
@@ -41,7 +42,7 @@ class DiskCache:
         Bytes that all files may take together; the least recently used go first.
     """
 
-    def __init__(self, directory: Path, limit: int = 1 << 30) -> None:
+    def __init__(self, directory: Path, limit: int = _LIMIT) -> None:
         self.directory = directory
         self.limit = limit
         self._writable = True
@@ -50,7 +51,7 @@ class DiskCache:
 
     @classmethod
     @functools.cache
-    def of(cls, directory: Path, limit: int = 1 << 30) -> DiskCache:
+    def of(cls, directory: Path, limit: int = _LIMIT) -> DiskCache:
         """The cache of a directory that all of this process shares, so that it is looked through rarely."""
         return cls(directory, limit)
 

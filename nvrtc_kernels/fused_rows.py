@@ -135,22 +135,19 @@ def plan(
         scalars are those of ``before``, of the kernel, and of ``after``; the numbers of a draw come first. ``None`` where rows
         do not fit into registers.
     """
-    if not kernel.rows or not kernel.n or team(kernel.n, kernel.largest) is None:
+    if not kernel.rows or not kernel.n:
         return None
-    reads = [each for each in kernel.reads if each.is_there and not (before and each.name == kernel.source)]
-    first = len(before.results) if before else 0
-    produced = len(
-        [each for each in kernel.writes if each.is_there and not (after and each.name == kernel.target)]
-    )
-    first_read = first + produced + (len(after.results) if after else 0)
+    shape = team(kernel.n, kernel.largest)
+    if shape is None:
+        return None
+    reads, writes = _in_memory(kernel, before, after)
+    first_read = len(writes) + sum(len(chain.results) for chain in (before, after) if chain)
     before_inputs = first_read + (len(before.inputs) if before else 0)
     # Those of the kernel itself whose addresses must allow its loads; the results are there for it alone.
     plain = [before_inputs + k for k, each in enumerate(reads) if each.name not in _STATISTICS]
     end = before_inputs + len(reads) + (len(after.inputs) if after else 0)
     others = [k for k in range(first_read, end) if k not in plain]
-    width = team(kernel.n, kernel.largest)
-    assert width is not None
-    low = width.width * kernel.largest - 1
+    low = shape.width * kernel.largest - 1
     variants: dict[tuple[bool, bool], Callable[..., None]] = {}
 
     def run(stream: Any, *arguments: Any) -> None:
@@ -197,8 +194,7 @@ def source(
     aligned: bool,
 ) -> tuple[str, list[str | int]]:
     """Text of the kernel ``name``, and the types of its parameters as codes of :mod:`struct`."""
-    writes = [each for each in kernel.writes if each.is_there and not (after and each.name == kernel.target)]
-    reads = [each for each in kernel.reads if each.is_there and not (before and each.name == kernel.source)]
+    reads, writes = _in_memory(kernel, before, after)
     pointers = [
         *_results("before", before),
         *(f"{each.dtype.cuda}* {each.name}" for each in writes),
@@ -249,6 +245,15 @@ def source(
         + f"    {kernel.call.format(team=shape)}({passed});\n}}\n"
     )
     return text, ["q", "i", *"P" * len(pointers), *(code for _, code in scalars)]
+
+
+def _in_memory(
+    kernel: RowKernel, before: Chain | None, after: Chain | None
+) -> tuple[list[Operand], list[Operand]]:
+    """What the kernel itself reads and writes: the operands that are there and that no chain stands for."""
+    reads = [each for each in kernel.reads if each.is_there and not (before and each.name == kernel.source)]
+    writes = [each for each in kernel.writes if each.is_there and not (after and each.name == kernel.target)]
+    return reads, writes
 
 
 #: Scalars that say which random words are drawn.

@@ -65,20 +65,7 @@ def row_kernel(
 
     ``None`` where the dimension is not the last one.
     """
-    outer, n, inner = sizes
-    if inner > 1:
-        return None
-    return RowKernel(
-        "softmax.cuh",
-        f"softmax_rows<{_template(log, output, input_dtype)}, {{team}}>",
-        ("in", "out"),
-        (Operand("in", input_dtype),),
-        (Operand("out", output),),
-        "in",
-        "out",
-        outer,
-        n,
-    )
+    return _row_kernel(sizes, "softmax_rows", output, (Operand("in", input_dtype),), log)
 
 
 def backward_row_kernel(
@@ -88,16 +75,23 @@ def backward_row_kernel(
 
     ``None`` where the dimension is not the last one.
     """
+    reads = Operand("grad", grad), Operand("result", result)
+    return _row_kernel(sizes, "softmax_rows_backward", output, reads, log)
+
+
+def _row_kernel(
+    sizes: tuple[int, int, int], function: str, output: dtype, reads: tuple[Operand, ...], log: bool
+) -> RowKernel | None:
     outer, n, inner = sizes
     if inner > 1:
         return None
     return RowKernel(
         "softmax.cuh",
-        f"softmax_rows_backward<{_template(log, output, grad, result)}, {{team}}>",
-        ("grad", "result", "out"),
-        (Operand("grad", grad), Operand("result", result)),
+        f"{function}<{_template(log, output, *(each.dtype for each in reads))}, {{team}}>",
+        (*(each.name for each in reads), "out"),
+        reads,
         (Operand("out", output),),
-        "grad",
+        reads[0].name,
         "out",
         outer,
         n,

@@ -101,22 +101,21 @@ def _softmax_gradient(step: Step) -> _Rows | None:
     return None if kernel is None else _Rows(kernel, list(step.arguments), [step.result])
 
 
-_KERNELS: tuple[tuple[Any, Callable[[Step], _Rows | None]], ...] = (
-    (normalization.FORWARD, _normalized),
-    (normalization.BACKWARD, _normalization_gradient),
-    (softmax.SOFTMAX, _softmax),
-    (softmax.LOG_SOFTMAX, _softmax),
-    (softmax.GRADIENTS[False], _softmax_gradient),
-    (softmax.GRADIENTS[True], _softmax_gradient),
-)
+#: What gives the parts of a step, by its operation.
+_KERNELS: dict[Any, Callable[[Step], _Rows | None]] = {
+    normalization.FORWARD: _normalized,
+    normalization.BACKWARD: _normalization_gradient,
+    softmax.SOFTMAX: _softmax,
+    softmax.LOG_SOFTMAX: _softmax,
+    softmax.GRADIENTS[False]: _softmax_gradient,
+    softmax.GRADIENTS[True]: _softmax_gradient,
+}
 
 
 def _rows(step: Step) -> _Rows | None:
     """``step`` as a kernel of rows, if it is one."""
-    for operation, parts in _KERNELS:
-        if step.key[0] is operation:
-            return parts(step)
-    return None
+    parts = _KERNELS.get(step.key[0])
+    return None if parts is None else parts(step)
 
 
 def fused_rows(
@@ -150,7 +149,7 @@ def fused_rows(
             continue
         before: list[int] = []
         after: list[int] = []
-        place = position
+        last = position
         candidates = []
         if rows.source.buffer in producer:
             candidates.append((producer[rows.source.buffer], True))
@@ -167,7 +166,7 @@ def fused_rows(
             for end in dict.fromkeys((position, max(position, *members))) if reason is None else ():
                 reason = order.obstacle({*attempt[0], position, *attempt[1]}, end, rows, elements)
                 if reason is None:
-                    before, after, place = *attempt, end
+                    before, after, last = *attempt, end
                     break
             if reason is not None:
                 origin = steps[source if comes_before else position]
@@ -188,8 +187,8 @@ def fused_rows(
             continue
         fused.notes = list(dict.fromkeys(note for each in everything for note in notes.get(each, ())))
         result |= dict.fromkeys(everything)
-        result[place] = fused
-        order.placed |= dict.fromkeys(everything, place)
+        result[last] = fused
+        order.moved |= dict.fromkeys(everything, last)
         for each in (*before, *after):
             del groups[each]
     return result
@@ -204,10 +203,10 @@ class _Order:
             ref.buffer: position for position, step in enumerate(steps) for ref in refs(step.result)
         }
         #: Where steps stand that are one with rows.
-        self.placed: dict[int, int] = {}
+        self.moved: dict[int, int] = {}
 
-    def _place(self, position: int) -> int:
-        return self.placed.get(position, self._groups.get(position, [position])[-1])
+    def _position(self, position: int) -> int:
+        return self.moved.get(position, self._groups.get(position, [position])[-1])
 
     def obstacle(self, there: set[int], end: int, rows: _Rows, elements: dict[int, Element]) -> str | None:
         """Why the steps at positions ``there`` cannot all be done at ``end``."""
@@ -220,11 +219,11 @@ class _Order:
                 first, last = sorted((member, end))
                 if any(first < writer < last for writer in self._uses.writers.get(buffer, ())):
                     return "what it reads is written in between"
-                if member > end and buffer in self._makers and self._place(self._makers[buffer]) >= end:
+                if member > end and buffer in self._makers and self._position(self._makers[buffer]) >= end:
                     return "what it reads is not there yet"
         for buffer in own:
             readers = [each for each in self._uses.readers.get(buffer, ()) if each not in there]
-            if any(self.placed.get(reader, reader) < end for reader in readers):
+            if any(self.moved.get(reader, reader) < end for reader in readers):
                 return "its result is needed in between"
         return None
 

@@ -284,6 +284,11 @@ def _traits(opcode: str) -> _Traits:
     )
 
 
+def _is_result(traits: _Traits, first: Operand) -> bool:
+    """Whether the first operand of an instruction is what it computes, or what a function that it calls does."""
+    return (traits.result and not isinstance(first, Address)) or (traits.call and isinstance(first, Group))
+
+
 def has_result(instruction: Instruction) -> bool:
     """Whether the first operand is what the instruction writes."""
     operands = instruction.operands
@@ -301,11 +306,7 @@ def written(instruction: Instruction) -> set[str]:
     registers: set[str] = {CARRY} if traits.carry_out else set()
     if operands:
         first = operands[0]
-        if (
-            (traits.result and not isinstance(first, Address))
-            or traits.fills
-            or (traits.call and isinstance(first, Group))
-        ):
+        if traits.fills or _is_result(traits, first):
             registers.update(operand_registers(first))
     return registers
 
@@ -319,11 +320,8 @@ def read(instruction: Instruction) -> set[str]:
     if not operands:
         return registers
     first = operands[0]
-    is_result = (traits.result and not isinstance(first, Address)) or (
-        traits.call and isinstance(first, Group)
-    )
     # A store of a parameter may fill only a part.
-    if not is_result or traits.changes or traits.fills:
+    if traits.fills or traits.changes or not _is_result(traits, first):
         registers.update(operand_registers(first))
     for operand in operands[1:]:
         if type(operand) is Register:
