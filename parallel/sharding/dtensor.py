@@ -453,6 +453,16 @@ def wrapped(local: Tensor, sharding: Sharding) -> DTensor:
     return result
 
 
+def local_part(x: Tensor) -> Tensor:
+    """The elements of this rank, with their graph; a plain tensor itself."""
+    return x.to_local() if isinstance(x, DTensor) else x
+
+
+def placed_like(local: Tensor, x: Tensor) -> Tensor:
+    """``local`` as a DTensor that lies as ``x`` does; where ``x`` is plain, ``local`` itself."""
+    return wrapped(local, x._sharding) if isinstance(x, DTensor) else local
+
+
 def distributed(local: Tensor, sharding: Sharding) -> DTensor:
     """The tensor of which ``local`` is this rank's part, without a graph.
 

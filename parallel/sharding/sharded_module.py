@@ -10,6 +10,7 @@ from parallel.ddp.unused_parameters import tensors_in
 from tensor import Tensor
 from tensor.autograd import Function
 
+from .dtensor import local_part, placed_like
 from .schedule import Schedule
 
 if TYPE_CHECKING:
@@ -125,8 +126,8 @@ class ShardedModule:
         inputs = [each for each in tensors_in((args, kwargs)) if each.requires_grad]
         if not inputs or not any(group.members for group in self.groups):
             return args, kwargs
-        passed = iter(_Boundary.apply(self, *inputs))
-        replaced = {id(each): other for each, other in zip(inputs, passed, strict=True)}
+        passed = _Boundary.apply(self, *map(local_part, inputs))
+        replaced = {id(each): placed_like(other, each) for each, other in zip(inputs, passed, strict=True)}
         result: tuple[Any, Any] = mapped((args, kwargs), lambda x: replaced.get(id(x), x))
         return result
 
@@ -140,7 +141,7 @@ class ShardedModule:
             if outputs:
                 schedule.order.extend(self.groups)
             for each in outputs:
-                each.register_hook(self._before_backward)
+                local_part(each).register_hook(self._before_backward)
         if not self._keeps_after_forward(schedule):
             self.reshard()
         schedule.end_forward(self)
@@ -223,7 +224,7 @@ def mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
 
 def cast(value: Any, dtype: tensor.dtype) -> Any:
     """``value`` with its tensors of floating point in ``dtype``."""
-    return mapped(value, lambda x: x.to(dtype) if x.is_floating_point() else x)
+    return mapped(value, lambda x: x.to(dtype) if x.dtype.is_floating_point else x)
 
 
 def states_below(module: Module) -> Iterator[ShardedModule]:

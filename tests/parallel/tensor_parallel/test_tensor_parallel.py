@@ -12,8 +12,9 @@ import nn
 import parallel
 import tensor
 from parallel import checkpoint, fully_shard
+from parallel.fsdp import MixedPrecisionPolicy
 from parallel.sharding import redistribution
-from parallel.tensor import DTensor, Replicate, Shard
+from parallel.tensor import DTensor, Replicate, Shard, distribute_tensor
 from parallel.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -228,6 +229,46 @@ def test_with_fully_shard_on_one_mesh(device: str, options: dict[str, Any]) -> N
 def test_replicas_of_shards_of_parts_on_eight_ranks() -> None:
     shape, names = (2, 2, 2), ("replicate", "shard", "tp")
     _compare(run_threads(_on_one_mesh, 8, "cpu", "weights", shape, names), _alone())
+
+
+def _with_placed_inputs(rank: int, size: int, dtype: Any) -> list[Any]:
+    mesh = parallel.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    model, x = _pair()
+    style = {"use_local_output": False}
+    plan = {"0": ColwiseParallel(**style), "1": RowwiseParallel(**style)}
+    parallelize_module(model, mesh["tp"], plan)
+    policy = MixedPrecisionPolicy(param_dtype=dtype)
+    placements: list[Any] = []
+    for layer in model:
+        fully_shard(layer, mesh=mesh["dp"], mp_policy=policy)
+        layer.register_forward_pre_hook(lambda _, args: placements.append(args[0].placements))
+    fully_shard(model, mesh=mesh["dp"], mp_policy=policy)
+    x = distribute_tensor(x.detach(), mesh["tp"]).requires_grad_()
+    output = model(x)
+    assert isinstance(output, DTensor) and output.dtype is (dtype or tensor.float32)
+    assert placements == [(Replicate(),), (Shard(1),)]
+    output.full_tensor().square().sum().backward()
+    assert x.grad is not None and x.grad.placements == (Replicate(),)
+    gradients = [each.grad for each in model.parameters()]
+    return [each.full_tensor().numpy() for each in (x.grad, *gradients)]
+
+
+def _pair() -> tuple[Any, Any]:
+    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3))
+    with tensor.no_grad():
+        for number, each in enumerate(model.parameters()):
+            each.copy_((tensor.arange(each.numel()).reshape(each.shape) * 1.7 + number).sin())
+    return model, tensor.arange(8.0).reshape(2, 4).requires_grad_()
+
+
+@pytest.mark.parametrize("dtype", [None, tensor.float64], ids=str)
+def test_inputs_of_sharded_modules_stay_on_their_mesh(dtype: Any) -> None:
+    model, x = _pair()
+    model(x).square().sum().backward()
+    expected = [each.grad.numpy() for each in (x, *model.parameters())]
+    for gradients in run_threads(_with_placed_inputs, 4, dtype):
+        for one, other in zip(gradients, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 def _exchanges(rank: int, size: int, plan: str) -> list[Any]:
