@@ -6,9 +6,9 @@ only launched; :mod:`.reduction_work` chooses among the layouts of work that ``c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from drv import bind
 
@@ -49,6 +49,45 @@ class Plan:
 
     run: Callable[..., None]
     scratch_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the kernels of a reduction are launched.
+
+    Attributes
+    ----------
+    layout : bytes
+        The structure that says where operands lie.
+    layout_type : str
+        Its type.
+    grid, threads : int
+        Blocks, and threads of each, of the kernel that reduces.
+    fold, fold_grid : int
+        Threads that combine the chunks of a row, and blocks of the kernel in which they do; 0 where rows are not cut.
+    scratch_bytes : int
+        Device memory for the states of chunks.
+    """
+
+    layout: bytes
+    layout_type: str
+    grid: int
+    threads: int
+    fold: int = 0
+    fold_grid: int = 0
+    scratch_bytes: int = 0
+
+    @classmethod
+    def of(cls, rows: Rows, work: Work) -> Self:
+        """That of ``rows`` which are worked on as ``work`` says."""
+        lines = rows.count // work.width if work.columns else rows.count
+        grid = min(-(-lines // work.across) * work.chunks, _MAX_GRID)
+        form = cls(*rows.pack(work), grid, work.along * work.across)
+        if work.chunks == 1:
+            return form
+        fold = _WARP if work.chunks <= 2 * _WARP else THREADS
+        fold_grid = min(-(-rows.count * fold // THREADS), _MAX_GRID)
+        return replace(form, fold=fold, fold_grid=fold_grid, scratch_bytes=rows.count * work.chunks * _STATE)
 
 
 def plan(
@@ -148,32 +187,25 @@ def _aligned(device: Device, reducer: Reducer, rows: Rows, types: Types, work: W
         else:
             run_wide(stream, *arguments, scratch=scratch)
 
-    return Plan(run, max(wide.scratch_bytes, _scratch_bytes(rows, narrow)))
-
-
-def _scratch_bytes(rows: Rows, work: Work) -> int:
-    return rows.count * work.chunks * _STATE if work.chunks > 1 else 0
+    return Plan(run, max(wide.scratch_bytes, Form.of(rows, narrow).scratch_bytes))
 
 
 def _planned(device: Device, reducer: Reducer, rows: Rows, types: Types, work: Work) -> Plan:
     """A plan for one layout of work."""
-    layout, layout_type = rows.pack(work)
-    fold = 0 if work.chunks == 1 else _WARP if work.chunks <= 2 * _WARP else THREADS
-    reduce, combine = _launchers(device, reducer, types, (layout_type, len(layout)), work, fold)
-    lines = rows.count // work.width if work.columns else rows.count
-    grid = min(-(-lines // work.across) * work.chunks, _MAX_GRID)
-    threads = work.along * work.across
-    launch = reduce((grid, 1, 1), (threads, 1, 1), layout)
+    form = Form.of(rows, work)
+    reduce, combine = _launchers(
+        device, reducer, types, (form.layout_type, len(form.layout)), work, form.fold
+    )
+    launch = reduce((form.grid, 1, 1), (form.threads, 1, 1), form.layout)
     if combine is None:
         return Plan(lambda stream, *arguments, scratch=0: launch(stream, *arguments, scratch))
-    fold_grid = min(-(-rows.count * fold // THREADS), _MAX_GRID)
-    launch_fold = combine((fold_grid, 1, 1), (THREADS, 1, 1), layout)
+    launch_fold = combine((form.fold_grid, 1, 1), (THREADS, 1, 1), form.layout)
 
     def run_chunks(stream: Any, *arguments: Any, scratch: int) -> None:
         launch(stream, *arguments, scratch)
         launch_fold(stream, *arguments, scratch)
 
-    return Plan(run_chunks, _scratch_bytes(rows, work))
+    return Plan(run_chunks, form.scratch_bytes)
 
 
 def _launchers(

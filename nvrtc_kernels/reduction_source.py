@@ -27,6 +27,7 @@ def kernel_source(
     variant: str,
     work: Work,
     fold: int,
+    tasks: int = 0,
 ) -> str:
     """Text of the kernel ``<name>_<variant>``, and of ``<name>_fold`` where rows are cut into chunks.
 
@@ -38,6 +39,9 @@ def kernel_source(
         How the threads are laid out, and what each loads at once.
     fold
         Threads that combine the chunks of a row; 0 where a row is not cut.
+    tasks
+        Reductions of one launch, at most, whose layouts and operands are in a table of that many; 0 for a kernel of one
+        reduction.
     """
     names = _NAMES[: len(inputs)]
     scalars = [(CTYPES[code], name) for name, code in reducer.scalars]
@@ -56,7 +60,15 @@ def kernel_source(
 
     def kernel(name: str, body: str) -> str:
         head = f'extern "C" __global__ void __launch_bounds__(256) {reducer.name}_{name}'
-        return f"\n{head}(Layout layout, {', '.join(parameters)}) {{\n    {body};\n}}\n"
+        if not tasks:
+            return f"\n{head}(Layout layout, {', '.join(parameters)}) {{\n    {body};\n}}\n"
+        table = f"Reductions<Layout, {len(outputs) + len(inputs)}, {tasks}>"
+        lines = ["const auto& task = table.task[blockIdx.y];", "const Layout& layout = task.layout;"]
+        for number, (dtype, operand) in enumerate(zip((*outputs, *inputs), (*results, *names), strict=True)):
+            lines.append(f"auto* {operand} = static_cast<{dtype.cuda}*>(task.address[{number}]);")
+        lines += ["void* scratch = memory + task.scratch;", f"{body};"]
+        inner = "".join(f"    {line}\n" for line in lines)
+        return f"\n{head}(const __grid_constant__ {table} table, char* memory) {{\n{inner}}}\n"
 
     sink = f"Partial<Reducer::State>{{{partial}}}" if fold else final
     text = "".join(f'#include "{header}"\n' for header in headers)

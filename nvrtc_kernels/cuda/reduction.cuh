@@ -39,6 +39,16 @@ struct Rows {
     Index rows, length, chunks, piece;  // piece: elements of a chunk
 };
 
+// Several reductions of one launch, of which a block does the one with the number of its second coordinate.
+template <class Layout, int Operands, int Most>
+struct Reductions {
+    struct {
+        void* address[Operands];
+        unsigned long long scratch;  // from the beginning of the launch's
+        Layout layout;
+    } task[Most];
+};
+
 template <int Width, class T>
 __device__ inline Pack<T, Width> pack_at(const T* from) { return *reinterpret_cast<const Pack<T, Width>*>(from); }
 

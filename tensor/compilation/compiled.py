@@ -26,6 +26,7 @@ from .moves import without_moves
 from .placement import place
 from .program import Program
 from .reading import PLAIN, Readings, Unreadable, watched
+from .reductions import group_reductions
 from .signature import Special, described, difference, environment, is_plain, recognizer
 from .tape import Ref, Tape, Unsupported, map_tensors, refs
 
@@ -438,7 +439,7 @@ class _Recorder:
             forward = Program(
                 tape.device_state,
                 tape.buffers,
-                fuse(absorb_casts(group_casts(steps, there), needed), needed),
+                group_reductions(fuse(absorb_casts(group_casts(steps, there), needed), needed), needed),
                 tape.draws,
                 self._inputs,
                 results,
@@ -534,7 +535,7 @@ class _Recorder:
         program = Program(
             tape.device_state,
             tape.buffers,
-            fuse(absorb_casts(place(steps, needed), needed), needed),
+            group_reductions(fuse(absorb_casts(place(steps, needed), needed), needed), needed),
             [tape.draws[i] for i in draws],
             [*seeds, *inputs],
             [ref for _, ref in results],

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from nvrtc_kernels import layouts as strides_of
-from nvrtc_kernels import reduction as kernels
 from nvrtc_kernels.dtypes import STORAGE_ONLY, Category, dtype, from_numpy
 from nvrtc_kernels.reducers import Reducer
+from nvrtc_kernels.reduction_groups import Task
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimensions
 from tensor.core.base import TensorBase, check_outs, check_tensor, empty, maker, wrap
@@ -112,9 +112,9 @@ class Reduction:
         compute, _ = self.rule(layout.dtype)
         if compute.is_storage_only and compute not in self.stored:
             raise not_implemented(self.name, compute)
-        outs, strides = self._outputs(layout, axes, keepdim)
+        outs, _ = self._outputs(layout, axes, keepdim)
         if layout.device_state.is_cuda:
-            return self._cuda(layout, axes, outs, strides, scalars)
+            return self._cuda(layout, axes, keepdim, outs, scalars)
         return self._host(layout, axes, compute, outs)
 
     @property
@@ -144,15 +144,8 @@ class Reduction:
             Of the input that is computed.
         """
         device_state: Any = layout.device_state
-        outs, strides = self._outputs(layout, axes, keepdim)
-        launch = kernels.plan(
-            device_state.native,
-            reducer,
-            layout.shape,
-            axes,
-            [(strides, out.dtype) for out in outs],
-            [(each.strides, each.dtype) for each in inputs],
-        )
+        outs, _ = self._outputs(layout, axes, keepdim)
+        launch = self.task(reducer, inputs, axes, keepdim, layout).alone(device_state.native)
         local, makers = device_state.local, [maker(out) for out in outs]
 
         def run(tensors: Sequence[Tensor], *numbers: float) -> tuple[Tensor, ...]:
@@ -174,6 +167,24 @@ class Reduction:
 
         return run
 
+    def task(
+        self,
+        reducer: Reducer,
+        inputs: Sequence[Layout],
+        axes: tuple[int, ...],
+        keepdim: bool,
+        layout: Layout,
+    ) -> Task:
+        """What a device is asked to do, for arguments as those of :meth:`launcher`."""
+        outs, strides = self._outputs(layout, axes, keepdim)
+        return Task(
+            reducer,
+            layout.shape,
+            axes,
+            tuple((strides, out.dtype) for out in outs),
+            tuple((each.strides, each.dtype) for each in inputs),
+        )
+
     def _outputs(
         self, layout: Layout, axes: tuple[int, ...], keepdim: bool
     ) -> tuple[list[Layout], tuple[int, ...]]:
@@ -187,8 +198,8 @@ class Reduction:
         self,
         layout: Layout,
         axes: tuple[int, ...],
+        keepdim: bool,
         outs: list[Layout],
-        strides: tuple[int, ...],
         scalars: tuple[float, ...],
     ) -> Callable[..., tuple[Tensor, ...]]:
         device_state: Any = layout.device_state
@@ -197,14 +208,7 @@ class Reduction:
             # The number decides which kernel it is, and the kernel which numbers it takes.
             reducer, scalars = reducer(*scalars)
         fixed = self.kernel is not reducer
-        launch = kernels.plan(
-            device_state.native,
-            reducer,
-            layout.shape,
-            axes,
-            [(strides, out.dtype) for out in outs],
-            [(layout.strides, layout.dtype)],
-        )
+        launch = self.task(reducer, [layout], axes, keepdim, layout).alone(device_state.native)
         local, scratch_bytes, queue = device_state.local, launch.scratch_bytes, launch.run
         if len(outs) == 1 and not scratch_bytes:
             make = maker(outs[0])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import bfloat16, complex64, complex128, float16, float32, float64
+from tensor.core.sparse import is_sparse, sparse_coo, sparse_csc, sparse_csr
 from tensor.core.warning import warn_caller
 from tensor.methods.tensor import Tensor
 from tensor.operations.creation.construction import tensor
@@ -26,6 +27,13 @@ _TOLERANCES = {
     complex128: (1e-7, 1e-7),
 }
 
+#: Of sparse layouts the name, and the indices: what gives them, and what errors call them.
+_SPARSE = {
+    sparse_coo: ("COO", {"_indices": "indices"}),
+    sparse_csr: ("CSR", {"crow_indices": "crow_indices", "col_indices": "col_indices"}),
+    sparse_csc: ("CSC", {"ccol_indices": "ccol_indices", "row_indices": "row_indices"}),
+}
+
 _LOOSE_TOLERANCES = {float16: (1e-3, 1e-3), float32: (1e-4, 1e-5), float64: (1e-5, 1e-8)}
 
 
@@ -37,6 +45,7 @@ class _Options:
     equal_nan: bool
     check_device: bool
     check_dtype: bool
+    check_layout: bool
     check_stride: bool
 
     def tolerances(self, *dtypes: Any) -> tuple[float, float]:
@@ -76,7 +85,8 @@ def assert_close(
     check_device, check_dtype, check_stride : bool
         Whether these have to be the same.
     check_layout : bool
-        Taken for PyTorch's sake: all tensors are strided.
+        Whether layouts have to be the same: strided, COO, CSR or CSC. Sparse tensors of one layout are compared by their
+        indices, which have to be equal, and their values; of different ones, where that is not checked, as dense tensors.
     msg : str or callable, optional
         The text of the error, or what makes it of the usual one.
 
@@ -97,7 +107,9 @@ def assert_close(
     if (rtol is None) != (atol is None):
         missing = "atol" if atol is None else "rtol"
         raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
-    options = _Options(allow_subclasses, rtol, atol, equal_nan, check_device, check_dtype, check_stride)
+    options = _Options(
+        allow_subclasses, rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride
+    )
     problem = _problem(actual, expected, options, ())
     if problem is not None:
         raise AssertionError(problem if msg is None else msg(problem) if callable(msg) else msg)
@@ -232,13 +244,37 @@ def _tensor_problem(actual: Any, expected: Any, options: _Options) -> str | None
         ("shape", True, actual.shape, expected.shape),
         ("device", options.check_device, actual.device, expected.device),
         ("dtype", options.check_dtype, actual.dtype, expected.dtype),
-        ("stride()", options.check_stride, actual.stride(), expected.stride()),
+        ("layout", options.check_layout, actual.layout, expected.layout),
     )
     for name, is_checked, ours, theirs in checks:
         if is_checked and ours != theirs:
             return f"The values for attribute '{name}' do not match: {ours} != {theirs}."
     tolerances = options.tolerances(actual.dtype, expected.dtype)
+    if is_sparse(actual) or is_sparse(expected):
+        if actual.layout == expected.layout:
+            return _sparse_problem(actual, expected, tolerances, options.equal_nan)
+        actual, expected = (x.to_dense() if is_sparse(x) else x for x in (actual, expected))
+    elif options.check_stride and actual.stride() != expected.stride():
+        return f"The values for attribute 'stride()' do not match: {actual.stride()} != {expected.stride()}."
     return _values_problem(_array(actual), _array(expected), *tolerances, options.equal_nan)
+
+
+def _sparse_problem(
+    actual: Any, expected: Any, tolerances: tuple[float, float], equal_nan: bool
+) -> str | None:
+    """In what two tensors of one sparse layout differ."""
+    name, indices = _SPARSE[actual.layout]
+    counts = actual._nnz(), expected._nnz()
+    if counts[0] != counts[1]:
+        return f"The number of specified values in sparse {name} tensors does not match: {counts[0]} != {counts[1]}"
+    for method, called in indices.items():
+        ours, theirs = (_array(getattr(x, method)()) for x in (actual, expected))
+        problem = _values_problem(ours, theirs, 0, 0, equal_nan, f"Sparse {name} {called}")
+        if problem is not None:
+            return problem
+    values = "_values" if actual.layout == sparse_coo else "values"
+    ours, theirs = (_array(getattr(x, values)()) for x in (actual, expected))
+    return _values_problem(ours, theirs, *tolerances, equal_nan, f"Sparse {name} values")
 
 
 def _array(x: Any) -> np.ndarray[Any, Any]:
@@ -250,7 +286,12 @@ def _array(x: Any) -> np.ndarray[Any, Any]:
 
 
 def _values_problem(
-    actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], rtol: float, atol: float, equal_nan: bool
+    actual: np.ndarray[Any, Any],
+    expected: np.ndarray[Any, Any],
+    rtol: float,
+    atol: float,
+    equal_nan: bool,
+    what: str = "Tensor-likes",
 ) -> str | None:
     with np.errstate(all="ignore"):
         difference = np.abs(actual - expected)
@@ -277,7 +318,7 @@ def _values_problem(
         )
     count, total = int(np.sum(~close)), close.size
     lines = [
-        f"Tensor-likes are not {verb}!\n",
+        f"{what} are not {verb}!\n",
         f"Mismatched elements: {count} / {total} ({count / total:.1%})",
     ]
     for name, values, limit in (

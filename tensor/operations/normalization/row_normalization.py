@@ -13,6 +13,7 @@ import numpy as np
 from nvrtc_kernels import normalization as kernels
 from nvrtc_kernels import reduction
 from nvrtc_kernels.layouts import contiguous_strides
+from nvrtc_kernels.reduction_groups import Task
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import maker, view_of, wrap
@@ -201,33 +202,34 @@ def _weight_gradients_plan(
 
         return on_host
     device_state = layout.device_state
-    shape = rows.rows // rows.groups, rows.groups, rows.channels, rows.inner
-    steps = contiguous_strides(shape)
-    per_row = (rows.groups, 1, 0, 0)
-    statistics_dtype = kernels.statistics_type(layout.dtype)
-    reducer = kernels.WEIGHT_GRADIENTS if rows.center else kernels.RMS_WEIGHT_GRADIENT
-    argument = [
-        (steps, grad.dtype),
-        (steps, layout.dtype),
-        (per_row, statistics_dtype),
-        (per_row, statistics_dtype),
-    ]
-    outputs = [((0, rows.channels, 1, 0), dtype)] * (2 if rows.center else 1)
-    launch = reduction.plan(
-        device_state.native, reducer, shape, (0, 3), outputs, argument if rows.center else argument[:3]
-    )
+    launch = weight_gradients_task(grad, layout, dtype, rows).alone(device_state.native)
 
     make = maker(out)
 
     def on_device(
         grad: Tensor, input: Tensor, mean: Tensor | None, scale: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        result = [make() for _ in outputs]
+        result = [make() for _ in range(1 + rows.center)]
         operands = [x._address for x in (*result, grad, input, mean, scale) if x is not None]
         launch_reduction(device_state, launch, *operands)
         return result[0], result[1] if rows.center else None
 
     return on_device
+
+
+def weight_gradients_task(grad: Layout, layout: Layout, dtype: dtype, rows: Rows) -> Task:
+    """What a device is asked to do for the sums over the rows, for layouts as those of their plan's key."""
+    shape = rows.rows // rows.groups, rows.groups, rows.channels, rows.inner
+    steps = contiguous_strides(shape)
+    statistics = (rows.groups, 1, 0, 0), kernels.statistics_type(layout.dtype)
+    inputs = (steps, grad.dtype), (steps, layout.dtype), *([statistics] * (1 + rows.center))
+    return Task(
+        kernels.WEIGHT_GRADIENTS if rows.center else kernels.RMS_WEIGHT_GRADIENT,
+        shape,
+        (0, 3),
+        (((0, rows.channels, 1, 0), dtype),) * (1 + rows.center),
+        inputs,
+    )
 
 
 def _gradients_plan(

@@ -32,6 +32,20 @@ CASES = [
     "1, 1.0, {'check_dtype': False}",
     "True, False",
     "True, True",
+    *[
+        f"t([[0., 2.], [3., 0.]]).{form}(), t({other}).{form}()"
+        for form in ("to_sparse", "to_sparse_csr", "to_sparse_csc")
+        for other in (
+            "[[0., 2.], [3., 0.]]",
+            "[[0., 2.], [4., 0.]]",
+            "[[0., 2.], [3., 1.]]",
+            "[[2., 0.], [3., 0.]]",
+        )
+    ],
+    "t([[0., 2.]]).to_sparse(), t([[0., 2.]])",
+    "t([[0., 2.]]).to_sparse(), t([[0., 2.]]), {'check_layout': False}",
+    "t([[0., 2.]]).to_sparse_csr(), t([[0., 1.]]).to_sparse(), {'check_layout': False}",
+    "m.sparse_coo_tensor([[1, 1]], [1., 2.], (2,)), t([0., 3.]).to_sparse()",
     "None, None",
     "None, 1",
     "[1], (1,)",
