@@ -8,6 +8,7 @@ It has the names of ``torch.nn.parallel``, ``torch.distributed`` and ``torch.mul
   :class:`SyncBatchNorm` normalises over the batches of all.
 - :func:`fully_shard` divides parameters, gradients and states among the ranks; :mod:`parallel.optim` states alone.
 - :mod:`parallel.tensor.parallel` divides layers, and what they compute, by a plan.
+- :mod:`parallel.pipelining` passes micro-batches from rank to rank, each of which has some of the layers.
 - :mod:`parallel.checkpoint` saves and loads such states, on any number of ranks.
 - :func:`init_device_mesh` arranges the ranks as an array with a process group for each dimension.
 - ``graphroot launch`` starts a script as several processes, :func:`spawn` a function.
@@ -30,7 +31,7 @@ from . import comm
 from .data_parallel.data_parallel import DataParallel, data_parallel
 
 if TYPE_CHECKING:
-    from . import algorithms, checkpoint, ddp_comm_hooks, device_mesh, fsdp, optim, tensor
+    from . import algorithms, checkpoint, ddp_comm_hooks, device_mesh, fsdp, optim, pipelining, tensor
     from .backends.selection import (
         Backend,
         get_default_backend_for_device,
@@ -203,6 +204,7 @@ __all__ = [
     "new_subgroups_by_enumeration",
     "optim",
     "parallel_apply",
+    "pipelining",
     "recv",
     "recv_object_list",
     "reduce",
@@ -254,6 +256,7 @@ _LAZY = {
     "groups.works": "Work",
     "fsdp": "fsdp",
     "optim": "optim",
+    "pipelining": "pipelining",
     "sharding.fully_shard": "fully_shard",
     "tensor": "tensor",
     "launch.spawning": "ProcessContext ProcessException ProcessExitedException ProcessRaisedException spawn start_processes",

@@ -120,6 +120,10 @@ NAMESPACES = (
     "parallel.modules",
     "parallel.multiprocessing",
     "parallel.optim",
+    "parallel.pipelining",
+    "parallel.pipelining.microbatch",
+    "parallel.pipelining.schedules",
+    "parallel.pipelining.stage",
     "parallel.tensor",
     "parallel.tensor.parallel",
 )

@@ -16,7 +16,6 @@ _AUTOCAST_DEVICE = (
 _NO_GRAPHS = "planned with graphs of launches; until then operations are launched one by one"
 _COMPILED = "left out: what guards and programs of tensor.compile are kept is not for programs to set"
 _PIPES = "left out, as PyTorch deprecates data pipes; use an IterableDataset"
-_SHARDING = "planned; until then use parallel.DistributedDataParallel"
 _RENAMED = "left out, as PyTorch deprecates it; use {}"
 _TOOLS_OF_C10D = "left out: process groups have no such records"
 
@@ -433,6 +432,16 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "parallel.tensor.parallel": {
         "loss_parallel": "planned; until then have the last layer return whole outputs, with output_layouts=Replicate()",
     },
+    "parallel.pipelining": {
+        **_each(
+            "Pipe SplitPoint pipe_split pipeline build_stage",
+            "planned; until then give each rank its layers, and make a parallel.pipelining.PipelineStage of them",
+        ),
+        **_each(
+            "ScheduleDualPipeV ScheduleInterleaved1F1B ScheduleInterleavedZeroBubble ScheduleLoopedBFS ScheduleZBVZeroBubble",
+            "planned; until then use parallel.pipelining.Schedule1F1B",
+        ),
+    },
     "parallel.optim": {
         **_each(
             "DistributedOptimizer as_functional_optim",
@@ -458,7 +467,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **_each("record_comm", _TOOLS_OF_C10D),
         "breakpoint": "left out; call Python's breakpoint() on one rank",
         **_each("elastic", "planned; until then start ranks with graphroot launch"),
-        **_each("pipelining", _SHARDING),
         **_each("rpc", "left out; use parallel.send and recv, or Python's multiprocessing.managers"),
         "nn": "left out; write an autograd.Function around the collectives",
         **_each(
