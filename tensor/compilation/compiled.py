@@ -539,6 +539,7 @@ class _Recorder:
             [tape.draws[i] for i in draws],
             [*seeds, *inputs],
             [ref for _, ref in results],
+            consumes=True,
         )
         gradients = Gradients(
             program,

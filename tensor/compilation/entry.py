@@ -268,11 +268,18 @@ class CallBackward(Node):
     entry: Entry
     draws: list[tuple[int, int]]
     arguments: list[Tensor]
-    function: Callable[[], Any]
+    function: Callable[[], Any] | None
     function_name: str
 
     def backward(self, *grads: Tensor | None) -> Any:
         """Gradients of the tensors that the program read."""
+        return self._gradients(grads, is_last=False)
+
+    def last_backward(self, *grads: Tensor | None) -> Any:
+        """:meth:`backward`; what was saved is freed as the program has read it for the last time."""
+        return self._gradients(grads, is_last=True)
+
+    def _gradients(self, grads: Sequence[Tensor | None], *, is_last: bool) -> Any:
         entries = self.saved
         if entries is None:
             raise saved.freed(self)
@@ -287,12 +294,17 @@ class CallBackward(Node):
             elif grad._layout is not layout:
                 grad = copied(grad, layout)
             inputs.append(grad)
-        for each in entries:
-            if type(each) is tuple and each[0]._storage.version == each[1]:
-                inputs.append(each[0])
-            else:
-                inputs.append(saved.restore(each, self))
+        inputs += [
+            each[0]
+            if type(each) is tuple and each[0]._storage.version == each[1]
+            else saved.restore(each, self)
+            for each in entries
+        ]
         draws = [self.draws[i] for i in gradients.draws]
+        if is_last:
+            # The program has the only references.
+            del entries
+            self.release()
         return tuple(gradients.program.run(inputs, draws))
 
     def release(self) -> None:
@@ -300,6 +312,8 @@ class CallBackward(Node):
         if self.saved:
             self.saved = None
             self.arguments = []
+            # It has the arguments, too.
+            self.function = None
 
     def _recorded_gradients(self, grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
         """Gradients that have gradients themselves: the function runs again, uncompiled, for its graph."""
@@ -310,7 +324,7 @@ class CallBackward(Node):
                 "a tensor from outside would do so twice; compile it without, or differentiate it uncompiled"
             )
         gradients = entry.gradients
-        assert gradients is not None
+        assert gradients is not None and self.function is not None
         outputs: list[Tensor] = []
         _collect(self.function(), entry.result, outputs)
         pairs = [

@@ -56,6 +56,8 @@ class Program:
         The tensors that ``run`` is given.
     outputs : sequence of Ref
         The tensors that it gives.
+    consumes : bool
+        Whether ``run`` empties the list of tensors that it is given: each is let go of once it was read for the last time.
 
     Attributes
     ----------
@@ -76,7 +78,10 @@ class Program:
         draws: Sequence[Draw],
         inputs: Sequence[Ref],
         outputs: Sequence[Ref],
+        *,
+        consumes: bool = False,
     ) -> None:
+        self._consumes = consumes
         self.steps = list(steps)
         self._device_state = device_state
         self._buffers = buffers
@@ -203,6 +208,8 @@ class Program:
         names = [f"v{slot}" for slot in (*self._inputs, *self._draws)]
         inputs, draws = names[: len(self._inputs)], names[len(self._inputs) :]
         code.add(f"{grouped(inputs)} = inputs" if inputs else "pass")
+        if self._consumes:
+            code.add("inputs.clear()")
         if draws:
             code.add(f"{grouped(draws)} = draws")
         code.add(f"stream = {code.constant(self._device_state.local)}.stream.handle")
@@ -212,6 +219,9 @@ class Program:
             ends = {*line.reads, *line.makes} - needed
             needed |= ends
             ended.append(sorted(ends))
+        unread = sorted({*self._inputs} - needed)
+        if self._consumes and unread:
+            code.add(f"del {', '.join(map(self._name, unread))}")
         for line, ends_here in zip(self._lines, reversed(ended), strict=True):
             for each in line.lines:
                 code.add(each)

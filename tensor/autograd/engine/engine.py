@@ -318,7 +318,10 @@ class GraphTask:
         """Gradients of the inputs of ``node``."""
         if grads[0] is None and not node.takes_none and all(grad is None for grad in grads):
             return [None] * len(node.next)
-        results = node.backward(*grads)
+        backward = node.last_backward
+        if backward is None or self.keep_graph:
+            backward = node.backward
+        results = backward(*grads)
         if type(results) is not tuple:
             results = (results,)
         if len(results) != len(node.next):

@@ -60,6 +60,9 @@ class Node:
 
     #: Whether ``backward`` is called although no gradient has arrived.
     takes_none = False
+    #: ``backward`` of a node that frees what was saved on the way, where the graph is not used afterwards; None where there
+    #: is little to free.
+    last_backward: Callable[..., Any] | None = None
 
     def streams(self) -> tuple[Stream, ...]:
         """The streams that are current while the node runs, one for each device that it works on; none on the CPU.
