@@ -112,6 +112,7 @@ NAMESPACES = (
     "parallel.checkpoint.stateful",
     "parallel.comm",
     "parallel.ddp_comm_hooks.default_hooks",
+    "parallel.ddp_comm_hooks.hierarchical_hook",
     "parallel.ddp_comm_hooks.powerSGD_hook",
     "parallel.device_mesh",
     "parallel.fsdp",
