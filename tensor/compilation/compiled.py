@@ -17,6 +17,7 @@ from tensor.core.plans.fills import filled
 from tensor.core.sparse import SparseLayout
 from tensor.core.warning import warn_caller
 
+from .biases import spread_biases
 from .casts import absorb_casts
 from .elements import Fused
 from .entry import Entry, Gradients, Output, Sharing
@@ -226,8 +227,10 @@ class Compiled:
             passes.append(("backward", entry.gradients.program))
         lines = []
         for name, program in passes:
-            originals = [each for step in program.steps for each in step.originals or (step,)]
-            moved, alone = (sum(step.nbytes for step in steps) for steps in (program.steps, originals))
+            # What is a part of others' work is counted there.
+            whole = [step for step in program.steps if not step.is_part]
+            originals = [each for step in whole for each in step.originals or (step,)]
+            moved, alone = (sum(step.nbytes for step in steps) for steps in (whole, originals))
             lines.append(
                 f"{name}: {len(originals)} operations in {len(program.steps)} calls, which read and write {moved:,} "
                 f"bytes instead of {alone:,}"
@@ -354,6 +357,12 @@ def _plain_result(value: Any) -> Any:
     raise Unsupported(f"its result is a {type(value).__name__}", "")
 
 
+def _planned(steps: Sequence[Step], needed: set[int]) -> list[Step]:
+    """``steps`` as fewer ones that do the same; ``needed`` are buffers that are read after them."""
+    steps = fuse(absorb_casts(steps, needed), needed)
+    return spread_biases(group_reductions(steps, needed), needed)
+
+
 class _Recorder:
     """Records a call, and makes an entry of it."""
 
@@ -439,7 +448,7 @@ class _Recorder:
             forward = Program(
                 tape.device_state,
                 tape.buffers,
-                group_reductions(fuse(absorb_casts(group_casts(steps, there), needed), needed), needed),
+                _planned(group_casts(steps, there), needed),
                 tape.draws,
                 self._inputs,
                 results,
@@ -535,7 +544,7 @@ class _Recorder:
         program = Program(
             tape.device_state,
             tape.buffers,
-            group_reductions(fuse(absorb_casts(place(steps, needed), needed), needed), needed),
+            _planned(place(steps, needed), needed),
             [tape.draws[i] for i in draws],
             [*seeds, *inputs],
             [ref for _, ref in results],

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def without_moves(steps: Sequence[Step], needed: set[int]) -> list[Step]:
-    """``steps``, in which a copy of memory that only earlier steps read is that memory.
+    """``steps``, in which a copy of memory that only earlier steps read and write is that memory.
 
-    Neither may be written in place: what runs earlier or later then depends on which of the two is meant.
+    The copy may not be written in place: what reads it before and after that would depend on which of the two is meant.
 
     Parameters
     ----------
@@ -44,7 +44,8 @@ def without_moves(steps: Sequence[Step], needed: set[int]) -> list[Step]:
     for position, step in enumerate(steps):
         if _is_copy(step):
             source: Ref = step.arguments[0]
-            passed_on = uses.is_passed_on(source.buffer) and uses.is_passed_on(step.result.buffer)
+            passed_on = source.buffer not in uses.needed and uses.is_passed_on(step.result.buffer)
+            # Who writes to memory is among its readers.
             if passed_on and source in whole and uses.readers[source.buffer][-1] == position:
                 renamed[step.result.buffer] = present(source)
                 continue

@@ -132,6 +132,8 @@ class Step:
         Why it is not one with others.
     originals : tuple of Step
         What was recorded, where this does the work of several steps.
+    is_part : bool
+        Whether what was recorded is among the originals of other steps, of which this does a part.
     """
 
     key: tuple[Any, ...]
@@ -143,6 +145,7 @@ class Step:
     writes: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     originals: tuple[Step, ...] = ()
+    is_part: bool = False
 
     @property
     def name(self) -> str:

@@ -49,6 +49,7 @@ def _rows_times_matrix_plan(
     """How to multiply contiguous rows of shape ``(..., inputs)``.
 
     ``device_state.plans[operation, rows, matrix, bias]``: ``run(rows, matrix, bias)``, or ``None`` if it does not fit.
+    On a device ``run.onto(rows, matrix, result)`` adds the product to rows of biases, which are in ``result``.
 
     Parameters
     ----------
@@ -124,15 +125,30 @@ def _rows_on_device(
         strides = ((outputs, 1), dtype), ((0, b.strides[0]), dtype)
         spread = pointwise.plan_copy(device_state.native, (count, outputs), *strides)
 
-    def run(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-        result = empty(out)
-        address = result._address
+    return _RowsTimesMatrix(local, out, multiply, spread)
+
+
+class _RowsTimesMatrix:
+    """What multiplies rows on a device."""
+
+    __slots__ = ("_local", "_multiply", "_out", "_spread")
+
+    def __init__(
+        self, local: Any, out: Layout, multiply: Callable[..., None], spread: Callable[..., None] | None
+    ) -> None:
+        self._local, self._out, self._multiply, self._spread = local, out, multiply, spread
+
+    def __call__(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        result = empty(self._out)
+        address, spread = result._address, self._spread
         if spread is not None and b is not None:
-            spread(local.stream.handle, address, b._address)
-        multiply(address, x._address, w._address, 1, 0 if spread is None else 1)
+            spread(self._local.stream.handle, address, b._address)
+        self._multiply(address, x._address, w._address, 1, 0 if spread is None else 1)
         return result
 
-    return run
+    def onto(self, x: Tensor, w: Tensor, result: Tensor) -> None:
+        """Add the product to ``result``, whose rows are the bias."""
+        self._multiply(result._address, x._address, w._address, 1, 1)
 
 
 def _outer_sum_plan(
