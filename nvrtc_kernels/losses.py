@@ -54,9 +54,20 @@ def statistics_type(dtype: dtype) -> dtype:
 
 
 def plan_cross_entropy(
-    device: Device, sizes: Classes, input_dtype: dtype, weight: dtype | None, *, smooth: bool
+    device: Device,
+    sizes: Classes,
+    input_dtype: dtype,
+    weight: dtype | None,
+    *,
+    smooth: bool,
+    reads: dtype | None = None,
 ) -> Callable[..., None]:
     """What makes the loss of each line.
+
+    Parameters
+    ----------
+    reads
+        The dtype of the logits in memory, where it is another one; results are those of logits that were cast before.
 
     Returns
     -------
@@ -66,12 +77,12 @@ def plan_cross_entropy(
         :func:`statistics_type`; the weight's address may be 0.
     """
     compute_type = statistics_type(input_dtype).cuda
-    weight_dtype = weight or input_dtype
+    weight_dtype, in_memory = weight or input_dtype, reads or input_dtype
     parameters = (
-        f"double smoothing, const {input_dtype.cuda}* in, const long long* target, const {weight_dtype.cuda}* weight, "
+        f"double smoothing, const {in_memory.cuda}* in, const long long* target, const {weight_dtype.cuda}* weight, "
         f"{compute_type}* loss, {compute_type}* weighs, {compute_type}* kept"
     )
-    head = f"{'true' if smooth else 'false'}, {compute_type}"
+    head = f"{'true' if smooth else 'false'}, {compute_type}, {input_dtype.cuda}"
     passed = "smoothing, in, target, weight, loss, weighs, kept"
 
     def kernel(variant: str, template: str) -> Callable[..., None]:
@@ -81,7 +92,7 @@ def plan_cross_entropy(
             f"{head}{template}",
             parameters,
             passed,
-            (input_dtype, weight_dtype),
+            (input_dtype, weight_dtype, in_memory),
             "dPPPPPP",
         )
 
@@ -126,6 +137,8 @@ def plan_cross_entropy_backward(
     *,
     smooth: bool,
     each: bool,
+    reads: dtype | None = None,
+    gives: dtype | None = None,
 ) -> Callable[..., None]:
     """What makes the gradient of the input, of its own type.
 
@@ -133,6 +146,8 @@ def plan_cross_entropy_backward(
     ----------
     each
         Whether there is a gradient for each line, or one for all.
+    reads, gives
+        The dtypes of the input and of the result in memory, where they are others: casts before and behind are left out.
 
     Returns
     -------
@@ -141,17 +156,17 @@ def plan_cross_entropy_backward(
         (``total``), the weight and the sum of its elements (``all``) may have address 0.
     """
     compute_type = statistics_type(input_dtype).cuda
-    weight_dtype = weight or input_dtype
+    weight_dtype, in_memory, out = weight or input_dtype, reads or input_dtype, gives or input_dtype
     parameters = (
-        f"double smoothing, const {grad.cuda}* grad, const {compute_type}* total, const {input_dtype.cuda}* in, "
-        f"const long long* target, const {weight_dtype.cuda}* weight, const {compute_type}* all, const {compute_type}* kept, {input_dtype.cuda}* out"
+        f"double smoothing, const {grad.cuda}* grad, const {compute_type}* total, const {in_memory.cuda}* in, "
+        f"const long long* target, const {weight_dtype.cuda}* weight, const {compute_type}* all, const {compute_type}* kept, {out.cuda}* out"
     )
     passed = f"smoothing, {_gradient(compute_type, grad, each=each)}, in, target, weight, all, kept, out"
     head = f"{'true' if smooth else 'false'}, {compute_type}"
 
     def kernel(variant: str, template: str) -> Callable[..., None]:
         return _kernel(
-            device, f"cross_entropy_{variant}_backward", f"{head}{template}", parameters, passed, (grad, input_dtype, weight_dtype),
+            device, f"cross_entropy_{variant}_backward", f"{head}{template}", parameters, passed, (grad, in_memory, weight_dtype, out),
             "dPPPPPPPP", each=each,
         )  # fmt: skip
 

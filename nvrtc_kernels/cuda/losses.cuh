@@ -40,9 +40,9 @@ struct LogitSums {
     W logits = 0, weights = 0;
 };
 
-template <bool Smooth, class W, class In, class V, class Loss>
+template <bool Smooth, class W, class As, class In, class V, class Loss>
 __device__ inline void finish_line(
-    const Classes& sizes, long long line, long long target, const LogitSums<In, W>& sums, double smoothing, const In* in,
+    const Classes& sizes, long long line, long long target, const LogitSums<As, W>& sums, double smoothing, const In* in,
     const V* weight, Loss* loss, W* weighs, W* kept) {
     const W largest = sums.exponents.largest, rest = log(sums.exponents.sum);
     kept[line] = largest;
@@ -63,7 +63,8 @@ __device__ inline void finish_line(
     weighs[line] = own;
 }
 
-template <bool Smooth, class W, int Threads, int Along, int Width, class In, class V, class Loss>
+// Logits are of type In in memory, and computed with as those of type As: where a cast before is left out, that is float.
+template <bool Smooth, class W, class As, int Threads, int Along, int Width, class In, class V, class Loss>
 __device__ void cross_entropy_rows(
     Classes sizes, double smoothing, const In* in, const long long* target, const V* weight, Loss* loss, W* weighs,
     W* kept) {
@@ -71,7 +72,7 @@ __device__ void cross_entropy_rows(
     const bool has = team.row < sizes.lines;
     const long long start = team.row * sizes.classes;
     const RaggedRow<Width> row(start, has ? sizes.classes : 0, is_aligned<Width>(in));
-    LogitSums<In, W> own;
+    LogitSums<As, W> own;
     const auto load = [&](auto width, long long at) { return pack_of<width.value>(in + start + at); };
     over_row<Along, 4>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long at, int step) {
         W x[count.value * width.value];
@@ -97,14 +98,14 @@ __device__ void cross_entropy_rows(
         finish_line<Smooth>(sizes, team.row, target[team.row], own, smoothing, in, weight, loss, weighs, kept);
 }
 
-template <bool Smooth, class W, class In, class V, class Loss>
+template <bool Smooth, class W, class As, class In, class V, class Loss>
 __device__ void cross_entropy_columns(
     Classes sizes, double smoothing, const In* in, const long long* target, const V* weight, Loss* loss, W* weighs,
     W* kept) {
     const long long line = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (line >= sizes.lines) return;
     const In* x = in + sizes.start(line);
-    LogitSums<In, W> own;
+    LogitSums<As, W> own;
     for (long long c = 0; c < sizes.classes; ++c) {
         const W value = to_compute(x[c * sizes.inner]);
         own.exponents.add(value);
@@ -166,10 +167,10 @@ struct LineOfGradient {
     }
 };
 
-template <bool Smooth, class W, int Threads, int Along, int Width, class Grad, class In, class V>
+template <bool Smooth, class W, int Threads, int Along, int Width, class Grad, class In, class V, class Out>
 __device__ void cross_entropy_rows_backward(
     Classes sizes, double smoothing, LineGradient<W, Grad> grad, const In* in, const long long* target,
-    const V* weight, const W* all, const W* kept, In* out) {
+    const V* weight, const W* all, const W* kept, Out* out) {
     const RowTeam<Threads, Along> team;
     if (team.row >= sizes.lines) return;
     const LineOfGradient<Smooth, W> line(sizes, team.row, smoothing, grad, target, weight, all, kept);
@@ -177,28 +178,28 @@ __device__ void cross_entropy_rows_backward(
     const RaggedRow<Width> row(start, sizes.classes, is_aligned<Width>(in) && is_aligned<Width>(out));
     const auto load = [&](auto width, long long at) { return pack_of<width.value>(in + start + at); };
     over_row<Along, 2>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long at, int step) {
-        Pack<In, width.value> results[count.value];
+        Pack<Out, width.value> results[count.value];
         W x[count.value * width.value];
         widen(x, packs);
 #pragma unroll
         for (int i = 0; i < count.value * width.value; ++i) {
             const long long position = at + i / width.value * step + i % width.value;
-            results[i / width.value].items[i % width.value] = to_element<In>(line(x[i], position, weight));
+            results[i / width.value].items[i % width.value] = to_element<Out>(line(x[i], position, weight));
         }
         store_packs(out + start + at, step, results);
     });
 }
 
-template <bool Smooth, class W, class Grad, class In, class V>
+template <bool Smooth, class W, class Grad, class In, class V, class Out>
 __device__ void cross_entropy_columns_backward(
     Classes sizes, double smoothing, LineGradient<W, Grad> grad, const In* in, const long long* target,
-    const V* weight, const W* all, const W* kept, In* out) {
+    const V* weight, const W* all, const W* kept, Out* out) {
     const long long number = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (number >= sizes.lines) return;
     const LineOfGradient<Smooth, W> line(sizes, number, smoothing, grad, target, weight, all, kept);
     long long at = sizes.start(number);
     for (long long c = 0; c < sizes.classes; ++c, at += sizes.inner)
-        out[at] = to_element<In>(line(W(to_compute(in[at])), c, weight));
+        out[at] = to_element<Out>(line(W(to_compute(in[at])), c, weight));
 }
 
 template <class W, class In, class V, class Loss>

@@ -93,9 +93,11 @@ def _class_weights(weight: Tensor | None, dtype: Any) -> Array | float:
 
 
 def _cross_entropy_plan(
-    layout: Layout, weight: dtype | None, sizes: Classes, smooth: bool
+    layout: Layout, weight: dtype | None, sizes: Classes, smooth: bool, reads: dtype | None = None
 ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """``state.plans[operation, input, weight's dtype, sizes, smooth](input, target, weight, smoothing)``.
+
+    A further dtype in the key is that of the input in memory, on a device, in place of that of its layout.
 
     The result is the loss and the weight of each line, and statistics that the gradient needs: the largest logit of
     each line, and the logarithm of the sum of exponentials from there on.
@@ -121,7 +123,7 @@ def _cross_entropy_plan(
 
         return on_host
     state: Any = layout.device_state
-    run = kernels.plan_cross_entropy(state.native, sizes, layout.dtype, weight, smooth=smooth)
+    run = kernels.plan_cross_entropy(state.native, sizes, layout.dtype, weight, smooth=smooth, reads=reads)
     local = state.local
 
     def on_device(
@@ -142,11 +144,18 @@ def _flat(array: Array, out: Layout) -> Tensor:
 
 
 def _cross_entropy_gradient_plan(
-    grad: Layout, layout: Layout, weight: dtype | None, sizes: Classes, smooth: bool
+    grad: Layout,
+    layout: Layout,
+    weight: dtype | None,
+    sizes: Classes,
+    smooth: bool,
+    reads: dtype | None = None,
+    gives: dtype | None = None,
 ) -> Callable[..., Tensor]:
     """``state.plans[operation, grad, input, weight's dtype, sizes, smooth]``.
 
-    ``run(grad, total, input, target, weight, all, statistics, smoothing)``.
+    ``run(grad, total, input, target, weight, all, statistics, smoothing)``. Further dtypes in the key are those of the input
+    and the result in memory, on a device, in place of that of the layout.
     """
     if not layout.device_state.is_cuda:
 
@@ -177,13 +186,21 @@ def _cross_entropy_gradient_plan(
         return on_host
     state: Any = layout.device_state
     run = kernels.plan_cross_entropy_backward(
-        state.native, sizes, grad.dtype, layout.dtype, weight, smooth=smooth, each=bool(grad.shape)
+        state.native,
+        sizes,
+        grad.dtype,
+        layout.dtype,
+        weight,
+        smooth=smooth,
+        each=bool(grad.shape),
+        reads=reads,
+        gives=gives,
     )
-    local = state.local
+    local, out = state.local, layout if gives is None else layout.with_dtype(gives)
 
     def on_device(*operands: Any) -> Tensor:
         *tensors, smoothing = operands
-        result = empty(layout)
+        result = empty(out)
         addresses = [_address(x) for x in tensors]
         run(local.stream.handle, smoothing, *addresses, result._address)
         return result
