@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, ClassVar, overload
 
 import drv
 from nvrtc_kernels.dtypes import float16, float32
+from tensor.core.devices.device import device
 from tensor.core.dtypes.limits import finfo
 from tensor.core.memory_format import strided
+from tensor.core.plans.steps import repeated
 from tensor.core.sparse import storage_of
 from tensor.methods.tensor import Tensor
 from tensor.operations.creation.factories import full
 from tensor.operations.optimizers.numbers import Number
 from tensor.operations.optimizers.steps import step, unscale
-
-if TYPE_CHECKING:
-    from tensor.core.devices.device import device as Device
 
 _READY, _UNSCALED, _STEPPED = "ready", "unscaled", "stepped"
 
@@ -67,6 +66,21 @@ class GradScaler:
         If ``device`` is ``"cuda"`` and there is none; nothing is done then.
     """
 
+    #: What changes with each step, for what compiles functions.
+    keeps_books: ClassVar[frozenset[str]] = frozenset(
+        {
+            "get_scale",
+            "state_dict",
+            "_scale",
+            "_growth_tracker",
+            "_on_device",
+            "_stages",
+            "_flags",
+            "_overflows",
+            "_tensors",
+        }
+    )
+
     def __init__(
         self,
         device: str = "cuda",
@@ -102,7 +116,7 @@ class GradScaler:
         self._flags: dict[int, list[Tensor]] = {}
         self._overflows: dict[int, bool] = {}
         #: The scale as a tensor of each device that losses are on.
-        self._tensors: dict[Device, Tensor] = {}
+        self._tensors: dict[device, Tensor] = {}
 
     @overload
     def scale(self, outputs: Tensor) -> Tensor: ...
@@ -126,15 +140,9 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            factor = self._tensors.get(outputs.device)
-            if factor is None and self._on_device is not None:
-                factor = self._tensors[outputs.device] = self._on_device[0].to(outputs.device)
-            if factor is None:
+            if self._on_device is None and outputs.device not in self._tensors:
                 _refuse_in_capture(outputs)
-                # One of float32, so that a loss in half precision does not overflow.
-                factor = full((), self._scale, dtype=float32, device=outputs.device)
-                self._tensors[outputs.device] = factor
-            return outputs * factor
+            return outputs * self._factor(str(outputs.device))
         if not isinstance(outputs, Iterable):
             raise ValueError(
                 f"outputs must be a Tensor or an iterable of Tensors, got {type(outputs).__name__}"
@@ -142,6 +150,20 @@ class GradScaler:
         scaled = map(self.scale, outputs)
         return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
 
+    @repeated
+    def _factor(self, device_name: str) -> Tensor:
+        """The scale as a tensor of float32, so that a loss in half precision does not overflow."""
+        target = device(device_name)
+        factor = self._tensors.get(target)
+        if factor is None:
+            if self._on_device is None:
+                factor = full((), self._scale, dtype=float32, device=target)
+            else:
+                factor = self._on_device[0].to(target)
+            self._tensors[target] = factor
+        return factor
+
+    @repeated
     def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients of the parameters of ``optimizer`` by the scale in place, to clip them for example.
 
@@ -186,7 +208,7 @@ class GradScaler:
         self._flags[id(optimizer)] = flags
         self._stages[id(optimizer)] = _UNSCALED
 
-    def _go_on_device(self, device: Device) -> None:
+    def _go_on_device(self, device: device) -> None:
         """From now on the scale, and the count of steps since it changed, are on ``device``."""
         self._on_device = (
             full((), self._scale, dtype=float32, device=device),
@@ -194,6 +216,7 @@ class GradScaler:
         )
         self._tensors = {}
 
+    @repeated
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Let ``optimizer`` step with unscaled gradients if all of them are finite.
 
@@ -238,6 +261,7 @@ class GradScaler:
             result = self._overflows[key] = any(flag.item() for flag in self._flags[key])
         return result
 
+    @repeated
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Let the scale fall or grow at the end of an iteration.
 

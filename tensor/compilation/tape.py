@@ -343,7 +343,8 @@ class Tape:
     def repeated(self, function: functools.partial[Any], clears: Iterable[Tensor] = ()) -> Any:
         """Call a function that keeps books on the host; each run of the tape calls it at this place.
 
-        ``clears`` are leaves that have no gradient afterwards, whether they had one or not.
+        It may give a tensor, of one layout in all calls, which nothing else on the tape writes. ``clears`` are leaves that have
+        no gradient afterwards, whether they had one or not.
         """
         if threading.get_ident() != self._thread or self.device_state.plans is self._plans:
             return function()
@@ -371,6 +372,8 @@ class Tape:
                 self._versions[number] = self._versions.get(number, 0) + change
         if step is not None:
             step.arguments = (*step.arguments, [self._shown_by(number) for number in sorted(step.writes)])
+            if isinstance(result, TensorBase):
+                step.result = self._known(result._storage, "result", result)
         self._leaves.settle(by_function=True, cleared=clears)
         return result
 
@@ -422,15 +425,16 @@ class Tape:
             return None
         recording = modes.recording
 
-        def run(leaves: list[Any], gradients: list[Any], *_: Any) -> None:
+        def run(leaves: list[Any], gradients: list[Any], *_: Any) -> Any:
             for leaf, gradient in zip(leaves, gradients, strict=True):
                 leaf._autograd.grad = gradient
-            if function is not None:
-                before, modes.recording = modes.recording, recording
-                try:
-                    function()
-                finally:
-                    modes.recording = before
+            if function is None:
+                return None
+            before, modes.recording = modes.recording, recording
+            try:
+                return function()
+            finally:
+                modes.recording = before
 
         step = Step((name,), run, (targets, values), None, line_of_program())
         self.steps.append(step)

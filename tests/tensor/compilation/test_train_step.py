@@ -256,23 +256,59 @@ def test_a_result_that_can_be_differentiated_afterwards(device: drv.Device) -> N
     tensor.testing.assert_close(weight.grad, 2 * tensor.full((3,), 1.0, device="cuda").exp())
 
 
-@pytest.mark.parametrize("what", ["scaler", "closure"])
-def test_steps_that_run_as_they_are(what: str, device: drv.Device) -> None:
-    """A step that a scaler may leave out, and one that calls a function again, are told and done as without compilation."""
+@pytest.mark.parametrize("what", ["on the host", "on the device", "unscaled for clipping"])
+def test_steps_with_a_scaler(what: str, device: drv.Device) -> None:
+    """A step that overflows is left out, the scale falls and grows, and later steps have it as it is then."""
+    x = tensor.ones(4, 3, device="cuda")
+
+    def trained(*, compiled: bool) -> Any:
+        weight = tensor.tensor([[0.5, -1.0, 2.0]], device="cuda").requires_grad_()
+        optimizer = nn.optim.AdamW([weight], lr=0.125, capturable=what == "on the device")
+        scaler = tensor.amp.GradScaler("cuda", init_scale=4.0, growth_interval=2)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = (x @ weight.T).square().mean()
+            scaler.scale(loss).backward()
+            if what == "unscaled for clipping":
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_([weight], 0.5)
+            scaler.step(optimizer)
+            scaler.update()
+            return loss
+
+        run: Any = tensor.compile(step, fullgraph=True) if compiled else step
+        results = []
+        for scale in (1.0, 1.0, float("inf"), 0.5, 0.25, 0.125):
+            results += [run(x * scale).detach(), weight.detach().clone(), weight.grad.clone()]
+            results.append(tensor.tensor(scaler.get_scale()))
+        if compiled:
+            assert run.programs == 1
+            assert "GradScaler.step()" in run.explain(x)
+        return results
+
+    expected, results = trained(compiled=False), trained(compiled=True)
+    for one, other in zip(results, expected, strict=True):
+        tensor.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    scales = [each.item() for each in expected[3::4]]
+    assert scales == [4.0, 8.0, 4.0, 4.0, 8.0, 8.0]
+
+
+def test_what_a_scaler_keeps_is_not_read(device: drv.Device) -> None:
+    scaler = tensor.amp.GradScaler("cuda")
+    with pytest.warns(UserWarning, match="it reads get_scale of a GradScaler, which changes"):
+        tensor.compile(lambda x: x * scaler.get_scale())(tensor.ones(3, device="cuda"))
+
+
+def test_steps_with_a_closure_run_as_they_are(device: drv.Device) -> None:
+    """A step that calls a function again is told, and done as without compilation."""
     x = tensor.ones(4, 3, device="cuda")
 
     def trained(*, compiled: bool) -> Any:
         weight = tensor.tensor([[0.5, -1.0, 2.0]], device="cuda").requires_grad_()
         optimizer = nn.optim.SGD([weight], lr=0.125)
-        scaler = tensor.amp.GradScaler("cuda", init_scale=4.0, growth_interval=2)
 
-        def with_scaler(x: Any) -> None:
-            optimizer.zero_grad()
-            scaler.scale((x @ weight.T).square().mean()).backward()
-            scaler.step(optimizer)
-            scaler.update()
-
-        def with_closure(x: Any) -> None:
+        def step(x: Any) -> None:
             def loss() -> Any:
                 optimizer.zero_grad()
                 result = (x @ weight.T).square().mean()
@@ -281,18 +317,16 @@ def test_steps_that_run_as_they_are(what: str, device: drv.Device) -> None:
 
             optimizer.step(loss)
 
-        step: Any = with_scaler if what == "scaler" else with_closure
+        run: Any = step
         if compiled:
-            step = tensor.compile(step)
+            run = tensor.compile(step)
             with pytest.warns(UserWarning, match="cannot be compiled"):
-                step(x)
+                run(x)
         else:
-            step(x)
-        for scale in (1.0, float("inf"), 0.5) if what == "scaler" else (1.0, 0.5):
-            step(x * scale)
-        assert not compiled or step.programs == 0
-        return weight, scaler.get_scale()
+            run(x)
+        for scale in (1.0, 0.5):
+            run(x * scale)
+        assert not compiled or run.programs == 0
+        return weight
 
-    (one, scale), (other, expected) = trained(compiled=True), trained(compiled=False)
-    assert tensor.equal(one, other)
-    assert scale == expected
+    assert tensor.equal(trained(compiled=True), trained(compiled=False))
