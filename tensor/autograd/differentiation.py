@@ -252,7 +252,8 @@ def _initial(layout: Layout, gradient: Any, position: int) -> Tensor:
                 f"{position}): pass its gradient, or take abs() or real"
             )
         return filled(layout.as_contiguous(), 1)
-    _check_kinds((gradient,))
+    if not isinstance(gradient, TensorBase):
+        _check_kinds((gradient,))
     have = gradient._layout
     if have.shape != layout.shape:
         raise RuntimeError(

@@ -143,7 +143,7 @@ class GraphTask:
         self.captured: list[Tensor | None] = [None] * len(captures or ())
         for position, (node, number) in enumerate(captures or ()):
             self.captures.setdefault(node, []).append((number, position))
-        self.dependencies = _count_uses(edge[0] for edge in root.edges)
+        self.dependencies = _count_uses(root.edges)
         self.needed = None if captures is None else _needed(self.dependencies, self.captures)
         #: For each output of a node what has arrived: a gradient, or one that is to be waited for.
         self.arrived: dict[Node, list[Any]] = {}
@@ -377,9 +377,11 @@ def _hand_over(gradient: Tensor | None, stream: Stream, waited: set[Stream]) -> 
         gradient.record_stream(callers)
 
 
-def _count_uses(roots: Iterable[Node]) -> dict[Node, int]:
+def _count_uses(roots: Iterable[tuple[Node, int]]) -> dict[Node, int]:
     """All nodes that can be reached, with the number of edges that lead to each."""
-    counts: dict[Node, int] = dict.fromkeys(roots, 0)
+    counts: dict[Node, int] = {}
+    for node, _ in roots:
+        counts[node] = 0
     waiting = list(counts)
     while waiting:
         for edge in waiting.pop().next:

@@ -96,8 +96,8 @@ class Form:
     save : callable
         What saves them: ``save(values, outputs)``.
     steps : tuple
-        For each input its derivative, with the positions in ``saved_positions`` of what it needs; ``None`` if no gradient is asked
-        for.
+        For each input its derivative, with the positions in ``saved_positions`` of what it needs (``None`` for all, in that
+        order); ``None`` if no gradient is asked for.
     joint : callable or None
         What gives the gradients of all inputs at once, instead of ``steps``.
     composition : tuple or None
@@ -110,7 +110,7 @@ class Form:
     name: str
     save: Callable[[Sequence[Any], Sequence[Tensor]], tuple[Any, ...]]
     saved_positions: tuple[int, ...]
-    steps: tuple[tuple[Callable[..., Any], tuple[int, ...]] | None, ...]
+    steps: tuple[tuple[Callable[..., Any], list[int] | None] | None, ...]
     joint: Callable[..., Any] | None
     composition: tuple[Callable[..., Any], list[tuple[int | None, int | None]]] | None
 
@@ -162,10 +162,10 @@ class OperationNode(Node):
                 results.append(None)
                 continue
             function, needs = step
-            if needs:
-                gradient = function(*grads, *[values[index] for index in needs], *context)
+            if needs is None:
+                gradient = function(*grads, *values, *context)
             else:
-                gradient = function(*grads, *context)
+                gradient = function(*grads, *[values[index] for index in needs], *context)
             if gradient is not None and gradient._layout.dtype.is_complex:
                 gradient = _real_for_real(gradient, self, len(results))
             results.append(gradient)
@@ -365,12 +365,14 @@ class BackwardFormula:
             needed = {self._position(name) for each in asked if each is not None for name in each.needs}
             # Values in their order, then outputs.
             positions = sorted(needed, key=lambda position: (position < 0, abs(position)))
-            steps: list[Any] = [
-                None
-                if each is None
-                else (each.function, tuple([positions.index(self._position(name)) for name in each.needs]))
-                for each in asked
-            ]
+            steps: list[Any] = []
+            for each in asked:
+                if each is None:
+                    steps.append(None)
+                    continue
+                needs = [positions.index(self._position(name)) for name in each.needs]
+                # Most need all that is saved, as it stands there.
+                steps.append((each.function, None if needs == [*range(len(positions))] else needs))
             form.saved_positions, form.steps = tuple(positions), (*steps, *[None] * (len(mask) - len(steps)))
         form.save = saver(form.saved_positions)
         if self.joint is not None and self.joint.by_input is None and isinstance(self.name, str):

@@ -12,9 +12,10 @@ from nvrtc_kernels.convolution import Geometry, Windows
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase
 from tensor.core.memory_format import contiguous_format, suggested
+from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
-from tensor.operations.planned_options import plan_for
+from tensor.operations.planned_options import PLAIN, plan_for
 
 from .directions import FORMULAS, Direction, directions_of
 
@@ -256,9 +257,24 @@ def _convolve(
     except AttributeError:
         _check_operands(operation.name, input, weight, bias)
         raise
-    run, formula, context = plan_for(operation, layouts, options)
+    for each in options:
+        if type(each) not in PLAIN:
+            run, formula, context = plan_for(operation, layouts, options)
+            break
+    else:
+        # The commonest options, without a call.
+        run, formula, context = layouts[0].device_state.plans[operation, *layouts, *options]
     result: Tensor = run(input, weight, bias)
-    formula.record((result,), (input, weight, bias), (), context)
+    if modes.recording:
+        # As mask_of() would, without the call.
+        a, b, c = input._autograd, weight._autograd, None if bias is None else bias._autograd
+        mask = (
+            a is not None and a.requires_grad,
+            b is not None and b.requires_grad,
+            None if bias is None else c is not None and c.requires_grad,
+        )
+        if True in mask:
+            formula.record((result,), (input, weight, bias), (), context, mask)
     return result
 
 
