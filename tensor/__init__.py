@@ -3,46 +3,50 @@
 from math import e, inf, nan, pi
 
 from graphroot.coexistence import share as _share
-from nvrtc_kernels.dtypes import (
-    bfloat16,
-    complex64,
-    complex128,
-    dtype,
-    float8_e4m3fn,
-    float8_e5m2,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from nvrtc_kernels.dtypes import bool_ as bool
+from graphroot.importing import without_collections as _without_collections
 
-from .methods.tensor import Tensor  # isort: skip - the class comes first, the families need it
-from .methods import sparse_tensor as _sparse_tensor  # isort: skip  # noqa: F401 - the class of sparse tensors
-from . import (
-    accelerator,
-    amp,
-    autograd,
-    backends,
-    compiler,
-    cpu,
-    cuda,
-    fft,
-    jit,
-    linalg,
-    signal,
-    sparse,
-    special,
-    utils,
-    version,
-)
+# These import most of the others.
+with _without_collections():
+    from nvrtc_kernels.dtypes import (
+        bfloat16,
+        complex64,
+        complex128,
+        dtype,
+        float8_e4m3fn,
+        float8_e5m2,
+        float16,
+        float32,
+        float64,
+        int8,
+        int16,
+        int32,
+        int64,
+        uint8,
+        uint16,
+        uint32,
+        uint64,
+    )
+    from nvrtc_kernels.dtypes import bool_ as bool
+
+    from .methods.tensor import Tensor  # isort: skip - the class comes first, the families need it
+    from .methods import sparse_tensor as _sparse_tensor  # isort: skip  # noqa: F401 - the class of sparse tensors
+    from . import (
+        accelerator,
+        amp,
+        autograd,
+        backends,
+        compiler,
+        cpu,
+        cuda,
+        fft,
+        jit,
+        linalg,
+        signal,
+        sparse,
+        special,
+        utils,
+        version,
+    )
 from . import hub as hub
 from . import onnx as onnx
 from . import random as random  # as the next ones: namespaces that a star import leaves out
