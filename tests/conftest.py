@@ -114,14 +114,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.simulator_only)
     mark_sampled(items)
     if not config.getoption("--nightly"):
-        skip = pytest.mark.skip(reason="long and random: runs with --nightly")
-        for item in items:
-            if item.get_closest_marker("nightly") is not None:
-                item.add_marker(skip)
+        _leave_out("nightly", config, items)
     if config.getoption("--gpu"):
-        left_out = [item for item in items if item.get_closest_marker("simulator_only")]
+        _leave_out("simulator_only", config, items)
+
+
+def _leave_out(marker: str, config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [item for item in items if item.get_closest_marker(marker) is not None]
+    if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        items[:] = [item for item in items if item.get_closest_marker(marker) is None]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if not config.getoption("--nightly"):
+        terminalreporter.write_line("Long random tests are left out: --nightly runs them too.")
 
 
 def _release_overrides() -> None:

@@ -35,9 +35,8 @@ def test_every_namespace_is_known() -> None:
     assert set(NAMESPACES) == set(catalogue._published)
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_every_operation_has_more_than_one_line(name: str) -> None:
-    assert not _is_brief(OPERATIONS[name])
+def test_every_operation_has_more_than_one_line() -> None:
+    assert [name for name, function in OPERATIONS.items() if _is_brief(function)] == []
 
 
 def test_an_in_place_form_says_what_it_computes_and_raises() -> None:
