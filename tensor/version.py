@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from graphroot import __version__
@@ -27,6 +26,9 @@ else:
         # Asked of the installation when it is used: looking for a distribution takes longer than the rest of the import.
         if name != "cuda":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # It takes longer to import than any module of ours.
+        from importlib import metadata
+
         try:
             release = metadata.version("nvidia-cuda-nvrtc")
         except metadata.PackageNotFoundError:

@@ -410,7 +410,8 @@ class Form(NamedTuple):
             tuple(function.__kwdefaults__ or ()),
         )
 
-    def parameters(self) -> list[Parameter]:
+    @cache  # noqa: B019 - there are as many forms as lists of parameters
+    def parameters(self) -> tuple[Parameter, ...]:
         """The parameters in the order in which a definition writes them."""
         first_optional, end = self.positional - self.optional_positional, self.positional + self.named
         result = [
@@ -425,7 +426,7 @@ class Form(NamedTuple):
         ]
         if self.double_starred:
             result.append(Parameter(self.names[-1], "double starred", False))
-        return result
+        return tuple(result)
 
 
 def defaults(function: FunctionType) -> dict[str, Any]:
