@@ -108,7 +108,11 @@ def _explicit(source: Path, module: str) -> tuple[list[str], list[str]]:
     tree = ast.parse(source.read_text(encoding="utf-8"))
     exported = set(import_module(module).__all__)
     imports, assigned = [], []
-    for node in tree.body:
+    # Blocks are those of imports; see graphroot.importing.
+    statements = [
+        each for node in tree.body for each in (node.body if isinstance(node, ast.With) else [node])
+    ]
+    for node in statements:
         if isinstance(node, ast.ImportFrom):
             # What is public and stays out of a star import is written `import name as name`.
             names = [
