@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Iterable
 from typing import Any, ClassVar, overload
@@ -11,7 +12,7 @@ from nvrtc_kernels.dtypes import float16, float32
 from tensor.core.devices.device import device
 from tensor.core.dtypes.limits import finfo
 from tensor.core.memory_format import strided
-from tensor.core.plans.steps import repeated
+from tensor.core.plans.steps import recorders, repeated
 from tensor.core.sparse import storage_of
 from tensor.methods.tensor import Tensor
 from tensor.operations.creation.factories import full
@@ -216,7 +217,6 @@ class GradScaler:
         )
         self._tensors = {}
 
-    @repeated
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Let ``optimizer`` step with unscaled gradients if all of them are finite.
 
@@ -229,6 +229,11 @@ class GradScaler:
         RuntimeError
             If this was done since the last ``update``, there is no gradient, or a closure is given.
         """
+        if recorders:
+            # A recorded step may be one that is left out.
+            parameters = [each for group in optimizer.param_groups for each in group["params"]]
+            function = functools.partial(GradScaler.step, self, optimizer, *args, **kwargs)
+            return recorders[-1].repeated(function, writes=parameters)
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:

@@ -340,11 +340,14 @@ class Tape:
         """Note what becomes of the gradients of those of ``tensors``, which are arguments, that are leaves."""
         self._leaves = Leaves(tensors)
 
-    def repeated(self, function: functools.partial[Any], clears: Iterable[Tensor] = ()) -> Any:
+    def repeated(
+        self, function: functools.partial[Any], clears: Iterable[Tensor] = (), writes: Iterable[Tensor] = ()
+    ) -> Any:
         """Call a function that keeps books on the host; each run of the tape calls it at this place.
 
         It may give a tensor, of one layout in all calls, which nothing else on the tape writes. ``clears`` are leaves that have
-        no gradient afterwards, whether they had one or not.
+        no gradient afterwards, whether they had one or not; ``writes`` are tensors that it may write to, beside those that it
+        writes to in this call.
         """
         if threading.get_ident() != self._thread or self.device_state.plans is self._plans:
             return function()
@@ -371,6 +374,8 @@ class Tape:
                 # Its writes count as they happen, in each run anew.
                 self._versions[number] = self._versions.get(number, 0) + change
         if step is not None:
+            known = (self._numbers.get(id(x._storage)) for x in writes)
+            step.writes.update(number for number in known if number is not None)
             step.arguments = (*step.arguments, [self._shown_by(number) for number in sorted(step.writes)])
             if isinstance(result, TensorBase):
                 step.result = self._known(result._storage, "result", result)

@@ -294,6 +294,32 @@ def test_steps_with_a_scaler(what: str, device: drv.Device) -> None:
     assert scales == [4.0, 8.0, 4.0, 4.0, 8.0, 8.0]
 
 
+def test_a_recorded_step_that_overflows(device: drv.Device) -> None:
+    """It does not write to the parameters, and later ones do: sums of them before and after it stay where they are."""
+    x = tensor.ones(4, 3, device="cuda")
+
+    def trained(*, compiled: bool) -> list[Any]:
+        weight = tensor.tensor([[0.5, -1.0, 2.0]], device="cuda").requires_grad_()
+        optimizer = nn.optim.SGD([weight], lr=0.125)
+        scaler = tensor.amp.GradScaler("cuda", init_scale=4.0)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            before = weight.detach().sum(0)
+            scaler.scale((x @ weight.T).square().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            return before, weight.detach().sum(0)
+
+        run: Any = tensor.compile(step, fullgraph=True) if compiled else step
+        return [result.clone() for scale in (float("inf"), 0.5, 0.25) for result in run(x * scale)]
+
+    results, expected = trained(compiled=True), trained(compiled=False)
+    assert not tensor.equal(expected[2], expected[3])
+    for one, other in zip(results, expected, strict=True):
+        tensor.testing.assert_close(one, other, rtol=0, atol=0)
+
+
 def test_what_a_scaler_keeps_is_not_read(device: drv.Device) -> None:
     scaler = tensor.amp.GradScaler("cuda")
     with pytest.warns(UserWarning, match="it reads get_scale of a GradScaler, which changes"):
