@@ -77,6 +77,12 @@ SUBCOMMANDS = (
         "tools.profile.options:parser",
     ),
     Subcommand(
+        "scale",
+        "predict how a training would scale to many devices",
+        "tools.scale.command_line:main",
+        "tools.scale.options:parser",
+    ),
+    Subcommand(
         "launch",
         "start a program as several ranks, each a process",
         "tools.launch.command_line:main",

@@ -335,13 +335,13 @@ class DriverState:
 
     # Synchronising
 
-    def wait(self, operation: Operation) -> None:
-        """Block the host until ``operation`` is done."""
+    def wait(self, operation: Operation, *, asked: bool = False) -> None:
+        """Block the host until ``operation`` is done; ``asked``: it has asked whether it is, and that is so."""
         if not operation.done:
             self.scheduler.complete(operation)
         operation.waited = True
         if self.scheduler.checker is not None:
-            self.scheduler.checker.host_waits(operation)
+            self.scheduler.checker.host_waits(operation, asked=asked)
 
     def streams_behind(self, stream: Stream) -> list[Stream]:
         """Streams whose work a synchronisation with ``stream`` waits for: all blocking ones for the legacy one."""

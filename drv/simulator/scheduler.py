@@ -139,8 +139,8 @@ class Checker(Protocol):
     def finish(self, op: Operation) -> None:
         """``op`` makes no further accesses."""
 
-    def host_waits(self, op: Operation) -> None:
-        """The calling host thread has synchronised with ``op``."""
+    def host_waits(self, op: Operation, *, asked: bool = False) -> None:
+        """The calling host thread has synchronised with ``op``, or, if it ``asked``, learnt that it is done."""
 
 
 class Scheduler:

@@ -84,6 +84,7 @@ def test_nothing_is_loaded_for_the_help() -> None:
         "tools.simulate",
         "tools.memcheck",
         "tools.profile",
+        "tools.scale",
         "tools.bench",
         "tools.info",
         "tools.profile",

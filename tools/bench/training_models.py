@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import nn
 import tensor
 from nn import functional
+from tensor.utils.checkpoint import checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ class Training:
 class _Attention(nn.Module):
     """A block of a transformer: attention over a sequence, then a perceptron for each of its elements."""
 
-    def __init__(self, width: int, heads: int, *, causal: bool) -> None:
+    def __init__(self, width: int, heads: int, *, causal: bool, dropout: float = 0.1) -> None:
         super().__init__()
         self.heads, self.causal = heads, causal
         self.norm1, self.joint, self.output = (
@@ -58,7 +59,7 @@ class _Attention(nn.Module):
             nn.Linear(width, 4 * width),
             nn.Linear(4 * width, width),
         )
-        self.drop = nn.Dropout(0.1)
+        self.drop = nn.Dropout(dropout)
 
     def forward(self, x: Any) -> Any:
         count, length, width = x.shape
@@ -69,16 +70,43 @@ class _Attention(nn.Module):
         return x + self.drop(self.back(functional.gelu(self.hidden(self.norm2(x)))))
 
 
-class _GPT(nn.Module):
-    def __init__(self) -> None:
+class GPT(nn.Module):
+    """A language model: ``(N, length)`` numbers of tokens to ``(N, length, vocabulary)`` scores.
+
+    Parameters
+    ----------
+    layers, width, heads, length, vocabulary : int
+        Blocks, elements of a token, heads of attention, tokens of a sequence at most, and how many different ones.
+    dropout : float
+        The share of elements that blocks drop.
+    checkpointed : bool
+        Whether blocks keep their inputs alone, and compute once more in the backward pass.
+    """
+
+    def __init__(
+        self,
+        layers: int = 6,
+        width: int = 384,
+        heads: int = 6,
+        length: int = 64,
+        vocabulary: int = 256,
+        *,
+        dropout: float = 0.1,
+        checkpointed: bool = False,
+    ) -> None:
         super().__init__()
-        self.characters, self.positions = nn.Embedding(256, 384), nn.Embedding(64, 384)
-        self.blocks = nn.Sequential(*(_Attention(384, 6, causal=True) for _ in range(6)))
-        self.norm, self.head = nn.LayerNorm(384), nn.Linear(384, 256, bias=False)
+        self.characters, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(
+            *(_Attention(width, heads, causal=True, dropout=dropout) for _ in range(layers))
+        )
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+        self.checkpointed = checkpointed
 
     def forward(self, x: Any) -> Any:
-        positions = self.positions(tensor.arange(x.shape[1], device=x.device))
-        return self.head(self.norm(self.blocks(self.characters(x) + positions)))
+        x = self.characters(x) + self.positions(tensor.arange(x.shape[1], device=x.device))
+        for block in self.blocks:
+            x = checkpoint(block, x) if self.checkpointed and tensor.is_grad_enabled() else block(x)
+        return self.head(self.norm(x))
 
 
 class _ViT(nn.Module):
@@ -189,7 +217,7 @@ TRAININGS: dict[str, Callable[[bool], Training]] = {
         _LSTM, _text(32, 32), half=False, capturable=capturable
     ),
     "GPT 6 x 384, 8 sequences of 64, bf16": lambda capturable: _training(
-        _GPT, _text(8, 64), half=True, capturable=capturable
+        GPT, _text(8, 64), half=True, capturable=capturable
     ),
     "ViT 6 x 192, 32 images of 32 x 32, bf16": lambda capturable: _training(
         _ViT, (tensor.randn(32, 3, 32, 32, device="cuda"), _classes(32)), half=True, capturable=capturable

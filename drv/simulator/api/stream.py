@@ -132,7 +132,7 @@ class StreamCalls(DriverState):
         if not all(end.done for end in ends):
             return NOT_READY
         for end in ends:
-            self.wait(end)
+            self.wait(end, asked=True)
         return self.status(context)
 
     @call(unsafe=True)

@@ -164,7 +164,7 @@ class RaceChecker:
                 self._report_undefined(report, allocation, [(start, stop)])
         self._clocks.finish(op.clock)
 
-    def host_waits(self, op: Operation) -> None:
+    def host_waits(self, op: Operation, *, asked: bool = False) -> None:
         """A synchronising call has waited for ``op``, or a query has said that it is done."""
         clocks = self._clocks
         clocks.host_waits(op.clock)

@@ -70,6 +70,23 @@ class HostClock:
             self._thread.shift += late * 1e9
 
 
+class IdleHost(HostClock):
+    """A host whose Python code and calls take no time: it is always ahead of the device, as where a graph holds the work."""
+
+    def now(self) -> float:
+        """The moment of the end of what the thread waited for last."""
+        return self._thread.shift * 1e-9
+
+    def enter(self) -> None:
+        """The thread's outermost driver call begins."""
+
+    def leave(self) -> None:
+        """It ends."""
+
+    def charge(self, category: str) -> None:
+        """The call queues work of a category."""
+
+
 class TimedLock:
     """The driver's lock, which every driver call takes: it tells the clock when a thread is inside the driver."""
 

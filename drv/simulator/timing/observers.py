@@ -33,9 +33,9 @@ class CheckerAndRecorder:
         self._recorder.finish(op)
         self._checker.finish(op)
 
-    def host_waits(self, op: Operation) -> None:
-        self._checker.host_waits(op)
-        self._recorder.host_waits(op)
+    def host_waits(self, op: Operation, *, asked: bool = False) -> None:
+        self._checker.host_waits(op, asked=asked)
+        self._recorder.host_waits(op, asked=asked)
 
     def launch_begins(self, launch: Any) -> None:
         self._checker.launch_begins(launch)

@@ -21,8 +21,9 @@ from drv.simulator.work.kernel import KernelWork
 from drv.simulator.work.simulated_library import LibraryWork
 
 from . import advice
+from .communication import CommunicationCost
 from .device_schedule import DeviceSchedule
-from .host_clock import HostClock, TimedLock
+from .host_clock import HostClock, IdleHost, TimedLock
 from .kernel_time import Shape, kernel_time
 from .machine_code.assembling import assemble
 from .metering.meter import Meter
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .figures import Figures
     from .machine_code.cubin import CompiledKernel
     from .metering.caches import Level2
+    from .repeats import Repeats
 
 #: Bytes of copies and fills that are left out where results are not needed.
 _LARGE = 1 << 20
@@ -60,6 +62,10 @@ class Recorder:
         Called when an operation is queued, in the thread that queues it; the operation's record keeps what it returns.
     origin : int, optional
         The reading of ``time.perf_counter_ns`` from which times count; now by default.
+    repeats : Repeats, optional
+        Where no results are needed, what launches took before that do the same; these are not sampled once more.
+    host : bool
+        Whether the host's Python code and calls take time.
 
     Attributes
     ----------
@@ -74,9 +80,13 @@ class Recorder:
         results: bool = True,
         context: Callable[[], Any] | None = None,
         origin: int | None = None,
+        repeats: Repeats | None = None,
+        host: bool = True,
     ) -> None:
         self.operations: list[TimedOperation] = []
-        self.clock = HostClock(origin)
+        self.clock = HostClock(origin) if host else IdleHost(origin)
+        self._host = host
+        self._repeats = None if results else repeats
         self._driver = driver
         self._results = results
         self._context = context
@@ -157,6 +167,11 @@ class Recorder:
                 self._driver.observer = counter  # type: ignore[assignment]
         elif not self._results and isinstance(work, (CopyWork, FillWork)) and _size(work) > _LARGE:
             op.run = None
+        elif self._repeats is not None and isinstance(work, KernelWork):
+            key = self._repeats.key(work, self._driver.memory)
+            self._running.repeat = key, self._repeats.get(key)
+            if self._running.repeat[1] is not None:
+                op.run = None
 
     def finish(self, op: Any) -> None:
         """``op`` has run."""
@@ -185,9 +200,12 @@ class Recorder:
         if record.category != "event":
             self.operations.append(record)
 
-    def host_waits(self, op: Operation) -> None:
-        """The host has waited for ``op``."""
-        if op.timing is not None:
+    def host_waits(self, op: Operation, *, asked: bool = False) -> None:
+        """The host has waited for ``op``, or ``asked`` whether it is done.
+
+        What runs early on the simulator is done when an allocator asks. A host that polls waits; one that takes no time does not.
+        """
+        if op.timing is not None and (self._host or not asked):
             self.clock.wait_until(op.timing.record.end)
 
     def launch_begins(self, launch: Any) -> None:
@@ -245,6 +263,11 @@ class Recorder:
         figures, record = device.figures, times.record
         if isinstance(work, KernelWork):
             launched = self._running.__dict__.pop("launch", None)
+            key, before = self._running.__dict__.pop("repeat", (None, None))
+            if before is not None:
+                record.grid, record.block = work.grid, work.block
+                share, engine, seconds = before
+                return share, engine, seconds
             if launched is None:
                 return 1.0, "compute", figures.kernel_overhead
             launch, shape = launched
@@ -261,7 +284,10 @@ class Recorder:
             record.grid, record.block = work.grid, work.block
             record.metrics = advice.metrics(time)
             record.advice = advice.advice(time)
-            return min(time.waves, 1.0), "compute", time.seconds
+            cost = min(time.waves, 1.0), "compute", time.seconds
+            if self._repeats is not None:
+                self._repeats.note(key, cost)
+            return cost
         if isinstance(work, LibraryWork):
             moved = 0 if counter is None else counter.moved
             seconds, record.bound = library_seconds(
@@ -272,6 +298,10 @@ class Recorder:
                 times.device.capability,
             )
             record.metrics = _library_metrics(work, moved, seconds, record.bound)
+            library_cost: Any = work.cost
+            if isinstance(library_cost, CommunicationCost):
+                record.nbytes = library_cost.bytes_moved
+                return 0.0, library_cost.link, seconds
             return 1.0, "compute", seconds
         if isinstance(work, CopyWork):
             record.nbytes, record.direction = _size(work), _direction(work)
@@ -301,10 +331,15 @@ class Recorder:
 
 @contextmanager
 def recording(
-    driver: DriverState, *, results: bool = True, context: Callable[[], Any] | None = None
+    driver: DriverState,
+    *,
+    results: bool = True,
+    context: Callable[[], Any] | None = None,
+    repeats: Repeats | None = None,
+    host: bool = True,
 ) -> Iterator[Recorder]:
     """Record what ``driver``'s devices do within a block; see :class:`Recorder`."""
-    recorder = Recorder(driver, results=results, context=context)
+    recorder = Recorder(driver, results=results, context=context, repeats=repeats, host=host)
     recorder.attach()
     try:
         yield recorder

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from drv.simulator.work.simulated_library import ProductCost
 
+from .communication import CommunicationCost
+
 if TYPE_CHECKING:
     from drv.simulator.work.simulated_library import LibraryCost, TransformCost
 
@@ -90,7 +92,7 @@ def transform_seconds(cost: TransformCost, figures: Figures) -> tuple[float, str
 
 
 def library_seconds(
-    cost: LibraryCost | None,
+    cost: LibraryCost | CommunicationCost | None,
     bytes_moved: int,
     figures: Figures,
     multiprocessors: int,
@@ -99,6 +101,8 @@ def library_seconds(
     """Time of a library call that is ``cost``, or, where that is not known, moves ``bytes_moved`` through memory."""
     if isinstance(cost, ProductCost):
         return product_seconds(cost, figures, multiprocessors, capability)
+    if isinstance(cost, CommunicationCost):
+        return cost.seconds, "network"
     if cost is not None:
         return transform_seconds(cost, figures)
     return memory_seconds(bytes_moved, figures) + figures.kernel_overhead, "DRAM"
