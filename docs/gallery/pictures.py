@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from . import losses, memory, overlap, race, spectrum, streams
+from . import losses, memory, overlap, race, scaling, spectrum, streams
 
 FOLDER = Path(__file__).resolve().parents[1] / "pictures"
 PICTURES: dict[str, Any] = {
@@ -13,6 +13,7 @@ PICTURES: dict[str, Any] = {
     "memory.svg": memory,
     "overlap.svg": overlap,
     "race.svg": race,
+    "scaling.svg": scaling,
     "spectrum.jpg": spectrum,
     "streams.svg": streams,
 }

@@ -79,9 +79,8 @@ def _parts(rows: Sequence[Row]) -> list[str]:
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{step * 0.6:.1f}" height="{height:.1f}" fill="{colour}"/>'
             )
         shapes.append(_text(x + step * 0.3, _TOP + _DEPTH + 18, f"{each.devices:,}", anchor="middle"))
-    for number, (_, label, colour) in enumerate(_PARTS):
-        x, y = left + 104 * number - (20 if number == 2 else 0), _TOP + _DEPTH + 40
-        x += 50 if number == 2 else 0
+    for (_, label, colour), x in zip(_PARTS, (left, left + 84, left + 236), strict=True):
+        y = _TOP + _DEPTH + 40
         shapes.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{colour}"/>')
         shapes.append(_text(x + 18, y, label))
     return shapes
