@@ -59,23 +59,15 @@ def test_it_learns_from_the_documents_of_this_project() -> None:
 @pytest.mark.parametrize(
     "options", [pytest.param((), marks=pytest.mark.nightly), ("--amp",)], ids=["plain", "amp"]
 )
-def test_a_step_that_is_a_graph_learns_the_same(text: Path, options: tuple[str, ...]) -> None:
+def test_graphed_steps_and_compiled_losses_learn_the_same(text: Path, options: tuple[str, ...]) -> None:
     common = ("--text", str(text), *SMALL, "--simulate", *options, "--steps", "3", "--save-every", "1")
-    plain, graphed = (train(*common, *each) for each in ((), ("--graph",)))
-    losses, others = (re.findall(r"loss ([\d.]+), on other text ([\d.]+)", said) for said in (plain, graphed))
-    assert len(losses) == 3
-    assert losses == others
-    assert plain.splitlines()[-1] == graphed.splitlines()[-1]
-
-
-def test_a_compiled_loss_learns_the_same(text: Path) -> None:
-    common = ("--text", str(text), *SMALL, "--simulate", "--amp", "--steps", "2", "--save-every", "1")
-    plain, compiled = (train(*common, *each) for each in ((), ("--compile",)))
-    losses, others = (
-        re.findall(r"loss ([\d.]+), on other text ([\d.]+)", said) for said in (plain, compiled)
+    plain, graphed, compiled = (train(*common, *each) for each in ((), ("--graph",), ("--compile",)))
+    losses, *others = (
+        re.findall(r"loss ([\d.]+), on other text ([\d.]+)", said) for said in (plain, graphed, compiled)
     )
-    assert len(losses) == 2
-    assert losses == others
+    assert len(losses) == 3
+    assert [losses, losses] == others
+    assert plain.splitlines()[-1] == graphed.splitlines()[-1]
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ DTYPES = ("float64", "float32", "bfloat16", "complex128", "complex64", "int64", 
 #: Dtypes whose gradients are compared: only rounding in double precision is small against every mistake.
 _WITH_GRADIENTS = ("float64", "complex128")
 #: Without ``--nightly``, at most so many samples of these and of other dtypes.
-_MOST, _MOST_OF_OTHERS = 24, 8
+_MOST, _MOST_OF_OTHERS = 12, 4
 _LOOKED_AT = 200
 #: How many differences are shown.
 _SHOWN = 20
