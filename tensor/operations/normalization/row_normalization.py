@@ -23,6 +23,8 @@ from tensor.core.plans import planned
 from tensor.core.plans.copies import formatted, host_conversion
 from tensor.operations.creation.copies import contiguous
 
+from . import row_normalization_on_host as on_host
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -99,36 +101,38 @@ def _forward_plan(
 def _on_host(
     layout: Layout, statistics_layout: Layout, rows: Rows
 ) -> Callable[..., tuple[Tensor, Tensor | None, Tensor]]:
-    def on_host(
+    def forward(
         input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        array = in_compute_dtype(input).reshape(rows.rows, rows.n)
-        mean = None
-        with np.errstate(all="ignore"):
-            if rows.center:
-                center = array.sum(1, dtype=array.dtype) / array.dtype.type(max(rows.n, 1))
-                array = array - center[:, None]
-                mean = tensor_of(center, statistics_layout)
-            squares = np.einsum("ri,ri->r", array, array) / max(rows.n, 1)
-            scale = 1 / np.sqrt(squares + squares.dtype.type(eps))
-            # The centred rows are nobody's but this function's.
-            result = np.multiply(array, scale[:, None], out=array if rows.center else None)
-            if weight is not None:
-                _by_channel(result, rows)[...] *= _channels(weight, rows)
-            if bias is not None:
-                _by_channel(result, rows)[...] += _channels(bias, rows)
-            return tensor_of(result, layout), mean, tensor_of(scale, statistics_layout)
+        array = _in_rows(input, rows)
+        out = np.empty_like(array)
+        means, scales = on_host.forward(array, _widened(weight), _widened(bias), eps, rows, out)
+        mean = None if means is None else tensor_of(means, statistics_layout)
+        return tensor_of(out, layout), mean, tensor_of(scales, statistics_layout)
 
-    return on_host
+    return forward
 
 
-def _by_channel(array: Array, rows: Rows) -> Array:
-    """As ``(outer, groups, channels, inner)``."""
-    return array.reshape(rows.rows // rows.groups, rows.groups, rows.channels, rows.inner)
+def _in_rows(x: Tensor, rows: Rows) -> Array:
+    return in_compute_dtype(x).reshape(rows.rows, rows.n)
 
 
-def _channels(x: Tensor, rows: Rows) -> Array:
-    return in_compute_dtype(x).reshape(1, rows.groups, rows.channels, 1)
+def _widened(x: Tensor | None) -> Array | None:
+    return None if x is None else in_compute_dtype(x).reshape(-1)
+
+
+def _gradients_on_host(
+    grad: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    mean: Tensor | None,
+    scale: Tensor,
+    rows: Rows,
+    out: Array | None,
+    sums: bool,
+) -> tuple[Array, Array] | None:
+    operands = _in_rows(grad, rows), _in_rows(input, rows), _widened(weight), _widened(mean)
+    return on_host.gradients(*operands, in_compute_dtype(scale).reshape(-1), rows, out, sums)
 
 
 def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Rows) -> Callable[..., Tensor]:
@@ -140,20 +144,14 @@ def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Row
     """
     if not layout.device_state.is_cuda:
 
-        def on_host(
+        def backward(
             grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
         ) -> Tensor:
-            with np.errstate(all="ignore"):
-                x = _normalized(input, mean, scale, rows)
-                g = np.array(in_compute_dtype(grad)).reshape(rows.rows, rows.n)
-                if weight is not None:
-                    _by_channel(g, rows)[...] *= _channels(weight, rows)
-                along = np.einsum("ri,ri->r", g, x) / max(rows.n, 1)
-                if rows.center:
-                    g -= g.sum(1, keepdims=True, dtype=g.dtype) / g.dtype.type(max(rows.n, 1))
-                return tensor_of((g - x * along[:, None]) * in_compute_dtype(scale)[:, None], layout)
+            out = np.empty((rows.rows, rows.n), rules.computes_in(layout.dtype).numpy)
+            _gradients_on_host(grad, input, weight, mean, scale, rows, out, sums=False)
+            return tensor_of(out, layout)
 
-        return on_host
+        return backward
     device_state = layout.device_state
     run = kernels.plan_backward(device_state.native, rows, grad.dtype, layout.dtype, weight)
     make, local = maker(layout), device_state.local
@@ -171,13 +169,6 @@ def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Row
     return on_device
 
 
-def _normalized(input: Tensor, mean: Tensor | None, scale: Tensor, rows: Rows) -> Array:
-    array = in_compute_dtype(input).reshape(rows.rows, rows.n)
-    if mean is not None:
-        array = array - in_compute_dtype(mean)[:, None]
-    return array * in_compute_dtype(scale)[:, None]
-
-
 def _weight_gradients_plan(
     grad: Layout, layout: Layout, dtype: dtype, rows: Rows
 ) -> Callable[..., tuple[Tensor, Tensor | None]]:
@@ -191,16 +182,14 @@ def _weight_gradients_plan(
     out = layouts.contiguous[(rows.groups * rows.channels,), dtype, layout.device_state]
     if not layout.device_state.is_cuda:
 
-        def on_host(
+        def summed(
             grad: Tensor, input: Tensor, mean: Tensor | None, scale: Tensor
         ) -> tuple[Tensor, Tensor | None]:
-            with np.errstate(all="ignore"):
-                g = _by_channel(in_compute_dtype(grad), rows)
-                weight = g * _by_channel(_normalized(input, mean, scale, rows), rows)
-                sums = [tensor_of(each.sum((0, 3), dtype=each.dtype), out) for each in (weight, g)]
-            return sums[0], sums[1] if rows.center else None
+            sums = _gradients_on_host(grad, input, None, mean, scale, rows, None, sums=True)
+            assert sums is not None
+            return tensor_of(sums[0], out), tensor_of(sums[1], out) if rows.center else None
 
-        return on_host
+        return summed
     device_state = layout.device_state
     launch = weight_gradients_task(grad, layout, dtype, rows).alone(device_state.native)
 
@@ -241,7 +230,18 @@ def _gradients_plan(
     """
     device_state: Any = layout.device_state
     if not device_state.is_cuda:
-        return None
+        summed = layouts.contiguous[(rows.groups * rows.channels,), dtype, device_state]
+
+        def at_once(
+            grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
+        ) -> tuple[Tensor, Tensor, Tensor | None]:
+            out = np.empty((rows.rows, rows.n), rules.computes_in(layout.dtype).numpy)
+            sums = _gradients_on_host(grad, input, weight, mean, scale, rows, out, sums=True)
+            assert sums is not None
+            of_bias = tensor_of(sums[1], summed) if rows.center else None
+            return tensor_of(out, layout), tensor_of(sums[0], summed), of_bias
+
+        return at_once
     plan = kernels.plan_gradients(device_state.native, rows, grad.dtype, layout.dtype, weight, dtype)
     if plan is None:
         return None
