@@ -24,6 +24,8 @@ class Reducer:
         Name of the operation, which its kernels are called by.
     state : str
         Template of ``cuda/reducers.cuh`` that gathers values.
+    state_of_half : str
+        The one that gathers them for results that are all of half precision, where fewer digits are less work.
     code : str
         CUDA C++ expression of the value that is gathered: of the inputs ``a``, ``b``, ... (half precision
         widened to float) and of the scalars.
@@ -55,6 +57,7 @@ class Reducer:
     ordered: bool = False
     with_indices: bool = False
     include: str = ""
+    state_of_half: str = ""
 
 
 _CORRECTION = (("correction", "d"),)
@@ -92,7 +95,9 @@ VAR_MEAN = Reducer("var_mean", "Moments", results=(_VARIANCE, "x.center()"), sca
 STD_MEAN = Reducer("std_mean", "Moments", results=(f"sqrt({_VARIANCE})", "x.center()"), scalars=_CORRECTION)
 
 #: Floating point.
-LOGSUMEXP = Reducer("logsumexp", "LogSumExp", results=("x.value()",), ordered=True)
+LOGSUMEXP = Reducer(
+    "logsumexp", "LogSumExp", results=("x.value()",), ordered=True, state_of_half="QuickLogSumExp"
+)
 
 _NORM_0 = Reducer("norm_0", "Sum", "truth(a)")
 _NORM_1 = Reducer("norm_1", "Sum", "magnitude(a)")

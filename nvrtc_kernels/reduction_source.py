@@ -76,7 +76,9 @@ def kernel_source(
         reducer, outputs, results, scalars
     )
     text += f"\ntypedef {layout} Layout;\n"
-    text += f"typedef {reducer.state}<ValueOf<Elements>, Layout::Number> Reducer;\n"
+    rounded = reducer.state_of_half and all(dtype.cuda in _HALF for dtype in outputs)
+    state = reducer.state_of_half if rounded else reducer.state
+    text += f"typedef {state}<ValueOf<Elements>, Layout::Number> Reducer;\n"
     text += kernel(variant, f"{work.call}(layout, Elements{{{', '.join([*names, *scalar_names])}}}, {sink})")
     if fold:
         text += kernel("fold", f"fold_chunks<Reducer, {fold}>(layout, {partial}, {final})")

@@ -3,6 +3,7 @@
 
 #pragma once
 #include "attention.cuh"
+#include "exponentials.cuh"
 #include "tensor_cores.cuh"
 
 constexpr int ATTENTION_THREADS = 128;
@@ -36,15 +37,6 @@ struct AttentionOperands {
 };
 
 enum AttentionOperand { QUERY, KEY, VALUE, RESULT, GRAD, GRAD_QUERY, GRAD_KEY, GRAD_VALUE };
-
-// Of results that are rounded to half precision: relative errors of 2^-22.
-__device__ inline float power_of_two(float x) {
-    float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-    return result;
-}
-// exp(x) = 2^(x * TO_TWO)
-constexpr float TO_TWO = 1.44269504f;
 
 template <class M>
 constexpr bool is_masked = true;

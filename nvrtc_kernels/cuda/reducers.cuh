@@ -3,6 +3,7 @@
 //   State                     what has been gathered so far
 //   start()                   the state of nothing
 //   take(state, value, position) one more value
+//   take_pack(state, values)  several at once, where that is less work than one after the other
 //   combine(a, b)             two states, in any order: of several threads, warps, blocks
 //
 // What is written at the end is an expression of the final state (nvrtc_kernels/reducers.py). Sums, products and
@@ -10,6 +11,7 @@
 
 #pragma once
 #include "elements.cuh"
+#include "exponentials.cuh"
 
 template <class T> struct Accumulator { typedef T type; };
 template <> struct Accumulator<bool> { typedef long long type; };
@@ -231,7 +233,7 @@ private:
 };
 
 // log(sum(exp(value))) in one pass: the sum is of exp(value - high), and is scaled when a higher value comes.
-template <class V, class Index>
+template <class V, class Index, bool Quick = false>
 struct LogSumExp {
     struct State {
         V high, sum;
@@ -245,4 +247,29 @@ struct LogSumExp {
         const V factor = exp(-magnitude(above));
         return above > 0 ? State{b.high, b.sum + a.sum * factor} : State{a.high, a.sum + b.sum * factor};
     }
+    // The sum is scaled once for all of them. From an infinity differences would be NaN: powers of the values themselves are
+    // 0 for -inf, and an infinite sum for inf, as it is to be.
+    template <int N>
+    static __device__ void take_pack(State& state, const V (&values)[N]) {
+        V high = values[0], sum[2] = {V(0), V(0)};
+#pragma unroll
+        for (int i = 1; i < N; ++i) high = larger_number(high, values[i]);
+        high = larger_number(high, state.high);
+        const V from = fabs(high) == Range<V>::high() ? V(0) : high;
+#pragma unroll
+        for (int i = 0; i < N; ++i) sum[i % 2] += power(values[i], from);
+        state.sum = state.sum * power(state.high, from) + (sum[0] + sum[1]);
+        state.high = high;
+    }
+
+private:
+    // exp(x - from)
+    static __device__ V power(V x, V from) {
+        if constexpr (Quick) return power_of_two(fmaf(x, TO_TWO, -from * TO_TWO));
+        return exp(x - from);
+    }
 };
+
+// The same to a digit more than half precision has.
+template <class V, class Index>
+using QuickLogSumExp = LogSumExp<V, Index, true>;

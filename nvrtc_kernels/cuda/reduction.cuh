@@ -27,7 +27,7 @@
 #include "reducers.cuh"
 
 constexpr int unroll = 4;      // loads in flight
-constexpr int states = 4;      // of a thread that shares a row
+constexpr int states = 4;      // of a thread that shares a row, but one of a reducer that takes packs
 constexpr int additions = 16;  // rounds of `unroll` loads before states are folded
 
 template <int Kept, int Reduced, int Outputs, int Inputs, class Index>
@@ -125,11 +125,40 @@ struct Gathered {
     }
 };
 
+// Whether a reducer of values V takes packs of them.
+template <class Reducer, class V, class = void>
+constexpr bool takes_packs = false;
+template <class Reducer, class V>
+constexpr bool takes_packs<Reducer, V, decltype(Reducer::take_pack(
+    *static_cast<typename Reducer::State*>(nullptr), *static_cast<const V (*)[1]>(nullptr)))> = true;
+
+// Takes the elements of `Count` packs of a thread, the first of which stand at `position` and `step` from each other: all
+// into one state where the reducer takes packs, or into the states in turn.
+template <int Width, int Count, class Index, class Reducer, int States, class Elements, class Items>
+__device__ inline void take_items(
+    Gathered<Reducer, States>& gathered, const Elements& elements, const Items (&items)[Count], Index position, Index step) {
+    if constexpr (Width > 1 && takes_packs<Reducer, ValueOf<Elements>>) {
+        ValueOf<Elements> values[Count * Width];
+#pragma unroll
+        for (int i = 0; i < Count * Width; ++i) values[i] = elements.value(items[i / Width], i % Width);
+        Reducer::take_pack(gathered.current[0], values);
+    } else {
+#pragma unroll
+        for (int u = 0; u < Count; ++u) {
+#pragma unroll
+            for (int i = 0; i < Width; ++i) {
+                Reducer::take(
+                    gathered.current[(u * Width + i) % States], elements.value(items[u], i), position + u * step + i);
+            }
+        }
+    }
+}
+
 // Packs first, first + step, ... below end, at the offsets that `offsets_of` tells. The elements of a pack stand at
 // positions pack * Width + shift and following.
-template <int Width, class Index, class Reducer, class Elements, class OffsetsOf>
+template <int Width, class Index, class Reducer, int States, class Elements, class OffsetsOf>
 __device__ inline void take_packs(
-    Gathered<Reducer, states>& gathered, const Elements& elements, Index first, Index end, Index step, Index shift,
+    Gathered<Reducer, States>& gathered, const Elements& elements, Index first, Index end, Index step, Index shift,
     const OffsetsOf& offsets_of) {
     Index pack = first;
 #pragma unroll 1
@@ -137,31 +166,20 @@ __device__ inline void take_packs(
         typename Elements::template Items<Width> items[unroll];
 #pragma unroll
         for (int u = 0; u < unroll; ++u) items[u] = elements.template load<Width>(offsets_of(pack + u * step).at);
-#pragma unroll
-        for (int u = 0; u < unroll; ++u) {
-#pragma unroll
-            for (int i = 0; i < Width; ++i) {
-                Reducer::take(
-                    gathered.current[(u * Width + i) % states], elements.value(items[u], i),
-                    (pack + u * step) * Width + shift + i);
-            }
-        }
+        take_items<Width, unroll, Index>(gathered, elements, items, pack * Width + shift, step * Width);
         gathered.round();
     }
 #pragma unroll 1
     for (; pack < end; pack += step) {
-        const auto items = elements.template load<Width>(offsets_of(pack).at);
-#pragma unroll
-        for (int i = 0; i < Width; ++i) {
-            Reducer::take(gathered.current[i % states], elements.value(items, i), pack * Width + shift + i);
-        }
+        const typename Elements::template Items<Width> items[1] = {elements.template load<Width>(offsets_of(pack).at)};
+        take_items<Width, 1, Index>(gathered, elements, items, pack * Width + shift, 0);
     }
 }
 
 // The same of single elements, of which there are fewer than a pack has: one after the other, in little code.
-template <class Index, class Reducer, class Elements, class OffsetsOf>
+template <class Index, class Reducer, int States, class Elements, class OffsetsOf>
 __device__ inline void take_few(
-    Gathered<Reducer, states>& gathered, const Elements& elements, Index first, Index end, Index step, Index shift,
+    Gathered<Reducer, States>& gathered, const Elements& elements, Index first, Index end, Index step, Index shift,
     const OffsetsOf& offsets_of) {
 #pragma unroll 1
     for (Index at = first; at < end; at += step) {
@@ -183,9 +201,9 @@ struct Offsets {
 // Elements first to end of a row, by the reduced dimensions; both are multiples of Width.
 template <int Width>
 struct Strided {
-    template <class Reducer, class L, class Elements>
+    template <class Reducer, int States, class L, class Elements>
     static __device__ void gather(
-        Gathered<Reducer, states>& gathered, const L& layout, const Elements& elements, const Offsets<L>& row,
+        Gathered<Reducer, States>& gathered, const L& layout, const Elements& elements, const Offsets<L>& row,
         typename L::Number first, typename L::Number end, int thread, int threads) {
         typedef typename L::Number Index;
         const auto offsets = [&](Index pack) {
@@ -201,9 +219,9 @@ struct Strided {
 // multiples of their size together, the rest element by element.
 template <int Width>
 struct Ragged {
-    template <class Reducer, class L, class Elements>
+    template <class Reducer, int States, class L, class Elements>
     static __device__ void gather(
-        Gathered<Reducer, states>& gathered, const L&, const Elements& elements, const Offsets<L>& row,
+        Gathered<Reducer, States>& gathered, const L&, const Elements& elements, const Offsets<L>& row,
         typename L::Number first, typename L::Number end, int thread, int threads) {
         typedef typename L::Number Index;
         const Offsets<L> start(row, first);
@@ -285,7 +303,7 @@ __device__ inline void reduce_rows(const L& layout, const Elements& elements, co
     for (Index job = blockIdx.x; job < jobs; job += gridDim.x) {
         const Index group = job / layout.chunks, chunk = job - group * layout.chunks;
         const Index row = group * across + threadIdx.x / Along;
-        Gathered<Reducer, states> gathered;
+        Gathered<Reducer, takes_packs<Reducer, ValueOf<Elements>> ? 1 : states> gathered;
         if (row < layout.rows) {
             const Index first = chunk * layout.piece, end = min(first + layout.piece, layout.length);
             Walk::gather(gathered, layout, elements, Offsets<L>(layout, row), first, end, thread, Along);

@@ -9,25 +9,15 @@
 // The rows of the variant `rows` may be computed, and its results be gone on with: see fused_rows.cuh.
 
 #pragma once
+#include "exponentials.cuh"
 #include "rows.cuh"
 
-// exp(x) for results of type T, to a digit more than T has: for half precision by the hardware's power of
-// two, whose relative error of 2^-22 and that of the product, |x| * 2^-24, vanish in 2^-11.
+// exp(x) for results of type T, to a digit more than T has.
 template <class T, class W>
 __device__ inline W exponential(W x) {
-    if constexpr (sizeof(T) == 2) {
-        W power;
-        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * W(1.44269504)));
-        return power;
-    } else {
-        return exp(x);
-    }
+    if constexpr (sizeof(T) == 2) return quick_exponential(x);
+    return exp(x);
 }
-
-template <class W>
-__device__ inline W larger_number(W a, W b) { return b > a ? b : a; }
-template <>
-__device__ inline float larger_number(float a, float b) { return fmaxf(a, b); }
 
 // What exp(x - largest) are multiplied with, or what is taken from x - largest.
 template <bool Log, class W>
