@@ -7,26 +7,20 @@ and what waits for them, is what the code of ``parallel`` does.
 from __future__ import annotations
 
 # ruff: noqa: N802, N803, N815 - the names are C's
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from drv.bindings.nccl import UniqueId, ncclDataType_t, ncclResult_t
-from drv.simulator.timing.communication import CommunicationCost
+from drv.bindings.nccl import UniqueId, ncclResult_t
+from drv.simulator.work.simulated_library import CommunicationCost
+from parallel.backends.nccl.types import TYPES
 
 from .network import Layout, Network, collective_seconds
 
 if TYPE_CHECKING:
     from drv import Runtime
 
-_SIZES = {
-    ncclDataType_t.ncclInt8: 1,
-    ncclDataType_t.ncclUint8: 1,
-    ncclDataType_t.ncclInt32: 4,
-    ncclDataType_t.ncclInt64: 8,
-    ncclDataType_t.ncclFloat16: 2,
-    ncclDataType_t.ncclBfloat16: 2,
-    ncclDataType_t.ncclFloat32: 4,
-    ncclDataType_t.ncclFloat64: 8,
+#: Bytes of an element.
+_SIZES: dict[int, int] = {
+    datatype: dtype.itemsize // elements for dtype, (datatype, elements) in TYPES.items()
 }
 
 
@@ -75,42 +69,45 @@ class ModelledNccl:
     # Work
 
     def ncclAllReduce(
-        self, send: int, receive: int, count: int, kind: int, op: int, comm: int, stream: int
+        self, send: int, receive: int, count: int, datatype: int, op: int, comm: int, stream: int
     ) -> None:
-        self._queue("all_reduce", count * _SIZES[ncclDataType_t(kind)], stream)
+        self._queue("all_reduce", count, datatype, stream)
 
     def ncclReduce(
-        self, send: int, receive: int, count: int, kind: int, op: int, root: int, comm: int, stream: int
+        self, send: int, receive: int, count: int, datatype: int, op: int, root: int, comm: int, stream: int
     ) -> None:
-        self._queue("reduce", count * _SIZES[ncclDataType_t(kind)], stream)
+        self._queue("reduce", count, datatype, stream)
 
     def ncclReduceScatter(
-        self, send: int, receive: int, count: int, kind: int, op: int, comm: int, stream: int
+        self, send: int, receive: int, count: int, datatype: int, op: int, comm: int, stream: int
     ) -> None:
-        self._queue("reduce_scatter", count * self._layout.ranks * _SIZES[ncclDataType_t(kind)], stream)
+        self._queue("reduce_scatter", count * self._layout.ranks, datatype, stream)
 
-    def ncclAllGather(self, send: int, receive: int, count: int, kind: int, comm: int, stream: int) -> None:
-        self._queue("all_gather", count * self._layout.ranks * _SIZES[ncclDataType_t(kind)], stream)
+    def ncclAllGather(
+        self, send: int, receive: int, count: int, datatype: int, comm: int, stream: int
+    ) -> None:
+        self._queue("all_gather", count * self._layout.ranks, datatype, stream)
 
     def ncclBroadcast(
-        self, send: int, receive: int, count: int, kind: int, root: int, comm: int, stream: int
+        self, send: int, receive: int, count: int, datatype: int, root: int, comm: int, stream: int
     ) -> None:
-        self._queue("broadcast", count * _SIZES[ncclDataType_t(kind)], stream)
+        self._queue("broadcast", count, datatype, stream)
 
-    def ncclSend(self, send: int, count: int, kind: int, peer: int, comm: int, stream: int) -> None:
-        self._queue("send", count * _SIZES[ncclDataType_t(kind)], stream)
+    def ncclSend(self, send: int, count: int, datatype: int, peer: int, comm: int, stream: int) -> None:
+        self._queue("send", count, datatype, stream)
 
-    def ncclRecv(self, receive: int, count: int, kind: int, peer: int, comm: int, stream: int) -> None:
-        self._queue("send", count * _SIZES[ncclDataType_t(kind)], stream)
+    def ncclRecv(self, receive: int, count: int, datatype: int, peer: int, comm: int, stream: int) -> None:
+        self._queue("send", count, datatype, stream)
 
-    def _queue(self, operation: str, nbytes: int, stream: int) -> None:
+    def _queue(self, operation: str, count: int, datatype: int, stream: int) -> None:
+        nbytes = count * _SIZES[datatype]
         cost = CommunicationCost(
             collective_seconds(operation, nbytes, self._layout, self._network),
             nbytes,
             "links" if self._layout.nodes == 1 else "rails",
         )
-        queue = methodcaller("library_call", stream, operation, _nothing, cost=cost)
-        self._runtime.check(queue(self._runtime.driver), "library_call")
+        driver: Any = self._runtime.driver
+        self._runtime.check(driver.library_call(stream, operation, _nothing, cost=cost), "library_call")
 
 
 def _nothing(memory: Any) -> None:

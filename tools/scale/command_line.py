@@ -45,15 +45,15 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.sc
     SystemExit
         With status 2, if an option is unknown or has an impossible value, and with 0 after ``--help``.
     """
-    options_ = parser(prog)
-    options = options_.parse_args(sys.argv[1:] if arguments is None else arguments)
+    described = parser(prog)
+    options = described.parse_args(sys.argv[1:] if arguments is None else arguments)
     try:
-        counts = [int(each) for each in options.devices.split(",")]
+        counts = _counts(options.devices)
         job, network = job_of(options.model), Network.parse(options.network)
         dtype = None if options.dtype == "float32" else getattr(tensor, options.dtype)
         rows = predict(job, options.strategy, counts, network, options.gpu, dtype)
     except ValueError as error:
-        options_.error(str(error))
+        described.error(str(error))
     if options.plot is not None:
         title = f"{job.name}, {options.strategy}, {options.gpu}, {network.name}"
         Path(options.plot).write_text(picture(rows, title), encoding="utf-8")
@@ -62,6 +62,13 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.sc
     else:
         print(table(job, rows))
     return 0
+
+
+def _counts(text: str) -> list[int]:
+    counts = text.split(",")
+    if not all(each.isdecimal() for each in counts):
+        raise ValueError(f"--devices must be numbers with commas between them, as 8,64, not {text!r}")
+    return [int(each) for each in counts]
 
 
 def table(job: Job, rows: Sequence[Row]) -> str:

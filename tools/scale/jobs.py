@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import runpy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,14 @@ import tensor
 from nn import functional
 from tools.bench.training_models import GPT
 
+from .language_models import GPTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nn import Module
+
+    from .language_models import Sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +46,6 @@ class Job:
     flops: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    """Of a language model, and of the batch of a rank."""
-
-    layers: int
-    width: int
-    heads: int
-    length: int
-    vocabulary: int
-    #: Sequences of a batch.
-    batch: int
-    checkpointed: int = 0
-
-    def flops(self) -> float:
-        """By D. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021, equation 3.
-
-        It counts forward, backward, and the second forward pass of checkpointed blocks.
-        """
-        passes = 96 if self.checkpointed else 72
-        terms = 1 + self.length / (6 * self.width) + self.vocabulary / (16 * self.layers * self.width)
-        return passes * self.batch * self.length * self.layers * self.width**2 * terms
-
-
-#: GPT-2 (Radford et al. 2019), the smallest, and the first three models of Narayanan et al. 2021, table 1.
-GPTS = {
-    "gpt-tiny": _Sizes(2, 128, 2, 128, 512, 2),
-    "gpt2": _Sizes(12, 768, 12, 1024, 50304, 8),
-    "gpt-1.7b": _Sizes(24, 2304, 24, 2048, 51200, 16, 1),
-}
-
-
 def job_of(text: str) -> Job:
     """The training that ``--model`` names: a language model with sizes behind it (``gpt2,batch=16``), or a script.
 
@@ -85,7 +58,7 @@ def job_of(text: str) -> Job:
     """
     name, *changes = text.split(",")
     if name in GPTS:
-        return _gpt(text, _changed(GPTS[name], changes))
+        return _gpt(text, GPTS[name].changed(changes))
     path = Path(text)
     if path.suffix != ".py" or not path.is_file():
         raise ValueError(
@@ -100,20 +73,7 @@ def job_of(text: str) -> Job:
     return Job(path.stem, defined["model"], defined["loss"], defined.get("layers", _no_layers))
 
 
-def _changed(sizes: _Sizes, changes: list[str]) -> _Sizes:
-    values: dict[str, int] = {}
-    names = [each.name for each in fields(_Sizes)]
-    for each in changes:
-        key, _, value = each.partition("=")
-        if key not in names or not value.isdigit():
-            raise ValueError(
-                f"{each!r} is no size of a model: expected one of {', '.join(names)}, and a number"
-            )
-        values[key] = int(value)
-    return replace(sizes, **values)
-
-
-def _gpt(text: str, sizes: _Sizes) -> Job:
+def _gpt(text: str, sizes: Sizes) -> Job:
     def model() -> Any:
         return GPT(
             sizes.layers,

@@ -56,7 +56,10 @@ class Network:
             key = key.replace("-", "_")
             if key not in figures:
                 raise ValueError(f"a network has no {key!r}: expected {', '.join(figures)}")
-            values[key] = int(value) if key == "devices" else float(value)
+            try:
+                values[key] = int(value) if key == "devices" else float(value)
+            except ValueError:
+                raise ValueError(f"{key} of a network is a number, got {value!r}") from None
             if values[key] <= 0:
                 raise ValueError(f"{key} of a network is positive, got {value}")
         return replace(NETWORKS[name], name=text, **values)  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from drv.simulator.timing.repeats import Repeats
 
 from .collectives import ModelledNccl
 from .network import Layout
+from .options import STRATEGIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from .jobs import Job
     from .network import Network
 
-#: ``ddp``: every rank has all. ``fully_shard``: a part of it, of all ranks. ``hybrid``: a part, of the ranks of a node.
-STRATEGIES = ("ddp", "fully_shard", "hybrid")
 #: Of a simulated device, so that what does not fit is told rather than raised.
 _MEMORY = "4096GiB"
 #: Steps until buckets and the order of gathering are what they stay.
@@ -88,7 +87,7 @@ def predict(
     job : Job
         What is trained.
     strategy : str
-        One of :data:`STRATEGIES`.
+        One of :data:`~tools.scale.options.STRATEGIES`.
     counts : sequence of int
         Numbers of devices; of more than a node as many as fill nodes.
     network : Network
@@ -101,8 +100,12 @@ def predict(
     Raises
     ------
     ValueError
-        For a number of devices that does not fill nodes.
+        For an unknown strategy or device, and a number of devices that does not fill nodes.
     """
+    if strategy not in STRATEGIES:
+        raise ValueError(f"there is no strategy {strategy!r}: expected {', '.join(STRATEGIES)}")
+    if gpu not in MODELS:
+        raise ValueError(f"there is no device {gpu!r}: expected {', '.join(MODELS)}")
     for count in counts:
         if count < 1 or (count > network.devices and count % network.devices):
             raise ValueError(

@@ -18,10 +18,9 @@ from drv.simulator.work.events import EventRecordWork
 from drv.simulator.work.fill import FillWork
 from drv.simulator.work.host import HostWork
 from drv.simulator.work.kernel import KernelWork
-from drv.simulator.work.simulated_library import LibraryWork
+from drv.simulator.work.simulated_library import CommunicationCost, LibraryWork
 
 from . import advice
-from .communication import CommunicationCost
 from .device_schedule import DeviceSchedule
 from .host_clock import HostClock, IdleHost, TimedLock
 from .kernel_time import Shape, kernel_time
@@ -298,10 +297,9 @@ class Recorder:
                 times.device.capability,
             )
             record.metrics = _library_metrics(work, moved, seconds, record.bound)
-            library_cost: Any = work.cost
-            if isinstance(library_cost, CommunicationCost):
-                record.nbytes = library_cost.bytes_moved
-                return 0.0, library_cost.link, seconds
+            if isinstance(work.cost, CommunicationCost):
+                record.nbytes = work.cost.bytes_moved
+                return 0.0, work.cost.link, seconds
             return 1.0, "compute", seconds
         if isinstance(work, CopyWork):
             record.nbytes, record.direction = _size(work), _direction(work)

@@ -10,9 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from drv.simulator.work.simulated_library import ProductCost
-
-from .communication import CommunicationCost
+from drv.simulator.work.simulated_library import CommunicationCost, ProductCost
 
 if TYPE_CHECKING:
     from drv.simulator.work.simulated_library import LibraryCost, TransformCost
@@ -92,7 +90,7 @@ def transform_seconds(cost: TransformCost, figures: Figures) -> tuple[float, str
 
 
 def library_seconds(
-    cost: LibraryCost | CommunicationCost | None,
+    cost: LibraryCost | None,
     bytes_moved: int,
     figures: Figures,
     multiprocessors: int,

@@ -52,7 +52,26 @@ class TransformCost:
     bytes_moved: int
 
 
-LibraryCost = ProductCost | TransformCost
+@dataclass(frozen=True, slots=True)
+class CommunicationCost:
+    """A collective with devices that are not there: how long it takes is worked out by whoever describes the network.
+
+    Attributes
+    ----------
+    seconds : float
+        How long it takes.
+    bytes_moved : int
+        Bytes of the tensor that it is about.
+    link : str
+        What it is sent over: what shares that waits, and the multiprocessors are free.
+    """
+
+    seconds: float
+    bytes_moved: int
+    link: str
+
+
+LibraryCost = ProductCost | TransformCost | CommunicationCost
 
 
 class LibraryWork(Work):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,7 +102,7 @@ def test_a_handler_that_raises_waits_for_the_operation(number: int, any_schedule
     before = signal.signal(number, late)
     try:
         with pytest.raises(TimeoutError):
-            methodcaller("library_call", stream, "late", run)(machine.driver)
+            machine.driver.library_call(stream, "late", run)
             machine.driver.cuStreamSynchronize(stream)
         assert signal.getsignal(number) is late
         assert machine.log == ["done"]

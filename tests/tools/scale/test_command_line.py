@@ -46,6 +46,7 @@ def test_a_script_is_predicted(tmp_path: Any, capsys: pytest.CaptureFixture[str]
 def test_what_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in [
         (["--devices", "9"], "no whole number of nodes"),
+        (["--devices", "8,many"], "numbers with commas between them, as 8,64, not '8,many'"),
         (["--model", "gpt9"], "no model"),
         (["--network", "token-ring"], "no network"),
     ]:

@@ -50,6 +50,7 @@ def test_figures() -> None:
     for text, words in [
         ("dgx", "no network 'dgx': expected dgx-a100"),
         ("p4d,speed=3", "has no 'speed': expected devices"),
+        ("p4d,rail=fast", "rail of a network is a number, got 'fast'"),
         ("p4d,rail=0", "rail of a network is positive, got 0"),
     ]:
         with pytest.raises(ValueError, match=words):

@@ -8,7 +8,8 @@ import pytest
 
 import nn
 import tensor
-from tools.scale.jobs import GPTS, Job, job_of
+from tools.scale.jobs import Job, job_of
+from tools.scale.language_models import GPTS
 from tools.scale.network import NETWORKS
 from tools.scale.prediction import predict
 
@@ -68,6 +69,10 @@ def test_parts_are_gathered_twice_and_gradients_scattered() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="12 devices are no whole number of nodes of 8"):
         predict(JOB, "ddp", [12], NETWORK, "a100", None)
+    with pytest.raises(ValueError, match="no strategy 'fsdp': expected ddp, fully_shard, hybrid"):
+        predict(JOB, "fsdp", [8], NETWORK, "a100", None)
+    with pytest.raises(ValueError, match="no device 'p100': expected h200"):
+        predict(JOB, "ddp", [8], NETWORK, "p100", None)
 
 
 def test_jobs(tmp_path: Any) -> None:

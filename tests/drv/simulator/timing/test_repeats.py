@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
 import pytest
 
 import drv
-from drv.simulator.timing.communication import CommunicationCost
 from drv.simulator.timing.recorder import recording
 from drv.simulator.timing.repeats import Repeats
+from drv.simulator.work.simulated_library import CommunicationCost
 
 pytestmark = pytest.mark.simulator_only
 
@@ -67,8 +66,7 @@ def test_communication_leaves_the_multiprocessors_free() -> None:
     with recording(driver, results=False, host=False) as recorder:
         for stream, link in ((beside, "rails"), (other, "rails"), (beside, "links")):
             cost = CommunicationCost(2e-3, 1 << 20, link)
-            queue = methodcaller("library_call", stream.handle, "all_reduce", lambda memory: None, cost=cost)
-            assert not queue(driver)[0]
+            assert not driver.library_call(stream.handle, "all_reduce", lambda memory: None, cost=cost)[0]
         kernel.launch(64, 256, (memory, np.int32(1 << 20)))
         drv.Device(0).synchronize()
     one, two, links, computing = sorted(recorder.operations, key=lambda each: (each.name, each.start))
