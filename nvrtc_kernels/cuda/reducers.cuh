@@ -3,7 +3,11 @@
 //   State                     what has been gathered so far
 //   start()                   the state of nothing
 //   take(state, value, position) one more value
-//   take_pack(state, values)  several at once, where that is less work than one after the other
+//
+// and where several values are less work at once than one after the other
+//
+//   packs                     true
+//   take_pack(state, values, at) an array of them, the i-th at position at(i), which grows with i and from call to call
 //   combine(a, b)             two states, in any order: of several threads, warps, blocks
 //
 // What is written at the end is an expression of the final state (nvrtc_kernels/reducers.py). Sums, products and
@@ -148,6 +152,20 @@ struct All {
 // The largest or the smallest. NaN is beyond either end.
 template <class T> __device__ inline T higher(T a, T b) { return b > a || is_nan(b) ? b : a; }
 template <class T> __device__ inline T lower(T a, T b) { return b < a || is_nan(b) ? b : a; }
+#if __CUDA_ARCH__ >= 800
+template <>
+__device__ inline float higher(float a, float b) {
+    float result;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+}
+template <>
+__device__ inline float lower(float a, float b) {
+    float result;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+}
+#endif
 
 template <class V, class Index>
 struct Largest {
@@ -190,6 +208,31 @@ struct Placed {
         const bool beyond = nan_b || (!nan_a && (Up ? b.value > a.value : b.value < a.value));
         return (equal ? b.index < a.index : beyond) ? b : a;
     }
+    // Few packs have a value that is further out than all before: only then is it looked for where it stands.
+    static constexpr bool packs = true;
+    template <int N, class At>
+    static __device__ void take_pack(State& state, const V (&values)[N], const At& at) {
+        V best = values[0];
+#pragma unroll
+        for (int i = 1; i < N; ++i) best = Up ? higher(best, values[i]) : lower(best, values[i]);
+        if (is_nan(best)) {
+            if (is_nan(state.value)) return;
+#pragma unroll
+            for (int i = N - 1; i >= 0; --i) {
+                if (is_nan(values[i])) state = {values[i], at(i)};
+            }
+        } else if ((Up ? best > state.value : best < state.value) || state.index == Range<Index>::high()) {
+            int first = N - 1;
+            // Of zeros, which are equal, the first one's sign.
+            V value = values[N - 1];
+#pragma unroll
+            for (int i = N - 1; i >= 0; --i) {
+                first = values[i] == best ? i : first;
+                value = values[i] == best ? values[i] : value;
+            }
+            state = {value, at(first)};
+        }
+    }
 };
 template <class V, class Index> struct LargestPlace : Placed<V, Index, true> {};
 template <class V, class Index> struct SmallestPlace : Placed<V, Index, false> {};
@@ -219,15 +262,32 @@ struct Moments {
     static __device__ State combine(State a, State b) {
         if (b.count == 0) return a;
         if (a.count == 0) return b;
-        const Real count = a.count + b.count, share = b.count / count;
+        const Real count = a.count + b.count, share = b.count * inverse(count);
         const V away = minus(b.mean, a.mean);
         const Real between = real_product(away, away) * a.count * share;
         return {plus(a.mean, scaled(away, share)), a.squares + b.squares + between, count};
     }
+    // In two passes over the values. The mean comes from four sums, so that it is off by few roundings: the sum of squares
+    // grows by the square of what it is off.
+    static constexpr bool packs = true;
+    template <int N, class At>
+    static __device__ void take_pack(State& state, const V (&values)[N], const At&) {
+        V sum[4] = {};
+        Real squares[2] = {};
+#pragma unroll
+        for (int i = 0; i < N; ++i) sum[i % 4] = plus(sum[i % 4], values[i]);
+        const V mean = scaled(plus(plus(sum[0], sum[1]), plus(sum[2], sum[3])), Real(1) / N);
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            const V away = minus(values[i], mean);
+            squares[i % 2] += real_product(away, away);
+        }
+        state = combine(state, {mean, squares[0] + squares[1], Real(N)});
+    }
 
 private:
-    // A mean that is off by a rounding more is moved by the next value; the division proper would cost more
-    // than the rest of the step.
+    // Means that are off by a rounding more are moved by the next value, or by a rounding of their distance; the division
+    // proper would cost more than the rest of the step.
     static __device__ float inverse(float count) { return __fdividef(1.0f, count); }
     static __device__ double inverse(double count) { return 1 / count; }
 };
@@ -249,8 +309,9 @@ struct LogSumExp {
     }
     // The sum is scaled once for all of them. From an infinity differences would be NaN: powers of the values themselves are
     // 0 for -inf, and an infinite sum for inf, as it is to be.
-    template <int N>
-    static __device__ void take_pack(State& state, const V (&values)[N]) {
+    static constexpr bool packs = true;
+    template <int N, class At>
+    static __device__ void take_pack(State& state, const V (&values)[N], const At&) {
         V high = values[0], sum[2] = {V(0), V(0)};
 #pragma unroll
         for (int i = 1; i < N; ++i) high = larger_number(high, values[i]);

@@ -125,23 +125,23 @@ struct Gathered {
     }
 };
 
-// Whether a reducer of values V takes packs of them.
-template <class Reducer, class V, class = void>
+// Whether a reducer takes packs.
+template <class Reducer, class = void>
 constexpr bool takes_packs = false;
-template <class Reducer, class V>
-constexpr bool takes_packs<Reducer, V, decltype(Reducer::take_pack(
-    *static_cast<typename Reducer::State*>(nullptr), *static_cast<const V (*)[1]>(nullptr)))> = true;
+template <class Reducer>
+constexpr bool takes_packs<Reducer, decltype(void(Reducer::packs))> = Reducer::packs;
 
 // Takes the elements of `Count` packs of a thread, the first of which stand at `position` and `step` from each other: all
 // into one state where the reducer takes packs, or into the states in turn.
 template <int Width, int Count, class Index, class Reducer, int States, class Elements, class Items>
 __device__ inline void take_items(
     Gathered<Reducer, States>& gathered, const Elements& elements, const Items (&items)[Count], Index position, Index step) {
-    if constexpr (Width > 1 && takes_packs<Reducer, ValueOf<Elements>>) {
+    if constexpr (Width > 1 && takes_packs<Reducer>) {
         ValueOf<Elements> values[Count * Width];
 #pragma unroll
         for (int i = 0; i < Count * Width; ++i) values[i] = elements.value(items[i / Width], i % Width);
-        Reducer::take_pack(gathered.current[0], values);
+        const auto at = [&](int i) { return position + static_cast<Index>(i / Width) * step + i % Width; };
+        Reducer::take_pack(gathered.current[0], values, at);
     } else {
 #pragma unroll
         for (int u = 0; u < Count; ++u) {
@@ -303,7 +303,7 @@ __device__ inline void reduce_rows(const L& layout, const Elements& elements, co
     for (Index job = blockIdx.x; job < jobs; job += gridDim.x) {
         const Index group = job / layout.chunks, chunk = job - group * layout.chunks;
         const Index row = group * across + threadIdx.x / Along;
-        Gathered<Reducer, takes_packs<Reducer, ValueOf<Elements>> ? 1 : states> gathered;
+        Gathered<Reducer, takes_packs<Reducer> ? 1 : states> gathered;
         if (row < layout.rows) {
             const Index first = chunk * layout.piece, end = min(first + layout.piece, layout.length);
             Walk::gather(gathered, layout, elements, Offsets<L>(layout, row), first, end, thread, Along);
