@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nn.init import skipping
 from nn.module import Module
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 __all__ = ["skip_init"]
+
+
+@contextlib.contextmanager
+def without_initialization() -> Iterator[None]:
+    """A block in which the functions of :mod:`nn.init` leave tensors as they are."""
+    before, skipping.active = skipping.active, True
+    try:
+        yield
+    finally:
+        skipping.active = before
 
 
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -39,8 +53,5 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
     if "device" not in inspect.signature(module_cls).parameters:
         raise RuntimeError("Module must support a 'device' arg to skip initialization")
     kwargs.setdefault("device", "cpu")
-    before, skipping.active = skipping.active, True
-    try:
+    with without_initialization():
         return module_cls(*args, **kwargs)
-    finally:
-        skipping.active = before

@@ -18,6 +18,7 @@ import tensor
 from drv.simulator.device_models import MODELS
 from drv.simulator.timing.recorder import recording
 from drv.simulator.timing.repeats import Repeats
+from nn.utils.skipping import without_initialization
 
 from .collectives import ModelledNccl
 from .network import Layout
@@ -206,7 +207,9 @@ def _describe(group: Any, network: Network) -> None:
 def _distributed(job: Job, strategy: str, network: Network, dtype: tensor.dtype | None) -> tuple[Any, Any]:
     """The model under a strategy, and what it computes in."""
     count = parallel.get_world_size()
-    model: Any = job.model()
+    # Values mean nothing here, and drawing those of a large model would touch all of its memory.
+    with without_initialization():
+        model: Any = job.model()
     if strategy == "ddp":
 
         def autocast() -> Any:

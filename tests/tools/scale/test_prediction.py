@@ -91,3 +91,17 @@ def test_jobs(tmp_path: Any) -> None:
     ]:
         with pytest.raises(ValueError, match=words):
             job_of(text)
+
+
+def test_no_values_are_drawn_for_a_model() -> None:
+    states = []
+
+    def model() -> Any:
+        states.append(tensor.cuda.get_rng_state().tolist())
+        result = _model()
+        states.append(tensor.cuda.get_rng_state().tolist())
+        return result
+
+    predict(Job("layers", model, _loss, list), "fully_shard", [1], NETWORK, "a100", None)
+    before, after = states
+    assert before == after
