@@ -72,7 +72,7 @@ class Expression:
     code : str
         CUDA C++ expression of the operands ``a``, ``b``, ``c``, ... (half precision widened to float), of
         the scalars, and, in a generator, of the row-major index ``i``. Its value is converted to the
-        output's type. ``Compute`` names the type that operands are converted to.
+        output's type. ``Compute`` names the type that operands are converted to, ``Result`` the one of results.
     scalars : tuple of (name, code)
         Numbers that are given at the launch, with their type as a code of :mod:`struct`, or 16 for a
         complex number (two doubles as ``bytes``). One named like an operand takes that operand's place.
@@ -280,6 +280,10 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, work
     )
     widened = widened.replace("to_compute(to_compute(", "(to_compute(")
     value = f"to_element<{output}>({expression.code})"
+    named = {"Result": output if result is None else result.cuda}
+    if compute is not None:
+        named["Compute"] = _COMPUTE_TYPES.get(compute.cuda, compute.cuda)
+    typedefs = "".join(f"typedef {ctype} {name};\n" for name, ctype in named.items())
     if result is not None and result is not types[0]:
         value = f"to_element<{output}>(to_compute(to_element<{result.cuda}>({expression.code})))"
     operation = "Operation{" + ", ".join(name for name, _ in scalars) + "}"
@@ -297,12 +301,7 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, work
         call = f"{function}{template}({operation}, count, {passed})"
     return (
         "".join(f'#include "{header}"\n' for header in headers)
-        + (
-            f"\ntypedef {_COMPUTE_TYPES.get(compute.cuda, compute.cuda)} Compute;\n"
-            if compute is not None
-            else ""
-        )
-        + "\nstruct Operation {\n"
+        + f"\n{typedefs}\nstruct Operation {{\n"
         + "".join(f"    {ctype} {name};\n" for name, ctype in scalars)
         + f"    __device__ {output} operator()({values}) const {{\n{widened}"
         + f"        return {value};\n    }}\n}};\n\n"

@@ -1,6 +1,7 @@
 // Activation functions with parts in common: value, slope (first derivative) and curvature (second).
 
 #pragma once
+#include "exponentials.cuh"
 
 template <class T>
 __device__ inline T logistic(T x) { return T(1) / (T(1) + exp(-x)); }
@@ -36,8 +37,40 @@ template <class T>
 __device__ inline T normal_distribution(T x) { return T(0.5) * erfc(x * T(-0.70710678118654752)); }
 template <class T>
 __device__ inline T normal_density(T x) { return T(0.39894228040143268) * exp(T(-0.5) * x * x); }
-template <class T>
-__device__ inline T gelu_slope(T x) { return normal_distribution(x) + x * normal_density(x); }
+
+// The same for results of half precision, of which this is a fourth of the work: relative errors of 2^-16. The part beyond |x|
+// is bell * t times a polynomial in t = 1 / (1 + 0.3 |x|), which was fitted for |x| up to 14.5.
+struct QuickNormal {
+    float bell, below;  // exp(-x^2 / 2), and the part below x
+
+    __device__ explicit QuickNormal(float x) {
+        bell = power_of_two(x * x * (-0.5f * TO_TWO));
+        const float t = __fdividef(1.0f, fmaf(0.3f, fabsf(x), 1.0f));
+        float tail = -0.0767005980f;
+        tail = fmaf(tail, t, 0.214848995f);
+        tail = fmaf(tail, t, -0.0155976024f);
+        tail = fmaf(tail, t, 0.143473402f);
+        tail = fmaf(tail, t, 0.113922819f);
+        tail = fmaf(tail, t, 0.120057419f);
+        tail *= bell * t;
+        below = x > 0.0f ? 1.0f - tail : tail;
+    }
+};
+
+// For results of type Result.
+template <class Result, class T>
+__device__ inline T gelu(T x) {
+    if constexpr (sizeof(Result) == 2) return x * QuickNormal(x).below;
+    return x * normal_distribution(x);
+}
+template <class Result, class T>
+__device__ inline T gelu_slope(T x) {
+    if constexpr (sizeof(Result) == 2) {
+        const QuickNormal normal(x);
+        return normal.below + x * (0.39894228f * normal.bell);
+    }
+    return normal_distribution(x) + x * normal_density(x);
+}
 template <class T>
 __device__ inline T gelu_curvature(T x) { return normal_density(x) * (2 - x * x); }
 

@@ -207,6 +207,8 @@ class Text:
         """The statement that computes ``element``, whose name is ``value``."""
         compute = COMPUTE.get(element.compute.cuda, element.compute.cuda)
         inner = [f"typedef {compute} Compute;"]
+        if re.search(r"\bResult\b", element.code):
+            inner.append(f"typedef {element.result.cuda} Result;")
         for letter, operand in zip(LETTERS, element.operands, strict=False):
             if type(operand) is Ref:
                 source = self.names[operand]

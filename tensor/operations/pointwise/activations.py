@@ -691,8 +691,8 @@ def _gelu_curvature_of(x: Any) -> Any:
 
 GELU = _activation(
     "gelu",
-    value=("{x} * normal_distribution({x})", _gelu),
-    slope=("gelu_slope({x})", _gelu_slope),
+    value=("gelu<Result>({x})", _gelu),
+    slope=("gelu_slope<Result>({x})", _gelu_slope),
     curvature=(
         "gelu_curvature({x})",
         lambda x: _normal_density(x) * (2 - x * x),
