@@ -81,7 +81,7 @@ def run_threads(
             rank=rank,
             world_size=size,
             device_id=None if library is None else rank,
-            timeout=timedelta(seconds=20),
+            timeout=timedelta(seconds=120),
         )
         result = function(rank, size, *arguments)
         parallel.destroy_process_group()
