@@ -7,6 +7,7 @@ is worked out once and then found by the identity of layouts, with one look-up.
 
 from __future__ import annotations
 
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nvrtc_kernels import layouts
@@ -43,8 +44,8 @@ class Memo(dict[Any, _V], Generic[_V]):
         value = self._function(*key)
         if len(self) >= _LIMIT:
             self.clear()
-        self[key] = value
-        return value
+        # Another thread may have been quicker: all get the same.
+        return self.setdefault(key, value)
 
 
 class Layout:
@@ -165,8 +166,37 @@ def _contiguous_layout(shape: tuple[int, ...], dtype: dtypes.dtype, device_state
     return strided[shape, layouts.contiguous_strides(shape), dtype, device_state]
 
 
+class _Shared(Memo[Layout]):
+    """The layouts there are. When full it forgets those that nobody has: the others stay the only ones of their kind."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self) -> None:
+        super().__init__(Layout)
+        self.limit = _LIMIT
+
+    def __missing__(self, key: tuple[Hashable, ...]) -> Layout:
+        value = Layout(*key)  # type: ignore[arg-type]
+        if len(self) >= self.limit:
+            self._forget()
+        return self.setdefault(key, value)
+
+    def _forget(self) -> None:
+        # What is found in another way is found again.
+        contiguous.clear()
+        _dense.clear()
+        for key in list(self):
+            # This dictionary refers to it, and getrefcount's argument.
+            if getrefcount(self.get(key)) == 2:
+                value = self.pop(key, None)
+                # The name refers to it, and the argument: and whoever looked it up in the meantime.
+                if value is not None and getrefcount(value) > 2:
+                    self.setdefault(key, value)
+        self.limit = max(_LIMIT, 2 * len(self))
+
+
 #: ``strided[shape, strides, dtype, device_state]``: the shared layout. Shapes and strides are tuples of int.
-strided: Memo[Layout] = Memo(Layout)
+strided: Memo[Layout] = _Shared()
 #: ``contiguous[shape, dtype, device_state]``: the shared row-major layout. Raises for sizes that make no tensor.
 contiguous: Memo[Layout] = Memo(_contiguous_layout)
 _dense: Memo[Layout] = Memo(_dense_layout)
