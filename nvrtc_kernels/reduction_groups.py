@@ -82,6 +82,8 @@ class _Member:
     #: Which operands are loaded in packs, and what is no multiple of their sizes in an address that is none.
     packed: Ints
     mask: int
+    #: Scratch memory if it is launched by itself, whatever its addresses are.
+    scratch_alone: int
 
     @classmethod
     def of(cls, task: Task) -> _Member:
@@ -96,7 +98,9 @@ class _Member:
         work, narrow = work_for(rows, [each.itemsize for each in types[1]])
         packed = [k for k in range(len(types[1])) if k not in work.stretched] if narrow is not None else []
         mask = work.width * max((types[1][k].itemsize for k in packed), default=1) - 1
-        return cls(types, work, Form.of(rows, work), tuple(len(types[0]) + k for k in packed), mask)
+        form = Form.of(rows, work)
+        scratch_alone = max(form.scratch_bytes, 0 if narrow is None else Form.of(rows, narrow).scratch_bytes)
+        return cls(types, work, form, tuple(len(types[0]) + k for k in packed), mask, scratch_alone)
 
     @property
     def operands(self) -> int:
@@ -158,8 +162,7 @@ def plan(device: Device, tasks: Sequence[Task]) -> Plan:
         if launch_fold is not None:
             launch_fold(stream, packed, scratch)
 
-    alone = max(task.alone(device).scratch_bytes for task in tasks)
-    return Plan(run, max(scratch_bytes, alone))
+    return Plan(run, max(scratch_bytes, *[member.scratch_alone for member in members]))
 
 
 def _launchers(

@@ -13,6 +13,7 @@ from nvrtc_kernels import reduction_groups as kernels
 from tensor.core.base import maker
 from tensor.operations.normalization import row_normalization as normalization
 from tensor.operations.reduction import Reduction
+from tensor.operations.scratch import launch_reduction
 
 from .grouping import Grouped
 from .tape import Launch, Step, refs
@@ -142,18 +143,7 @@ def _together(members: dict[int, Step], tasks: list[Task]) -> Step:
 
 
 def _launch(device_state: Any, plan: Any, positions: list[int]) -> Callable[..., None]:
-    local, run, scratch_bytes = device_state.local, plan.run, plan.scratch_bytes
-
-    def launch(stream: Any, *addresses: int) -> None:
-        block = device_state.allocate(scratch_bytes, local.stream.cuda_stream) if scratch_bytes else None
-        try:
-            run(
-                stream,
-                *[addresses[position] for position in positions],
-                scratch=0 if block is None else block.address,
-            )
-        finally:
-            if block is not None:
-                device_state.free(block)
+    def launch(_: Any, *addresses: int) -> None:
+        launch_reduction(device_state, plan, *[addresses[position] for position in positions])
 
     return launch

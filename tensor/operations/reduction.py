@@ -21,6 +21,7 @@ from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.dtypes import promotion as rules
 from tensor.core.plans import not_implemented
 from tensor.core.plans.copies import host_conversion
+from tensor.operations.scratch import launch_reduction
 
 from .creation.factories import deliver
 from .shapes import views
@@ -146,23 +147,12 @@ class Reduction:
         device_state: Any = layout.device_state
         outs, _ = self._outputs(layout, axes, keepdim)
         launch = self.task(reducer, inputs, axes, keepdim, layout).alone(device_state.native)
-        local, makers = device_state.local, [maker(out) for out in outs]
+        makers = [maker(out) for out in outs]
 
         def run(tensors: Sequence[Tensor], *numbers: float) -> tuple[Tensor, ...]:
             result = tuple([make() for make in makers])
-            stream, scratch_bytes = local.stream, launch.scratch_bytes
-            block = device_state.allocate(scratch_bytes, stream.cuda_stream) if scratch_bytes else None
-            try:
-                launch.run(
-                    stream.handle,
-                    *[out._storage.address for out in result],
-                    *[x._address for x in tensors],
-                    *numbers,
-                    scratch=0 if block is None else block.address,
-                )
-            finally:
-                if block is not None:
-                    device_state.free(block)
+            addresses = [out._storage.address for out in result] + [x._address for x in tensors]
+            launch_reduction(device_state, launch, *addresses, *numbers)
             return result
 
         return run
@@ -209,9 +199,8 @@ class Reduction:
             reducer, scalars = reducer(*scalars)
         fixed = self.kernel is not reducer
         launch = self.task(reducer, [layout], axes, keepdim, layout).alone(device_state.native)
-        local, scratch_bytes, queue = device_state.local, launch.scratch_bytes, launch.run
-        if len(outs) == 1 and not scratch_bytes:
-            make = maker(outs[0])
+        if len(outs) == 1 and not launch.scratch_bytes:
+            make, local, queue = maker(outs[0]), device_state.local, launch.run
 
             def run_one(input: Tensor, *numbers: float) -> tuple[Tensor]:
                 result = make()
@@ -228,20 +217,10 @@ class Reduction:
 
         def run(input: Tensor, *numbers: float) -> tuple[Tensor, ...]:
             result = [empty(out) for out in outs]
-            stream = local.stream
-            # Freed when this returns: only work behind the kernel on the stream can get the memory.
-            block = device_state.allocate(scratch_bytes, stream.cuda_stream) if scratch_bytes else None
-            try:
-                queue(
-                    stream.handle,
-                    *[out._storage.address for out in result],
-                    input._address,
-                    *(scalars if fixed else numbers),
-                    scratch=0 if block is None else block.address,
-                )
-            finally:
-                if block is not None:
-                    device_state.free(block)
+            addresses = [out._storage.address for out in result]
+            launch_reduction(
+                device_state, launch, *addresses, input._address, *(scalars if fixed else numbers)
+            )
             return tuple(result)
 
         return run

@@ -24,8 +24,9 @@ from tensor.core.plans.fills import filled
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
-from tensor.operations.normalization.row_normalization import in_compute_dtype, launch_reduction, tensor_of
+from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
 from tensor.operations.normalization.softmax import log_softmax
+from tensor.operations.scratch import launch_reduction
 
 from .loss import check_same_device, reduced, reduction_of
 

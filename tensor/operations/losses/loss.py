@@ -21,9 +21,9 @@ from tensor.core.base import maker
 from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.warning import warn_caller
 from tensor.operations.creation.like import zeros_like
-from tensor.operations.normalization.row_normalization import launch_reduction
 from tensor.operations.pointwise.arithmetic import MUL, SUB
 from tensor.operations.pointwise_operation import Pointwise
+from tensor.operations.scratch import launch_reduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable

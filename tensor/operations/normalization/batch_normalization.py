@@ -23,9 +23,10 @@ from tensor.core.base import empty
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.plans import planned
 from tensor.operations.pointwise_operation import Pointwise
+from tensor.operations.scratch import launch_reduction
 
 from . import batch_normalization_on_host as on_planes
-from .row_normalization import in_compute_dtype, launch_reduction, tensor_of
+from .row_normalization import in_compute_dtype, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

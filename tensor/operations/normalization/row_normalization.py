@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import normalization as kernels
-from nvrtc_kernels import reduction
 from nvrtc_kernels.layouts import contiguous_strides
 from nvrtc_kernels.reduction_groups import Task
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
@@ -22,6 +21,7 @@ from tensor.core.memory_format import contiguous_format
 from tensor.core.plans import planned
 from tensor.core.plans.copies import formatted, host_conversion
 from tensor.operations.creation.copies import contiguous
+from tensor.operations.scratch import launch, launch_reduction
 
 from . import row_normalization_on_host as on_host
 
@@ -191,7 +191,7 @@ def _weight_gradients_plan(
 
         return summed
     device_state = layout.device_state
-    launch = weight_gradients_task(grad, layout, dtype, rows).alone(device_state.native)
+    sums = weight_gradients_task(grad, layout, dtype, rows).alone(device_state.native)
 
     make = maker(out)
 
@@ -200,7 +200,7 @@ def _weight_gradients_plan(
     ) -> tuple[Tensor, Tensor | None]:
         result = [make() for _ in range(1 + rows.center)]
         operands = [x._address for x in (*result, grad, input, mean, scale) if x is not None]
-        launch_reduction(device_state, launch, *operands)
+        launch_reduction(device_state, sums, *operands)
         return result[0], result[1] if rows.center else None
 
     return on_device
@@ -246,7 +246,7 @@ def _gradients_plan(
     if plan is None:
         return None
     out = layouts.contiguous[(rows.channels,), dtype, device_state]
-    make, make_sum, local = maker(layout), maker(out), device_state.local
+    make, make_sum = maker(layout), maker(out)
 
     def on_device(
         grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
@@ -254,29 +254,13 @@ def _gradients_plan(
         result, of_weight = make(), make_sum()
         of_bias = make_sum() if rows.center else None
         sums = [of_weight._address] if of_bias is None else [of_weight._address, of_bias._address]
-        stream = local.stream
-        block = device_state.allocate(plan.scratch_bytes, stream.cuda_stream)
-        try:
-            plan.run(
-                stream.handle, block.address, grad._address, input._address, _address(weight), _address(mean),
-                scale._address, result._address, *sums,
-            )  # fmt: skip
-        finally:
-            device_state.free(block)
+        launch(
+            device_state, plan, grad._address, input._address, _address(weight), _address(mean),
+            scale._address, result._address, *sums,
+        )  # fmt: skip
         return result, of_weight, of_bias
 
     return on_device
-
-
-def launch_reduction(device_state: Any, launch: reduction.Plan, *arguments: Any) -> None:
-    """Queue a reduction on this thread's current stream, with scratch memory where it needs some."""
-    stream = device_state.local.stream
-    block = device_state.allocate(launch.scratch_bytes, stream.cuda_stream) if launch.scratch_bytes else None
-    try:
-        launch.run(stream.handle, *arguments, scratch=0 if block is None else block.address)
-    finally:
-        if block is not None:
-            device_state.free(block)
 
 
 FORWARD, BACKWARD, WEIGHT_GRADIENTS, GRADIENTS = (
