@@ -200,7 +200,7 @@ def _launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
     runtime, device, handle = function.runtime, function.device, function.handle
     launch_kernel = runtime.driver.cuLaunchKernel
     remember = runtime.recent_launches.append
-    packer, new_buffer = _layout(codes)
+    packer, new_buffer = parameter_layout(codes)
     pack = packer.pack_into
     pool: list[tuple[Any, int, Any]] = []
     take, give_back = pool.pop, pool.append
@@ -251,7 +251,7 @@ def _bound(
     launch_kernel = runtime.driver.cuLaunchKernel
     remember = runtime.recent_launches.append
     gx, gy, gz, bx, by, bz, shared = shape
-    whole, new_buffer = _layout(codes)
+    whole, new_buffer = parameter_layout(codes)
     start, rest = _after(codes, len(first))
     pack = rest.pack_into
     pool: list[tuple[Any, int, Any]] = []
@@ -338,7 +338,7 @@ def _after(codes: tuple[Code, ...], first: int) -> tuple[int, struct.Struct]:
     return start, struct.Struct("=" + "".join(formats[first:]))
 
 
-def _layout(codes: tuple[Code, ...]) -> tuple[struct.Struct, Callable[[], tuple[Any, int, Any]]]:
+def parameter_layout(codes: tuple[Code, ...]) -> tuple[struct.Struct, Callable[[], tuple[Any, int, Any]]]:
     """What packs parameters of these types, and what makes a buffer for them.
 
     A buffer is its bytes, the address of the table of pointers into them that the driver takes, and that

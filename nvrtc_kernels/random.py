@@ -137,6 +137,8 @@ def fill_bernoulli(
 
 #: Bytes of device memory that say where a generator stands at a replay: seed, first call and epoch, 64 bits each.
 REPLAY_BYTES = 24
+#: Types of the parameters of :func:`begin_replay`.
+BEGIN_REPLAY = "PQQQQ"
 #: Of a call that is captured: its number counts from the replay's first call, and its seed is the address of those bytes.
 CAPTURED = 1 << 63
 
@@ -144,7 +146,8 @@ CAPTURED = 1 << 63
 def begin_replay(device: Device) -> Function:
     """The kernel of one thread that sets where a generator stands at a replay; see ``philox_replay.cuh``.
 
-    Its parameters, all of 64 bits: address of :data:`REPLAY_BYTES` bytes, epoch, seed, first call, calls of a replay.
+    Its parameters, of the types :data:`BEGIN_REPLAY`: address of :data:`REPLAY_BYTES` bytes, epoch, seed, first call, calls
+    of a replay.
     """
     program = library_program('#include "philox_replay.cuh"\n', "philox_replay.cu", "--fmad=false")
     return KernelCache.of(device.runtime).function(program, "begin_replay", device)

@@ -47,7 +47,7 @@ class Calls(Counter[str]):
 def counted() -> Iterator[Calls]:
     """Count the driver calls of a block."""
     driver, calls = drv.runtime().driver, Calls()
-    names = [name for name in dir(type(driver)) if name.startswith("cu")]
+    names = [name for name in dir(type(driver)) if name.startswith("cu") and name[2:3].isupper()]
 
     def counting(name: str, function: Any) -> Any:
         def call(*arguments: Any) -> Any:

@@ -3,22 +3,24 @@
 Kernels of a graph find seed and count of calls in device memory. The graph's first node writes them there: it adds what
 a replay draws to what the last one left, so that a replay takes no call of the driver besides its launch. Where the
 generator has been somewhere else meanwhile (other numbers were drawn, it was seeded, another graph was replayed), the
-node's parameters are exchanged before.
+node gets other arguments before.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import drv
 from drv.capture_mode import unseen_by_captures
 from drv.failures import called_by
-from nvrtc_kernels.random import CAPTURED, REPLAY_BYTES, begin_replay
+from nvrtc_kernels.random import BEGIN_REPLAY, CAPTURED, REPLAY_BYTES, begin_replay
 from tensor.core.devices.graph_capture import capture_of, capture_of_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tensor.core.devices.graph_capture import GraphCapture
     from tensor.core.devices.state import CudaState, DeviceState
 
@@ -46,8 +48,11 @@ class CapturedDraws:
         self.calls = 0
         self._identifier = capture.recording.identifier
         self._memory: dict[CudaState, drv.DeviceMemory] = {}
-        #: Nodes that write where the generator stands, with what they have to be made of anew.
+        #: Nodes that write where the generator stands, with the kernel's device and the address.
         self._nodes: list[tuple[drv.GraphNode, CudaState, int]] = []
+        #: What gives these nodes other arguments, in the executable graph that was launched last.
+        self._setters: list[Callable[..., None]] = []
+        self._executable: drv.ExecutableGraph | None = None
         self._epoch = 0
         #: Where the generator stands if only replays of this graph have moved it since the last one.
         self._expected: tuple[int, int] | None = None
@@ -88,7 +93,8 @@ class CapturedDraws:
             with unseen_by_captures(state.runtime):
                 drv.memset(memory.address, 0, REPLAY_BYTES, stream=self._stream(state))
                 self._stream(state).synchronize()
-            node = graph.add_kernel(begin_replay(state.native), 1, 1, self._arguments(memory.address, 0, 0))
+            arguments = [np.uint64(each) for each in (memory.address, 0, 0, 0, self.calls)]
+            node = graph.add_kernel(begin_replay(state.native), 1, 1, arguments)
             for root in roots:
                 graph.add_edge(node, root)
             self._nodes.append((node, state, memory.address))
@@ -96,18 +102,21 @@ class CapturedDraws:
     def replay(self, executable: drv.ExecutableGraph) -> None:
         """Let the next launch draw what the generator gives next, and move the generator on."""
         seed, first = self.generator.skip(self.calls)
+        if executable is not self._executable:
+            self._bind(executable)
         if (seed, first) != self._expected:
             self._epoch += 1
-            for node, state, address in self._nodes:
-                anew = drv.Graph(state.native)
-                other = anew.add_kernel(
-                    begin_replay(state.native), 1, 1, self._arguments(address, seed, first)
-                )
-                executable.replace(node, other)
+            for (_, _, address), set_arguments in zip(self._nodes, self._setters, strict=True):
+                set_arguments(address, self._epoch, seed, first, self.calls)
         self._expected = seed, (first + self.calls) & 0xFFFFFFFFFFFFFFFF
 
-    def _arguments(self, address: int, seed: int, first: int) -> list[Any]:
-        return [np.uint64(each) for each in (address, self._epoch, seed, first, self.calls)]
+    def _bind(self, executable: drv.ExecutableGraph) -> None:
+        """Prepare what a replay of another executable graph needs: its node begins as it was captured."""
+        self._setters = [
+            executable.arguments_of(node, begin_replay(state.native), BEGIN_REPLAY)
+            for node, state, _ in self._nodes
+        ]
+        self._executable, self._expected = executable, None
 
     @staticmethod
     def _stream(state: CudaState) -> drv.Stream:

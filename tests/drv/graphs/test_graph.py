@@ -155,6 +155,37 @@ def test_single_nodes_are_replaced_and_switched_off(device: drv.Device, module: 
         executable.replace(memset, new_kernel)
 
 
+def test_kernels_get_other_arguments(device: drv.Device, module: drv.Module) -> None:
+    memory, other, stream = drv.DeviceMemory(16, device), drv.DeviceMemory(16, device), drv.Stream(device)
+    fill = module.function("fill")
+    graph = drv.Graph(device)
+    kernel = graph.add_kernel(fill, 1, 32, (memory, np.float32(1), np.int32(4)))
+    empty = graph.add_empty()
+    executable = graph.instantiate()
+    set_arguments = executable.arguments_of(kernel, fill, "Pfi")
+    executable.launch(stream)
+    set_arguments(other.address, 5.0, 4)
+    executable.launch(stream)
+    # What a launch was queued with stays its own.
+    set_arguments(memory.address, 7.0, 2)
+    executable.launch(stream)
+    stream.synchronize()
+    assert contents(memory, np.float32) == [7, 7, 1, 1]
+    assert contents(other, np.float32) == [5] * 4
+    # Another executable graph of it is as the graph is.
+    graph.instantiate().launch(stream)
+    stream.synchronize()
+    assert contents(memory, np.float32) == [1] * 4
+    with pytest.raises(drv.InvalidValueError, match="arguments of kernel 'fill'"):
+        set_arguments(1, 2.0)
+    with pytest.raises(drv.InvalidValueError, match="a node of kind 'empty' has no arguments"):
+        executable.arguments_of(empty, fill, "Pfi")
+    with pytest.raises(drv.InvalidValueError, match="takes 3 arguments, 2 were given"):
+        executable.arguments_of(kernel, fill, "Pf")
+    with pytest.raises(drv.InvalidValueError, match="launches another kernel than 'scale'"):
+        executable.arguments_of(kernel, module.function("scale"), "PPdq")
+
+
 @pytest.mark.simulator_only
 def test_conditions(device: drv.Device) -> None:
     program = drv.compile_program(

@@ -11,6 +11,7 @@ import nn
 import tensor
 from tensor import cuda
 from tests.tensor.cuda.test_cuda_graph import schedules  # noqa: F401
+from tests.tensor.driver_calls import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,6 +91,40 @@ def test_replays_between_other_draws_and_other_graphs(schedules: None) -> None: 
     tensor.manual_seed(11)
     first.replay()
     assert a.tolist() == expected[0]
+
+
+def test_a_replay_after_other_draws_is_one_call_more() -> None:
+    """Where the generator stands goes into the executable graph as it is: no graph is made for it."""
+    drv.simulator.install(schedule="lazy")
+    x = tensor.ones(64, device="cuda")
+    g = cuda.CUDAGraph()
+    with cuda.graph(g):
+        y = nn.functional.dropout(x, 0.5, True)
+    for _ in range(2):
+        g.replay()
+        tensor.rand_like(x)
+    with counted() as again:
+        g.replay()
+    with counted() as onwards:
+        g.replay()
+    assert again == {"cuGraphExecKernelNodeSetParams": 1, "cuGraphLaunch": 1}
+    assert onwards == {"cuGraphLaunch": 1}
+    assert not tensor.equal(y, x)
+
+
+def test_a_graph_that_is_made_executable_anew(schedules: None) -> None:  # noqa: F811
+    x = tensor.ones(64, device="cuda")
+    g = cuda.CUDAGraph(keep_graph=True)
+    with cuda.graph(g):
+        y = tensor.rand_like(x)
+    tensor.manual_seed(12)
+    expected = [tensor.rand_like(x).tolist() for _ in range(4)]
+    tensor.manual_seed(12)
+    for number, each in enumerate(expected):
+        if number % 2 == 0:
+            g.instantiate()
+        g.replay()
+        assert y.tolist() == each
 
 
 def test_memory_that_was_free_when_the_first_number_was_drawn(schedules: None) -> None:  # noqa: F811
