@@ -146,8 +146,8 @@ CAPTURED = 1 << 63
 def begin_replay(device: Device) -> Function:
     """The kernel of one thread that sets where a generator stands at a replay; see ``philox_replay.cuh``.
 
-    Its parameters, of the types :data:`BEGIN_REPLAY`: address of :data:`REPLAY_BYTES` bytes, epoch, seed, first call, calls
-    of a replay.
+    Its parameters, of the types :data:`BEGIN_REPLAY`: address of :data:`REPLAY_BYTES` bytes, epoch, seed, first call, and
+    how many calls later than the last replay's it is where the epoch is still the same.
     """
     program = library_program('#include "philox_replay.cuh"\n', "philox_replay.cu", "--fmad=false")
     return KernelCache.of(device.runtime).function(program, "begin_replay", device)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import itertools
-import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import drv
+from tensor.core.devices.captured_graph import CapturedGraph, new_pool
 from tensor.core.devices.graph_capture import GraphCapture
 from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import Stream, StreamContext, current_stream
@@ -23,14 +22,11 @@ if TYPE_CHECKING:
 
     from drv.allocators.protocol import PoolIdentifier
     from tensor.core.devices.graph_capture import ErrorMode
-    from tensor.core.devices.state import CudaState
-    from tensor.operations.random.captured import CapturedDraws
     from tensor.operations.random.generator import Generator
 
     from .memory_pools import Pool
 
 _MODES = ("global", "thread_local", "relaxed")
-_numbers = itertools.count(1)
 
 
 def is_current_stream_capturing() -> bool:
@@ -69,27 +65,18 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._keep_graph = keep_graph
-        self._identifier: PoolIdentifier = (next(_numbers), 0)
-        self._lock = threading.Lock()
-        self._capture: GraphCapture | None = None
-        self._forget()
-
-    def _forget(self) -> None:
-        self._state: CudaState | None = None
+        self._identifier = new_pool()
         self._pool: PoolIdentifier | None = None
-        self._graph: drv.Graph | None = None
-        self._executable: drv.ExecutableGraph | None = None
-        self._draws: list[CapturedDraws] = []
-        self._referenced: list[Any] = []
-        self._retained: list[CudaState] = []
+        self._capture: GraphCapture | None = None
+        self._captured: CapturedGraph | None = None
 
     def __repr__(self) -> str:
         if self._capture is not None:
             state = "being captured"
-        elif self._graph is None:
+        elif self._captured is None:
             state = "empty"
         else:
-            state = f"{len(self._graph.nodes)} nodes"
+            state = f"{len(self._captured.graph.nodes)} nodes"
         return f"<{type(self).__name__}, {state}>"
 
     def capture_begin(self, pool: Pool | None = None, capture_error_mode: ErrorMode = "global") -> None:
@@ -120,7 +107,7 @@ class CUDAGraph:
             raise ValueError(
                 f"capture_error_mode must be one of {', '.join(map(repr, _MODES))}, got {capture_error_mode!r}"
             )
-        if self._capture is not None or self._graph is not None:
+        if self._capture is not None or self._captured is not None:
             raise RuntimeError(
                 "this CUDAGraph already owns a captured graph, or is being captured: make another one, or call reset() first"
             )
@@ -134,7 +121,6 @@ class CUDAGraph:
         capture = GraphCapture(stream, identifier, capture_error_mode)
         capture.begin()
         self._capture = capture
-        self._state = stream.device_state
         self._pool = identifier
 
     def capture_end(self) -> None:
@@ -161,27 +147,16 @@ class CUDAGraph:
                 f"a capture ends on the same stream that it began on: {capture.stream!r} was current at capture_begin()"
             )
         self._capture = None
-        pool, runtime = capture.pool, capture.stream.device_state.runtime
-        for ordinal in range(len(runtime.devices)):
-            state = cuda_state(ordinal)
-            state.allocator.retain_pool(pool)
-            self._retained.append(state)
         try:
-            graph = capture.end()
-            if not graph.nodes:
+            captured = self._captured = CapturedGraph(capture)
+            if not captured.graph.nodes:
                 warnings.warn(
                     "the CUDA graph is empty: nothing ran on the captured stream and those that wait for it. Was another "
                     "device, or another stream, current?",
                     stacklevel=2,
                 )
-            self._draws = [each for each in capture.draws.values() if each.calls]
-            for draws in self._draws:
-                draws.prepare(graph)
-            self._graph = graph
-            # Constants of plans, which kernels of the graph read, are forgotten with the plans.
-            self._referenced = [*capture.referenced, *(list(each.plans.values()) for each in self._retained)]
             if not self._keep_graph:
-                self._instantiate()
+                captured.instantiate()
         except BaseException:
             self._let_go()
             raise
@@ -201,18 +176,19 @@ class CUDAGraph:
         RuntimeError
             If there is none, or ``keep_graph`` was not passed.
         """
-        if self._graph is None:
-            raise RuntimeError("instantiate() needs a graph: capture one first")
+        captured = self._needed_by("instantiate()")
         if not self._keep_graph:
             raise RuntimeError(
                 "instantiate() is for graphs that are made with CUDAGraph(keep_graph=True): others are executable when "
                 "the capture ends"
             )
-        self._instantiate()
+        captured.instantiate()
 
-    def _instantiate(self) -> None:
-        assert self._graph is not None
-        self._executable = self._graph.instantiate()
+    def _needed_by(self, call: str) -> CapturedGraph:
+        """What was captured, without which ``call`` is an error."""
+        if self._captured is None:
+            raise RuntimeError(f"{call} needs a graph: capture one first")
+        return self._captured
 
     def replay(self) -> None:
         """Queue the captured operations on the current stream, in one call of the driver.
@@ -222,22 +198,11 @@ class CUDAGraph:
         RuntimeError
             If nothing was captured, or earlier work on the device has failed.
         """
-        if self._graph is None:
+        if self._captured is None:
             raise RuntimeError(
                 "CUDAGraph.replay() without a preceding successful capture: capture a graph first"
             )
-        if self._executable is None:
-            self._instantiate()
-        executable, state = self._executable, self._state
-        assert executable is not None
-        assert state is not None
-        if self._draws:
-            with self._lock:
-                for draws in self._draws:
-                    draws.replay(executable)
-                executable.launch(state.local.stream.native)
-        else:
-            executable.launch(state.local.stream.native)
+        self._captured.replay()
 
     def reset(self) -> None:
         """Forget what was captured. Its memory goes back once no tensor and no other graph uses it.
@@ -252,21 +217,9 @@ class CUDAGraph:
         self._let_go()
 
     def _let_go(self) -> None:
-        executable, graph, pool, retained = self._executable, self._graph, self._pool, self._retained
-        self._forget()
-        if executable is not None:
-            executable.close()
-        if graph is not None:
-            graph.close()
-        for state in retained:
-            if pool is not None and state.runtime.alive:
-                state.allocator.release_pool(pool)
-
-    def __del__(self) -> None:
-        # What has handles goes by itself, in any order; the pool does not know of them.
-        for state in self.__dict__.get("_retained", ()):
-            if self._pool is not None and state.runtime.alive:
-                state.allocator.release_pool(self._pool)
+        captured, self._captured, self._pool = self._captured, None, None
+        if captured is not None:
+            captured.close()
 
     def pool(self) -> PoolIdentifier:
         """What goes by the memory of this graph: an argument ``pool`` of other captures, which share it then.
@@ -298,9 +251,7 @@ class CUDAGraph:
         RuntimeError
             If nothing was captured, or the file cannot be written.
         """
-        if self._graph is None:
-            raise RuntimeError("debug_dump() needs a graph: capture one first")
-        self._graph.write_dot(debug_path, verbose=True)
+        self._needed_by("debug_dump()").graph.write_dot(debug_path, verbose=True)
 
     def register_generator_state(self, generator: Generator) -> None:
         """Accepted for compatibility: every generator that draws in a capture goes on at each replay, unasked.
@@ -319,9 +270,7 @@ class CUDAGraph:
         RuntimeError
             If nothing was captured.
         """
-        if self._graph is None:
-            raise RuntimeError("raw_cuda_graph() needs a graph: capture one first")
-        return int(self._graph.handle)
+        return int(self._needed_by("raw_cuda_graph()").graph.handle)
 
     def raw_cuda_graph_exec(self) -> int:
         """Value of the driver's ``CUgraphExec``.
@@ -331,9 +280,9 @@ class CUDAGraph:
         RuntimeError
             If the graph was not made executable.
         """
-        if self._executable is None:
+        if self._captured is None or self._captured.executable is None:
             raise RuntimeError("raw_cuda_graph_exec() needs an executable graph: call instantiate() first")
-        return int(self._executable.handle)
+        return int(self._captured.executable.handle)
 
 
 class graph:  # noqa: N801 - PyTorch's name

@@ -1,9 +1,9 @@
 """Random numbers in CUDA graphs: a replay draws what the generator would give next, and moves it on.
 
-Kernels of a graph find seed and count of calls in device memory. The graph's first node writes them there: it adds what
-a replay draws to what the last one left, so that a replay takes no call of the driver besides its launch. Where the
-generator has been somewhere else meanwhile (other numbers were drawn, it was seeded, another graph was replayed), the
-node gets other arguments before.
+Kernels of a graph find seed and count of calls in device memory. The graph's first node writes them there: it adds to what
+the last replay left, as much as the generator moved on between the last two, so that a replay takes no call of the driver
+besides its launch. Where the generator is somewhere else (other numbers were drawn than before the last replay, it was seeded,
+another graph was replayed), the node gets other arguments before.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from .generator import Generator
 
 
+_WORD = (1 << 64) - 1
+
+
 class CapturedDraws:
     """What one generator draws in one graph.
 
@@ -36,6 +39,8 @@ class CapturedDraws:
         The generator.
     capture : GraphCapture
         The graph's capture.
+    begin : callable, optional
+        ``begin(calls)`` is seed and first call of a replay which draws so often; by default the generator's, which moves on.
 
     Attributes
     ----------
@@ -43,9 +48,15 @@ class CapturedDraws:
         Calls that drew numbers so far, in the end those of a replay.
     """
 
-    def __init__(self, generator: Generator, capture: GraphCapture) -> None:
+    def __init__(
+        self,
+        generator: Generator,
+        capture: GraphCapture,
+        begin: Callable[[int], tuple[int, int]] | None = None,
+    ) -> None:
         self.generator = generator
         self.calls = 0
+        self._begin = generator.skip if begin is None else begin
         self._identifier = capture.recording.identifier
         self._memory: dict[CudaState, drv.DeviceMemory] = {}
         #: Nodes that write where the generator stands, with the kernel's device and the address.
@@ -54,8 +65,9 @@ class CapturedDraws:
         self._setters: list[Callable[..., None]] = []
         self._executable: drv.ExecutableGraph | None = None
         self._epoch = 0
-        #: Where the generator stands if only replays of this graph have moved it since the last one.
-        self._expected: tuple[int, int] | None = None
+        #: Where the last replay began, and what the node adds to that.
+        self._last: tuple[int, int] | None = None
+        self._advance = 0
 
     def draw(self, state: CudaState) -> tuple[int, int]:
         """What a kernel on a device gets as seed and call."""
@@ -93,7 +105,7 @@ class CapturedDraws:
             with unseen_by_captures(state.runtime):
                 drv.memset(memory.address, 0, REPLAY_BYTES, stream=self._stream(state))
                 self._stream(state).synchronize()
-            arguments = [np.uint64(each) for each in (memory.address, 0, 0, 0, self.calls)]
+            arguments = [np.uint64(each) for each in (memory.address, 0, 0, 0, 0)]
             node = graph.add_kernel(begin_replay(state.native), 1, 1, arguments)
             for root in roots:
                 graph.add_edge(node, root)
@@ -101,14 +113,16 @@ class CapturedDraws:
 
     def replay(self, executable: drv.ExecutableGraph) -> None:
         """Let the next launch draw what the generator gives next, and move the generator on."""
-        seed, first = self.generator.skip(self.calls)
+        seed, first = self._begin(self.calls)
         if executable is not self._executable:
             self._bind(executable)
-        if (seed, first) != self._expected:
+        last_seed, last_first = self._last or (None, 0)
+        if (seed, first) != (last_seed, (last_first + self._advance) & _WORD):
             self._epoch += 1
+            self._advance = (first - last_first) & _WORD if seed == last_seed else self.calls
             for (_, _, address), set_arguments in zip(self._nodes, self._setters, strict=True):
-                set_arguments(address, self._epoch, seed, first, self.calls)
-        self._expected = seed, (first + self.calls) & 0xFFFFFFFFFFFFFFFF
+                set_arguments(address, self._epoch, seed, first, self._advance)
+        self._last = seed, first
 
     def _bind(self, executable: drv.ExecutableGraph) -> None:
         """Prepare what a replay of another executable graph needs: its node begins as it was captured."""
@@ -116,7 +130,7 @@ class CapturedDraws:
             executable.arguments_of(node, begin_replay(state.native), BEGIN_REPLAY)
             for node, state, _ in self._nodes
         ]
-        self._executable, self._expected = executable, None
+        self._executable, self._last = executable, None
 
     @staticmethod
     def _stream(state: CudaState) -> drv.Stream:

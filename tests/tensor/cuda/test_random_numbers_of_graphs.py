@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.simulator_only
 
 P = 0.4
+#: Numbers that a program draws after each replay of a graph.
+_DRAWN = (0, 2, 2, 2, 0, 3, 3)
 DRAWS: dict[str, Callable[[Any], Any]] = {
     "rand": tensor.rand_like,
     "randn": tensor.randn_like,
@@ -93,23 +95,30 @@ def test_replays_between_other_draws_and_other_graphs(schedules: None) -> None: 
     assert a.tolist() == expected[0]
 
 
-def test_a_replay_after_other_draws_is_one_call_more() -> None:
-    """Where the generator stands goes into the executable graph as it is: no graph is made for it."""
+def test_what_a_replay_after_other_draws_takes() -> None:
+    """One call that tells the executable graph where the generator stands, and none where it moves on as it did before."""
     drv.simulator.install(schedule="lazy")
     x = tensor.ones(64, device="cuda")
     g = cuda.CUDAGraph()
     with cuda.graph(g):
         y = nn.functional.dropout(x, 0.5, True)
-    for _ in range(2):
-        g.replay()
-        tensor.rand_like(x)
-    with counted() as again:
-        g.replay()
-    with counted() as onwards:
-        g.replay()
-    assert again == {"cuGraphExecKernelNodeSetParams": 1, "cuGraphLaunch": 1}
-    assert onwards == {"cuGraphLaunch": 1}
-    assert not tensor.equal(y, x)
+    g.replay()  # prepares what tells it
+    tensor.manual_seed(7)
+    expected = [
+        (nn.functional.dropout(x, 0.5, True), [tensor.rand_like(x) for _ in range(n)])[0] for n in _DRAWN
+    ]
+    tensor.manual_seed(7)
+    calls = []
+    for count, each in zip(_DRAWN, expected, strict=True):
+        with counted() as of_replay:
+            g.replay()
+        assert of_replay.pop("cuGraphLaunch") == 1
+        calls.append(dict(of_replay))
+        assert tensor.equal(y, each)
+        for _ in range(count):
+            tensor.rand_like(x)
+    tells = {"cuGraphExecKernelNodeSetParams": 1}
+    assert calls == [tells, {}, tells, {}, {}, tells, tells]
 
 
 def test_a_graph_that_is_made_executable_anew(schedules: None) -> None:  # noqa: F811
