@@ -7,6 +7,7 @@ batches, however many they are, so that the losses are those of one process.
     graphroot launch --nproc-per-node 4 examples/train_sharded.py --checkpoint gpt           # a GPU for each, or the CPU
     graphroot launch --nproc-per-node 2 examples/train_sharded.py --checkpoint gpt --resume  # stop it and go on with two
     graphroot launch --nproc-per-node 4 examples/train_sharded.py --simulate --checkpoint gpt  # a simulated GPU for each
+    graphroot launch --nproc-per-node 4 --max-restarts 3 examples/train_sharded.py --checkpoint gpt --resume  # by itself
 
 It learns from a text file, by default this project's README. Needs tqdm: pip install 'graphroot[examples]'.
 """
@@ -126,7 +127,7 @@ def train(args: argparse.Namespace, device: tensor.device) -> list[float]:
     number = {each: index for index, each in enumerate(characters)}
     data = tensor.tensor([number[each] for each in text], device=device)
     training = Training(len(characters), args, device)
-    if args.resume:
+    if args.resume and args.checkpoint.exists():
         checkpoint.load({"training": training}, checkpoint_id=args.checkpoint)
     if rank == 0:
         print(f"{training.weights} weights, of which each of {size} processes has {training.here}")
@@ -190,7 +191,7 @@ def arguments(command: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", type=Path, help="folder to save to")
     parser.add_argument("--save-every", type=int, default=50, metavar="STEPS")
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
     args = parser.parse_args(command)
     args.steps = args.steps or (2 if args.simulate else 300)
     args.batch_size = args.batch_size or (8 if args.simulate else 32)

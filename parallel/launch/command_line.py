@@ -2,28 +2,32 @@
 
 Every rank finds in its environment what ``torchrun`` sets: RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,
 MASTER_ADDR, MASTER_PORT and more, from which ``parallel.init_process_group`` makes the group, and GRAPHROOT_JOB_SECRET,
-without which nobody takes part. When one rank fails, the
-others are ended, its traceback is shown last, and its exit status is the launcher's.
+without which nobody takes part. When one rank fails, the others are ended, and all are started once more as often as
+``--max-restarts`` says; then its traceback is shown last, and its exit status is the launcher's.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import shutil
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parallel.groups.errors import DistError
 from parallel.groups.job_secret import VARIABLE, job_secret, new_secret
 from tensor.torch_names.children import search_path
 
 from .local_ranks import LocalRanks, Rank
+from .meeting import add_options as add_meeting
+from .meeting import rendezvous_of
+from .rounds import run_rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    from .rounds import Round
 
 _BOTH = frozenset(("stdout", "stderr"))
 _STREAMS = {"0": frozenset[str](), "1": frozenset(("stdout",)), "2": frozenset(("stderr",)), "3": _BOTH}
@@ -57,48 +61,63 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m parallel
 def run(described: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Start the ranks that ``options``, read by the parser ``described``, ask for; the exit status as of :func:`main`."""
     nproc = process_count(described, options.nproc_per_node)
-    nodes, node = _nodes(described, options)
+    rendezvous = rendezvous_of(described, options, nproc)
     command = _command(described, options)
     if options.redirects and options.log_dir is None:
         described.error("--redirects needs --log-dir, the folder for the output")
-    secret = _secret(described, nodes)
-    found_as_torch = {"PYTHONPATH": search_path(os.environ)} if options.as_torch else {}
-    crowded = nproc > 1 and "OMP_NUM_THREADS" not in os.environ
-    if crowded:
+    environment = {**os.environ, **_secret(described, rendezvous.alone)}
+    if options.as_torch:
+        environment["PYTHONPATH"] = search_path(os.environ)
+    if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
         print(
             "parallel.launch: OMP_NUM_THREADS is set to 1 for every rank, so that they do not crowd the machine; "
             "set it yourself for other numbers of threads",
             file=sys.stderr,
         )
-    with _master(options, nodes) as (address, port):
-        ranks = []
-        for local_rank in range(nproc):
-            rank = node * nproc + local_rank
-            environment = {
-                **os.environ,
-                **found_as_torch,
-                "RANK": str(rank),
-                "LOCAL_RANK": str(local_rank),
-                "WORLD_SIZE": str(nodes * nproc),
-                "LOCAL_WORLD_SIZE": str(nproc),
-                "GROUP_RANK": str(node),
-                "GROUP_WORLD_SIZE": str(nodes),
-                "ROLE_NAME": "default",
-                "ROLE_RANK": str(rank),
-                "ROLE_WORLD_SIZE": str(nodes * nproc),
-                "MASTER_ADDR": address,
-                "MASTER_PORT": str(port),
-                # What scripts and libraries look for to know that they were launched, and restarted how often.
-                "TORCHELASTIC_RUN_ID": f"{address}:{port}",
-                "TORCHELASTIC_RESTART_COUNT": "0",
-                "TORCHELASTIC_MAX_RESTARTS": "0",
-            }
-            if secret is not None:
-                environment[VARIABLE] = secret
-            if crowded:
-                environment["OMP_NUM_THREADS"] = "1"
-            ranks.append(_rank(options, rank, local_rank, command, environment))
-        return LocalRanks(ranks).run()
+        environment["OMP_NUM_THREADS"] = "1"
+    # What scripts and libraries look for to know that they were launched, and restarted how often.
+    environment["TORCHELASTIC_RUN_ID"] = rendezvous.job_id
+    environment["TORCHELASTIC_MAX_RESTARTS"] = str(options.max_restarts)
+
+    def ranks_of(current: Round) -> LocalRanks:
+        folder = Path(options.log_dir or "", f"attempt_{current.number}" if rendezvous.restarting else "")
+        return LocalRanks(
+            [
+                _rank(
+                    options,
+                    local_rank,
+                    command,
+                    environment | _coordinates(current, local_rank, nproc),
+                    folder,
+                )
+                for local_rank in range(nproc)
+            ]
+        )
+
+    try:
+        return run_rounds(rendezvous, ranks_of)
+    except DistError as error:
+        print(f"parallel.launch: {error}", file=sys.stderr)
+        return 1
+
+
+def _coordinates(current: Round, local_rank: int, processes: int) -> dict[str, str]:
+    """What a rank finds in its environment about who it is."""
+    rank, world_size = str(current.first_rank + local_rank), str(current.world_size)
+    return {
+        "RANK": rank,
+        "LOCAL_RANK": str(local_rank),
+        "WORLD_SIZE": world_size,
+        "LOCAL_WORLD_SIZE": str(processes),
+        "GROUP_RANK": str(current.node),
+        "GROUP_WORLD_SIZE": str(current.nodes),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": world_size,
+        "MASTER_ADDR": current.address,
+        "MASTER_PORT": str(current.port),
+        "TORCHELASTIC_RESTART_COUNT": str(current.restarts),
+    }
 
 
 def parser(prog: str) -> argparse.ArgumentParser:
@@ -121,15 +140,14 @@ def parser(prog: str) -> argparse.ArgumentParser:
         help="ranks on this machine: a number, 'gpu' (one for each), 'cpu' (one for each core), or 'auto' (GPUs, "
         "and cores where there are none)",
     )
-    option("--nnodes", default="1", metavar="M", help="machines; the launcher is started on each")
-    option("--node-rank", type=int, default=None, metavar="R", help="number of this machine, from 0")
-    option("--master-addr", metavar="HOST", help="name or address of machine 0; this machine by default")
     option(
-        "--master-port",
+        "--max-restarts",
         type=int,
-        metavar="PORT",
-        help="a free port of machine 0 (29500); found by itself for one machine",
+        default=0,
+        metavar="K",
+        help="when a rank fails, or a machine is lost, start all ranks once more, up to K times",
     )
+    add_meeting(option)
     option(
         "--standalone",
         action="store_true",
@@ -141,7 +159,8 @@ def parser(prog: str) -> argparse.ArgumentParser:
     option(
         "--log-dir",
         metavar="DIR",
-        help="keep the ranks' output in DIR/rank_N/stdout.log and stderr.log: all of it, or that of --tee and --redirects",
+        help="keep the ranks' output in DIR/rank_N/stdout.log and stderr.log (DIR/attempt_0/rank_N, attempt_1 and so on "
+        "where ranks may be restarted): all of it, or that of --tee and --redirects",
     )
     option(
         "--redirects",
@@ -182,41 +201,13 @@ def process_count(parser: argparse.ArgumentParser, text: str) -> int:
     return int(text)
 
 
-def _nodes(parser: argparse.ArgumentParser, options: argparse.Namespace) -> tuple[int, int]:
-    """How many machines there are, and which one this is."""
-    low, _, high = options.nnodes.partition(":")
-    if not low.isdecimal() or int(low) < 1 or (high and high != low):
-        parser.error(
-            f"--nnodes must be a number of at least 1, not {options.nnodes!r}; the number of machines cannot change "
-            "during a run"
-        )
-    nodes = int(low)
-    if nodes > 1:
-        if options.standalone:
-            parser.error(f"--standalone is for one machine, and --nnodes says {nodes}")
-        if options.node_rank is None:
-            parser.error(
-                f"--node-rank is needed with --nnodes {nodes}: 0 on the first machine, up to {nodes - 1}"
-            )
-        if options.master_addr is None:
-            parser.error(f"--master-addr is needed with --nnodes {nodes}: the name or address of machine 0")
-    node = options.node_rank or 0
-    if not 0 <= node < nodes:
-        parser.error(f"--node-rank must be from 0 to {nodes - 1} with --nnodes {nodes}, not {node}")
-    if options.master_port is not None and not 0 < options.master_port < 1 << 16:
-        parser.error(f"--master-port must be from 1 to 65535, not {options.master_port}")
-    return nodes, node
-
-
-def _secret(parser: argparse.ArgumentParser, nodes: int) -> str | None:
+def _secret(parser: argparse.ArgumentParser, alone: bool) -> dict[str, str]:
     """A secret for the ranks, where the environment has none; launchers on several machines cannot make the same."""
     try:
         job_secret()
     except ValueError as error:
         parser.error(str(error))
-    if VARIABLE in os.environ:
-        return None
-    return new_secret() if nodes == 1 else None
+    return {VARIABLE: new_secret()} if alone and VARIABLE not in os.environ else {}
 
 
 def _command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
@@ -236,28 +227,16 @@ def _command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> li
     return [sys.executable, "-u", options.script, *options.arguments]
 
 
-@contextlib.contextmanager
-def _master(options: argparse.Namespace, nodes: int) -> Iterator[tuple[str, int]]:
-    """Where the ranks meet: address and port."""
-    if nodes > 1 or (options.master_port is not None and not options.standalone):
-        yield options.master_addr or "127.0.0.1", options.master_port or 29500
-        return
-    # Bound and not listening: rank 0 can listen there, and the system gives the port to nobody else meanwhile.
-    with socket.socket() as reservation:
-        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reservation.bind(("", 0))
-        yield options.master_addr or "127.0.0.1", reservation.getsockname()[1]
-
-
 def _rank(
-    options: argparse.Namespace, rank: int, local_rank: int, command: list[str], environment: dict[str, str]
+    options: argparse.Namespace, local_rank: int, command: list[str], environment: dict[str, str], logs: Path
 ) -> Rank:
+    rank = int(environment["RANK"])
     redirected, teed = (
         streams.get(local_rank, streams.get(None, frozenset()))
         for streams in (options.redirects, options.tee)
     )
     recorded = redirected | teed or _BOTH
-    folder = Path(options.log_dir or "") / f"rank_{rank}"
+    folder = logs / f"rank_{rank}"
     files = {name: folder / f"{name}.log" for name in recorded} if options.log_dir is not None else {}
     return Rank(
         rank,

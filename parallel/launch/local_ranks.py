@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, BinaryIO
 from .exit_codes import describe_exit, signal_name
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 # After a failure the others get this long to end of themselves: a rank whose exception made another one fail may be
 # the slower of the two to end.
 _SETTLING = 0.3
-# From SIGTERM to SIGKILL, after a failure, and after a signal to the launcher, when ranks may be saving their state.
+# From SIGTERM to SIGKILL: after a failure, and where nothing has failed here, when ranks may be saving their state.
 _GRACE_AFTER_FAILURE = 5.0
-_GRACE_AFTER_SIGNAL = 30.0
+_GRACE_TO_SAVE = 30.0
 
 _PIECE, _LARGEST_PIPE = 1 << 16, 1 << 20
 _TAIL = 1 << 16
@@ -62,6 +63,28 @@ class Rank:
     files: Mapping[str, Path]
 
 
+@dataclass(slots=True, frozen=True)
+class Outcome:
+    """How the ranks of this machine have ended.
+
+    Attributes
+    ----------
+    status
+        Exit status for the launcher: 0, that of the rank that failed first, or 128 plus the number of a signal.
+    failure
+        What the rank that failed first did, as "rank 1 failed with exit code 3"; empty if none did.
+    signal
+        The signal that the launcher received, if one ended the ranks.
+    stopped
+        Whether they were ended because ``stop`` asked for it.
+    """
+
+    status: int
+    failure: str = ""
+    signal: int | None = None
+    stopped: bool = False
+
+
 @dataclass(slots=True)
 class _Stream:
     """A pipe that a rank writes to."""
@@ -95,14 +118,16 @@ class LocalRanks:
         self._processes: list[_Process] = []
         self._selector = selectors.DefaultSelector()
         self._signal: int | None = None
+        self._stopped = False
         self._act_at: float | None = None
         self._action = 0
 
-    def run(self) -> int:
-        """Start all, wait for all, report a failure on stderr; the exit status is the first failure's.
+    def run(self, stop: socket.socket | None = None) -> Outcome:
+        """Start all, wait for all, report a failure on stderr, and tell how they ended.
 
-        A signal to this process (SIGINT, SIGTERM, SIGHUP, SIGQUIT) is passed on to the ranks. Whatever happens, none is
-        left when this returns. To be called from the main thread.
+        A signal to this process (SIGINT, SIGTERM, SIGHUP, SIGQUIT) is passed on to the ranks; when there is something
+        to read from ``stop``, they get SIGTERM. Whatever happens, none is left when this returns. To be called from
+        the main thread.
         """
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
@@ -115,9 +140,11 @@ class LocalRanks:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                     handlers[number] = signal.signal(number, lambda *_: None)
             self._selector.register(reader, selectors.EVENT_READ)
+            if stop is not None:
+                self._selector.register(stop, selectors.EVENT_READ)
             for rank in self._ranks:
                 self._processes.append(self._start(rank))
-            self._watch(reader)
+            self._watch(reader, stop)
         finally:
             self._kill()
             for number, handler in handlers.items():
@@ -170,12 +197,16 @@ class LocalRanks:
             self._selector.register(source, selectors.EVENT_READ, stream)
         return process
 
-    def _watch(self, reader: int) -> None:
+    def _watch(self, reader: int, stop: socket.socket | None) -> None:
         while any(process.code is None for process in self._processes):
             timeout = None if self._act_at is None else max(0.0, self._act_at - time.monotonic())
             for key, _ in self._selector.select(timeout):
                 if isinstance(key.data, _Stream):
                     self._pass_on(key.data)
+                    continue
+                if stop is not None and key.fileobj is stop:
+                    self._selector.unregister(stop)
+                    self._stop()
                     continue
                 with contextlib.suppress(BlockingIOError):
                     for number in os.read(reader, 1024):
@@ -194,9 +225,16 @@ class LocalRanks:
         if self._signal is None:
             self._signal = number
             self._send(number)
-            self._plan(signal.SIGKILL, _GRACE_AFTER_SIGNAL)
+            self._plan(signal.SIGKILL, _GRACE_TO_SAVE)
         else:
             self._send(signal.SIGKILL)
+
+    def _stop(self) -> None:
+        # Ranks that are being ended for another reason have their time already.
+        if self._act_at is None:
+            self._stopped = True
+            self._send(signal.SIGTERM)
+            self._plan(signal.SIGKILL, _GRACE_TO_SAVE)
 
     def _send(self, number: int) -> None:
         for process in self._processes:
@@ -256,14 +294,14 @@ class LocalRanks:
             _write(stream.console, stream.prefix + stream.line + b"\n")
             stream.line = b""
 
-    def _report(self, started: float) -> int:
+    def _report(self, started: float) -> Outcome:
         failed = [each for each in self._processes if each.code != 0 and not each.ended_by]
         if not failed:
             if self._signal is None:
-                return 0
-            _say(f"received {signal_name(self._signal)}; every rank has been ended")
-            return 128 + self._signal
-        first = min(failed, key=lambda each: each.traceback_at or each.ended_at)
+                return Outcome(0, stopped=self._stopped)
+            say(f"received {signal_name(self._signal)}; every rank has been ended")
+            return Outcome(128 + self._signal, signal=self._signal)
+        first = min(failed, key=_precedence)
         code = first.code or 0
         seconds = first.ended_at - started
         text = (
@@ -280,9 +318,16 @@ class LocalRanks:
         if "stderr" in first.rank.files:
             text += f"; its errors are in {first.rank.files['stderr']}"
         last = _last_error(first.tail)
-        _say(text + ("; its error output ends with:" if last else ""))
+        say(text + ("; its error output ends with:" if last else ""))
         _write(2, last)
-        return code if code > 0 else 128 - code
+        failure = f"rank {first.rank.rank} failed with {describe_exit(code)}"
+        return Outcome(code if code > 0 else 128 - code, failure, self._signal)
+
+
+def _precedence(process: _Process) -> tuple[bool, float]:
+    """Orders failures: the least is the cause."""
+    # Nobody is killed because another rank failed, and others can miss a rank before the system tells of its end.
+    return process.code != -signal.SIGKILL, process.traceback_at or process.ended_at
 
 
 def _prefixed(stream: _Stream, data: bytes) -> bytes:
@@ -292,7 +337,8 @@ def _prefixed(stream: _Stream, data: bytes) -> bytes:
     return b"".join(stream.prefix + line for line in lines)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Write a line of the launcher's own to stderr, behind what the ranks have written."""
     sys.stdout.flush()
     _write(2, f"parallel.launch: {text}\n".encode())
 

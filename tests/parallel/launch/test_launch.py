@@ -8,120 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from parallel.launch import main
-from tests.parallel.processes import CONTEXT
 
-ROOT = Path(__file__).resolve().parents[3]
+from .launcher import ROOT, assert_end, launch, start, wait_for, write_script
 
-# Ranks tell what they are in files, and wait for each other by them.
-RANK = """
-import json, os, signal, sys, threading, time
-from pathlib import Path
-folder = Path(__file__).parent
-rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-
-def tell(name, text=""):
-    path = folder / f"{name}.part"
-    path.write_text(text)
-    path.rename(folder / name)
-
-def wait_for(*names):
-    deadline = time.monotonic() + 20
-    while not all((folder / name).exists() for name in names):
-        assert time.monotonic() < deadline, names
-        time.sleep(0.01)
-
-"""
-
-
-def _script(folder: Path, body: str) -> str:
-    path = folder / "script.py"
-    path.write_text(RANK + body, encoding="utf-8")
-    return str(path)
-
-
-class _Launcher:
-    """The launcher in a process that is forked from one which has imported all."""
-
-    def __init__(self, arguments: tuple[str | Path, ...], environment: dict[str, str]) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self._outputs = [Path(self._folder.name, name) for name in ("stdout", "stderr")]
-        command = [str(each) for each in arguments]
-        self._process = CONTEXT.Process(target=_run, args=(command, environment, self._outputs))
-        self._process.start()
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.exitcode
-
-    def send_signal(self, number: int) -> None:
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
-
-    def errors(self) -> str:
-        """What has been written to stderr so far, carriage returns included."""
-        return self._outputs[1].read_bytes().decode()
-
-    def communicate(self, timeout: float = 30) -> tuple[str, str]:
-        """Wait for its end: what has been written to stdout and stderr."""
-        self._process.join(timeout)
-        ended = not self._process.is_alive()
-        if not ended:
-            self._process.kill()
-            self._process.join()
-        output, errors = (path.read_text(encoding="utf-8") for path in self._outputs)
-        self._folder.cleanup()
-        assert ended, f"the launcher did not end: {errors}"
-        return output, errors
-
-
-def _run(arguments: list[str], environment: dict[str, str], outputs: list[Path]) -> None:
-    # Tests that run in the background of a shell inherit that SIGINT is ignored.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for descriptor, path in enumerate(outputs, 1):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), descriptor)
-    os.environ.pop("OMP_NUM_THREADS", None)
-    os.environ.update({"PYTHONPATH": str(ROOT), **environment})
-    sys.exit(main(arguments))
-
-
-def _start(*arguments: str | Path, **environment: str) -> _Launcher:
-    return _Launcher(arguments, environment)
-
-
-def _launch(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    launcher = _start(*arguments, **environment)
-    output, errors = launcher.communicate()
-    return subprocess.CompletedProcess(arguments, launcher.returncode or 0, output, errors)
-
-
-def _wait_for(*paths: Path) -> None:
-    deadline = time.monotonic() + 20
-    while not all(path.exists() for path in paths):
-        assert time.monotonic() < deadline, f"{paths} did not appear"
-        time.sleep(0.01)
-
-
-def _assert_end(pids: list[int], seconds: float = 5) -> None:
-    def alive(pid: int) -> bool:
-        try:
-            return (
-                Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] not in "ZX"
-            )
-        except OSError:
-            return False
-
-    deadline = time.monotonic() + seconds
-    while left := [pid for pid in pids if alive(pid)]:
-        assert time.monotonic() < deadline, f"processes {left} are left behind"
-        time.sleep(0.02)
-
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAMES = [
     "RANK",
@@ -147,8 +44,8 @@ def _told(folder: Path, rank: int) -> tuple[dict[str, str], list[str], str]:
 
 
 def test_ranks_of_one_machine(tmp_path: Path) -> None:
-    script = _script(tmp_path, TELL_ENVIRONMENT)
-    done = _launch("--standalone", "--nproc-per-node", "2", script, "--lr", "0.1", "-x")
+    script = write_script(tmp_path, TELL_ENVIRONMENT)
+    done = launch("--standalone", "--nproc-per-node", "2", script, "--lr", "0.1", "-x")
     assert done.returncode == 0, done.stderr
     assert "OMP_NUM_THREADS is set to 1" in done.stderr
     ports = set()
@@ -184,16 +81,16 @@ else:
     with socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))) as connection:
         print(connection.recv(5))
 """
-    done = _launch("--nproc_per_node=2", _script(tmp_path, body))
+    done = launch("--nproc_per_node=2", write_script(tmp_path, body))
     assert (done.returncode, done.stdout) == (0, "b'hello'\n"), done.stderr
 
 
 def test_two_machines(tmp_path: Path) -> None:
-    script = _script(tmp_path, TELL_ENVIRONMENT)
+    script = write_script(tmp_path, TELL_ENVIRONMENT)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     common = ["--nnodes", "2", "--nproc-per-node", "2", "--master_addr", "127.0.0.1", "--master_port", port]
-    nodes = [_start(*common, "--node-rank", str(node), script, OMP_NUM_THREADS="3") for node in range(2)]
+    nodes = [start(*common, "--node-rank", str(node), script, OMP_NUM_THREADS="3") for node in range(2)]
     for node in nodes:
         _, errors = node.communicate(timeout=60)
         assert (node.returncode, errors) == (0, "")
@@ -228,7 +125,7 @@ parallel.all_reduce(x)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     common = ["--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port]
-    first = _start(*common, "--node-rank", "0", _script(tmp_path, body))
+    first = start(*common, "--node-rank", "0", write_script(tmp_path, body))
     command = [sys.executable, "-m", "parallel.launch", *common, "--node-rank", "1", tmp_path / "script.py"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     second = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -241,11 +138,11 @@ parallel.all_reduce(x)
 
 
 def test_a_module_and_a_program(tmp_path: Path) -> None:
-    _script(tmp_path, TELL_ENVIRONMENT)
-    done = _launch("-m", "script", "a", PYTHONPATH=f"{ROOT}:{tmp_path}")
+    write_script(tmp_path, TELL_ENVIRONMENT)
+    done = launch("-m", "script", "a", PYTHONPATH=f"{ROOT}:{tmp_path}")
     assert done.returncode == 0, done.stderr
     assert _told(tmp_path, 0)[1:] == (["a"], "__main__")
-    done = _launch(
+    done = launch(
         "--no-python", "--nproc-per-node=2", "sh", "-c", "echo $RANK of $WORLD_SIZE; exit $((RANK * 5))"
     )
     assert done.returncode == 5
@@ -268,9 +165,9 @@ if rank == 2:
     signal.signal(signal.SIGTERM, lambda *_: print("rank 2 was asked to end", file=sys.stderr) or sys.exit(0))
 time.sleep(60)
 """
-    start = time.monotonic()
-    done = _launch("--nproc-per-node", "3", _script(tmp_path, body))
-    assert time.monotonic() - start < 10
+    begun = time.monotonic()
+    done = launch("--nproc-per-node", "3", write_script(tmp_path, body))
+    assert time.monotonic() - begun < 10
     assert done.returncode == 1
     before, report = done.stderr.split("parallel.launch: rank")
     assert "rank 0 waits" in before
@@ -282,7 +179,7 @@ time.sleep(60)
     assert lines[1] == "Traceback (most recent call last):"
     assert "KeyError: 'key'" in report
     assert lines[-1] == "ValueError: the reason"
-    _assert_end([int((tmp_path / f"pid{rank}").read_text()) for rank in range(3)], 0.5)
+    assert_end([int((tmp_path / f"pid{rank}").read_text()) for rank in range(3)], 0.5)
 
 
 def test_the_first_traceback_counts_even_if_its_rank_ends_last(tmp_path: Path) -> None:
@@ -294,7 +191,7 @@ wait_for("raised")
 time.sleep(0.05)
 raise ConnectionError("the consequence")
 """
-    done = _launch("--nproc-per-node", "2", _script(tmp_path, body))
+    done = launch("--nproc-per-node", "2", write_script(tmp_path, body))
     report = done.stderr.split("parallel.launch: rank")[1]
     assert report.startswith(" 1 (")
     assert "after it failed rank 0 (exit code 1)" in report
@@ -312,12 +209,10 @@ if rank == 0:
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 time.sleep(60)
 """
-    done = _launch("--nproc-per-node", "2", _script(tmp_path, body))
+    done = launch("--nproc-per-node", "2", write_script(tmp_path, body))
     assert done.returncode == 128 + signal.SIGKILL
     assert "failed with signal SIGKILL (the system does this when memory runs out)" in done.stderr
-    _assert_end(
-        [int(pid) for rank in range(2) for pid in (tmp_path / f"pids{rank}").read_text().split()], 0.5
-    )
+    assert_end([int(pid) for rank in range(2) for pid in (tmp_path / f"pids{rank}").read_text().split()], 0.5)
 
 
 WAIT = """
@@ -331,13 +226,13 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_end_of_the_launcher_ends_the_ranks(number: signal.Signals, tmp_path: Path) -> None:
-    process = _start("--nproc-per-node", "2", _script(tmp_path, WAIT))
+    process = start("--nproc-per-node", "2", write_script(tmp_path, WAIT))
     files = [tmp_path / f"pid{rank}" for rank in range(2)]
-    _wait_for(*files)
+    wait_for(*files)
     time.sleep(0.1)
     process.send_signal(number)
     output, errors = process.communicate(timeout=20)
-    _assert_end([int(file.read_text()) for file in files], 5)
+    assert_end([int(file.read_text()) for file in files], 5)
     if number == signal.SIGKILL:
         return
     assert process.returncode == 128 + number
@@ -349,13 +244,13 @@ def test_the_end_of_the_launcher_ends_the_ranks(number: signal.Signals, tmp_path
 
 def test_a_second_signal_kills(tmp_path: Path) -> None:
     body = "signal.signal(signal.SIGINT, signal.SIG_IGN)\ntell('pid0', str(os.getpid()))\ntime.sleep(60)\n"
-    process = _start(_script(tmp_path, body))
-    _wait_for(tmp_path / "pid0")
+    process = start(write_script(tmp_path, body))
+    wait_for(tmp_path / "pid0")
     for _ in range(2):
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
     process.communicate(timeout=5)
-    _assert_end([int((tmp_path / "pid0").read_text())], 0.5)
+    assert_end([int((tmp_path / "pid0").read_text())], 0.5)
 
 
 #: Errors are written at once, as two ranks may share a stream.
@@ -363,8 +258,8 @@ PRINT = "print('out', rank); os.write(2, f'error {rank}\\n'.encode()); print('en
 
 
 def test_output_with_the_rank_before_each_line_and_in_files(tmp_path: Path) -> None:
-    script, logs = _script(tmp_path, PRINT), tmp_path / "logs"
-    done = _launch("--nproc-per-node=2", "--tee", "1", "--redirects", "2", "--log-dir", logs, script)
+    script, logs = write_script(tmp_path, PRINT), tmp_path / "logs"
+    done = launch("--nproc-per-node=2", "--tee", "1", "--redirects", "2", "--log-dir", logs, script)
     assert done.returncode == 0
     assert sorted(done.stdout.splitlines()) == [
         "[rank0]: end",
@@ -379,21 +274,21 @@ def test_output_with_the_rank_before_each_line_and_in_files(tmp_path: Path) -> N
 
 
 def test_output_by_local_rank_and_files_of_all_that_is_shown(tmp_path: Path) -> None:
-    script, logs = _script(tmp_path, PRINT), tmp_path / "logs"
-    done = _launch("--nproc-per-node=2", "-t", "1:2", script)
+    script, logs = write_script(tmp_path, PRINT), tmp_path / "logs"
+    done = launch("--nproc-per-node=2", "-t", "1:2", script)
     assert sorted(line for line in done.stderr.splitlines() if "error" in line) == [
         "[rank1]: error 1",
         "error 0",
     ]
-    done = _launch("--log-dir", logs, script)
+    done = launch("--log-dir", logs, script)
     assert (done.stdout, done.stderr) == ("out 0\nend", "error 0\n")
     assert sorted(path.name for path in (logs / "rank_0").iterdir()) == ["stderr.log", "stdout.log"]
 
 
 def test_progress_bars_are_shown_as_they_move(tmp_path: Path) -> None:
     body = "sys.stderr.write(f'10 %\\r20 %\\r'); tell(f'moved{rank}'); wait_for('moved0', 'moved1', 'end')\n"
-    launcher = _start("--nproc-per-node", "2", "--tee", "2", _script(tmp_path, body))
-    _wait_for(tmp_path / "moved0", tmp_path / "moved1")
+    launcher = start("--nproc-per-node", "2", "--tee", "2", write_script(tmp_path, body))
+    wait_for(tmp_path / "moved0", tmp_path / "moved1")
     time.sleep(0.1)
     for rank in range(2):
         assert f"[rank{rank}]: 10 %\r[rank{rank}]: 20 %\r" in launcher.errors()
@@ -411,16 +306,18 @@ tell("writing")
 while True:
     os.write(2, b"again\\n")
 """
-    start = time.monotonic()
-    done = _launch("--nproc-per-node=2", "--redirects=0:2", "--log-dir", tmp_path, _script(tmp_path, body))
-    assert time.monotonic() - start < 20
+    begun = time.monotonic()
+    done = launch(
+        "--nproc-per-node=2", "--redirects=0:2", "--log-dir", tmp_path, write_script(tmp_path, body)
+    )
+    assert time.monotonic() - begun < 20
     assert done.returncode == 1
     assert done.stderr.endswith("ValueError: the reason\n")
 
 
 def test_the_console_may_go_away(tmp_path: Path) -> None:
     body = "for i in range(20_000): print('a line of output', i)\ntell(f'done{rank}')\n"
-    script = _script(tmp_path, body)
+    script = write_script(tmp_path, body)
     command = f"{sys.executable} -m parallel.launch --nproc-per-node 2 --tee 1 {script} | head -1"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -432,14 +329,14 @@ def test_the_console_may_go_away(tmp_path: Path) -> None:
 
 
 def test_counts_of_processes_by_name(tmp_path: Path) -> None:
-    script = _script(tmp_path, TELL_ENVIRONMENT)
+    script = write_script(tmp_path, TELL_ENVIRONMENT)
     simulated = {"GRAPHROOT_DRIVER": "simulator", "GRAPHROOT_SIMULATOR": "devices=2"}
     for name in ("gpu", "auto"):
-        done = _launch("--nproc-per-node", name, script, **simulated)
+        done = launch("--nproc-per-node", name, script, **simulated)
         assert done.returncode == 0, done.stderr
         assert _told(tmp_path, 1)[0]["WORLD_SIZE"] == "2"
         (tmp_path / "rank1").unlink()
-    assert _launch("--nproc-per-node", "cpu", script).returncode == 0
+    assert launch("--nproc-per-node", "cpu", script).returncode == 0
     assert _told(tmp_path, 0)[0]["WORLD_SIZE"] == str(len(os.sched_getaffinity(0)))
 
 
@@ -450,7 +347,16 @@ def test_counts_of_processes_by_name(tmp_path: Path) -> None:
             ["--nproc-per-node", "0", __file__],
             "must be a number of at least 1, 'gpu', 'cpu' or 'auto', not '0'",
         ),
-        (["--nnodes", "1:3", __file__], "--nnodes must be a number"),
+        (
+            ["--nnodes", "3:1", __file__],
+            "--nnodes must be a number of at least 1, or two as MIN:MAX, not '3:1'",
+        ),
+        (["--nnodes", "1:3", __file__], "--rdzv-endpoint is needed with --nnodes 1:3"),
+        (["--nnodes", "2", "--rdzv-endpoint", "a:0", __file__], "--rdzv-endpoint must be HOST:PORT"),
+        (["--nnodes", "1:2", "--rdzv-backend", "static", __file__], "a fixed number of machines"),
+        (["--nnodes", "2", "--rdzv-backend", "etcd", __file__], "invalid choice: 'etcd'"),
+        (["--rdzv-conf", "join_timeout=0", __file__], "--rdzv-conf takes join_timeout"),
+        (["--max-restarts", "-1", __file__], "--max-restarts must be 0 or more, not -1"),
         (["--nnodes", "2", "--node-rank", "0", __file__], "--master-addr is needed with --nnodes 2"),
         (["--nnodes", "2", "--master-addr", "a", __file__], "--node-rank is needed with --nnodes 2"),
         (["--nnodes", "2", "--standalone", __file__], "--standalone is for one machine"),
