@@ -122,7 +122,7 @@ def _run_batch(state: LaunchState, batch: Batch, stop: int, size: int) -> int:
     batch.begin()
     done = _finish(state, [batch], stop, size)
     if state.native is not None:
-        state.native.blocks_run += batch.blocks_run
+        state.native.was_run_by_numpy(batch)
     return done
 
 

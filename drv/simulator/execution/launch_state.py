@@ -125,18 +125,17 @@ class LaunchState:
         self.batch_warps = min(self.batch_blocks, self.blocks) * self.warps
         self.native: NativeKernel | None = None if launch.native == "off" else self.plan.native_kernel()
         self._native_at_once = launch.native == "on"
-        self._native_ready: bool | None = None
+        self._native_ready = False
         self._template: list[Any] | None = None
         self._invariants: InvariantValues | None = None
 
     def native_ready(self) -> bool:
-        """Whether native code runs the launch; asked for before each batch."""
-        if self._native_ready is None:
-            native = self.native
-            self._native_ready = native is not None and native.begin_launch(
-                self, at_once=self._native_at_once
-            )
-        return self._native_ready and self.native is not None and not self.native.refused
+        """Whether native code runs the launch; asked for before each batch, as a long one may come to be worth it."""
+        native = self.native
+        if native is None or native.refused:
+            return False
+        self._native_ready = self._native_ready or native.begin_launch(self, at_once=self._native_at_once)
+        return self._native_ready
 
     @property
     def template(self) -> list[Any]:

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
     from .machine_code import LoadedCode
 
-#: Blocks of instructions that NumPy has run of a kernel until it is worth compiling, which takes some tenths of a second
-#: (a block takes 30 microseconds and more). Time is not asked for, so that a program runs the same way each time.
-WORTH_COMPILING = 4000
+#: Nanoseconds that compiling an instruction takes, and running it by NumPy: once, and for each lane more. A kernel is
+#: compiled when NumPy has run it for about as long as that takes, so that neither is ever much of a loss. Time is not
+#: asked for, so that a program runs the same way each time.
+COMPILING = 1_300_000
+RUNNING = 2_000
+RUNNING_A_LANE = 1.5
 #: Batches given back to Python without being finished after which native code is no gain.
 MOST_LEFT = 4
 
@@ -40,8 +43,8 @@ class NativeKernel:
 
     def __init__(self, plan: KernelPlan) -> None:
         self.plan = plan
-        #: Blocks of instructions of the kernel that NumPy has run.
-        self.blocks_run = 0
+        #: Nanoseconds that NumPy has taken to run the kernel, for each instruction of it (see :data:`RUNNING`).
+        self._spent = 0.0
         self.program: NativeProgram | None = None
         self.machine: Machine | None = None
         self.refused = not machine_code.available()
@@ -74,6 +77,11 @@ class NativeKernel:
                 self.refused = True
         return finished
 
+    def was_run_by_numpy(self, batch: Batch) -> None:
+        """A batch has ended that native code did not run."""
+        blocks = len(self.plan.function(self.plan.entry.name).blocks)
+        self._spent += batch.blocks_run / blocks * (RUNNING + RUNNING_A_LANE * batch.n)
+
     def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
         """The instruction that line ``line`` of a piece which Python runs does."""
         return None if self.program is None else self.program.instruction_at(python, line)
@@ -89,7 +97,7 @@ class NativeKernel:
             program = disk.load(name, self.plan.module)
             self.program = program if isinstance(program, NativeProgram) else None
         self._looked = True
-        if self.program is None and (at_once or self.blocks_run > WORTH_COMPILING):
+        if self.program is None and (at_once or self._spent > COMPILING):
             self.program = build(self.plan.function(self.plan.entry.name))
             if self.program is None:
                 self.refused = True
