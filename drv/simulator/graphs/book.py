@@ -178,6 +178,11 @@ class GraphBook(MemoryBook):
         """What the graphs of ``device`` have allocated."""
         return self._graph_memory.setdefault(device.index, GraphMemory(device))
 
+    def unmap_memory_of(self, graph: Graph) -> None:
+        """No launch needs the addresses of ``graph``'s allocations any more."""
+        for memory in self._graph_memory.values():
+            memory.unmap(graph)
+
     def new_graph_allocation(self, context: Context, graph: Graph, size: int) -> GraphAllocation:
         """An allocation that a node of ``graph`` is to make: so far nothing but its address."""
         if size <= 0:

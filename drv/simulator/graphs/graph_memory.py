@@ -1,13 +1,14 @@
 """Memory that nodes of graphs allocate and free.
 
 An allocation's address is fixed when its node is made; its bytes are there from each launch of the node until it is
-freed, by a node of the same graph or of another one, or by a call. A device keeps what its graphs have needed at once
-until it is told to let go (``cuDeviceGraphMemTrim``).
+freed, by a node of the same graph or of another one, or by a call. What a graph has needed at once stays mapped at its
+addresses, for the next launch, as long as there is an executable of it; and a device keeps what its graphs have needed
+at once until it is told to let go of what none of them uses (``cuDeviceGraphMemTrim``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings.driver import CUgraphNodeType
@@ -31,11 +32,18 @@ class GraphMemory:
 
     device: SimulatedDevice
     used: int = 0
-    used_high: int = 0
+    mapped_high: int = 0
     reserved: int = 0
     reserved_high: int = 0
+    #: How far into the reserved memory the allocations of each graph reach. Those that do not live at once share it.
+    reach: dict[Graph, int] = field(default_factory=dict)
 
-    def take(self, book: MemoryBook, nbytes: int) -> None:
+    @property
+    def mapped(self) -> int:
+        """Bytes that at least one graph has mapped."""
+        return max([self.used, *self.reach.values()])
+
+    def take(self, book: MemoryBook, graph: Graph, nbytes: int) -> None:
         """Count ``nbytes`` as used, of the device where no more are kept."""
         missing = self.used + nbytes - self.reserved
         if missing > 0:
@@ -43,10 +51,16 @@ class GraphMemory:
             self.reserved += missing
             self.reserved_high = max(self.reserved_high, self.reserved)
         self.used += nbytes
-        self.used_high = max(self.used_high, self.used)
+        self.reach[graph] = max(self.reach.get(graph, 0), self.used)
+        self.mapped_high = max(self.mapped_high, self.mapped)
+
+    def unmap(self, graph: Graph) -> None:
+        """There is no executable of ``graph`` any more: what it has allocated stays, and nothing else."""
+        self.reach.pop(graph, None)
 
     def trim(self) -> None:
         """Give the device back what is not used."""
+        self.reach.clear()
         self.device.used -= self.reserved - self.used
         self.reserved = self.used
 
@@ -70,7 +84,7 @@ class GraphAllocation:
 
     def begin(self, book: MemoryBook) -> None:
         """It is allocated, for whatever is queued from now on."""
-        self.memory.take(book, self.charged)
+        self.memory.take(book, self.graph, self.charged)
         self.live = True
         self.generation += 1
         known = self.record

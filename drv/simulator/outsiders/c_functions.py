@@ -15,23 +15,22 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 
 from . import c_types
+from .parameters import ListParameter, parameters, result_names
 from .prototypes import forms
 from .stubs import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .parameters import Parameter
     from .prototypes import Form
 
 SUCCESS, INVALID_VALUE, NOT_INITIALIZED, NOT_SUPPORTED, UNKNOWN = 0, 1, 3, 801, 999
-#: Names of parameters that Python's own names had to give way to.
-_RENAMED = {"len": "length", "type": "typename"}
+LOSSY_QUERY = int(cuda.CUresult.CUDA_ERROR_LOSSY_QUERY)
 #: The stream whose meaning depends on the function's form, and what it is in those for per-thread streams.
 _PER_THREAD_STREAM = 2
 #: Functions that the simulated driver, like the bindings, has under another name.
 _OTHER_NAMES = {"cuGraphInstantiateWithFlags": "cuGraphInstantiate"}
-#: Parameters that say how many items the lists of a call have.
-_COUNTS = ("numDependencies", "count", "numAttributes")
 _FOUR_BYTES = ("ACCESS_FLAGS", "MEMORY_TYPE", "SYNC_MEMOPS", "IS_MANAGED", "DEVICE_ORDINAL", "MAPPED")
 
 
@@ -114,34 +113,52 @@ class CFunctions:
         return NOT_SUPPORTED
 
     def _plain(self, form: Form, call: Any, expected: list[str]) -> Callable[..., int]:
-        """An answer for parameters each of which is either an argument of the call or where to write a result."""
-        inputs, outputs = _parted(form, expected)
-        absent = {name: None for name in expected if name not in {name for _, name, _ in inputs}}
-        order = _result_order(form, expected)
-        pointers = [(index, c_type, order.index(name)) for index, c_type, name in outputs if name in order]
-        streams = {index for index, (c_type, _) in enumerate(form.parameters) if c_type == "CUstream"}
+        """An answer for parameters each of which is an argument of the call, where to write a result, or both."""
+        known = parameters(form, expected)
+        names = result_names(form, expected)
+        absent = dict.fromkeys({*expected} - {each.argument for each in known})
+        single = [each for each in known if each.count is None]
+        lists = [ListParameter(form, each) for each in known if each.count is not None]
         readers = [
-            (index, name, _thread_stream if form.per_thread and index in streams else c_types.reader(c_type))
-            for index, name, c_type in inputs
+            (each.index, each.argument, _reader(form, each)) for each in single if each.argument is not None
         ]
-
-        counted = [
-            (index, name, c_type)
-            for index, name, c_type in inputs
-            if c_types.is_list_of_handles(c_type) or c_type == "const CUgraphEdgeData*"
+        written = [
+            (each.index, each.c_type, names.index(each.name))
+            for each in single
+            if each.result and each.name in names
         ]
-        count_at = next((at for at, (_, name) in enumerate(form.parameters) if name in _COUNTS), None)
+        read = [(each.argument, each) for each in lists if each.argument is not None]
+        filled = [(each, names.index(each.name)) for each in lists if each.result and each.name in names]
+        # A question for the number only comes without lists.
+        rooms = {
+            argument: [each.index for each, _ in filled if each.count_at == index]
+            for index, argument, _ in readers
+            if any(each.count_at == index for each, _ in filled)
+        }
+        edges = names.index("edgeData") if "edgeData" in names else None
+        edges_at = next((each.index for each in lists if each.name == "edgeData"), None)
 
         def answer(*arguments: Any) -> int:
-            operands = {name: read(arguments[index]) for index, name, read in readers}
-            if count_at is not None:
-                for index, name, c_type in counted:
-                    operands[name] = _listed(c_type, arguments[index], arguments[count_at])
+            operands = {name: reader(arguments[index]) for index, name, reader in readers}
+            for name, each in read:
+                operands[name] = each.read(arguments)
+            for name, indices in rooms.items():
+                if not any(arguments[index] for index in indices):
+                    operands[name] = 0
             status, *results = call(**operands, **absent)
-            if not status:
-                for index, c_type, position in pointers:
-                    if arguments[index]:
-                        c_types.write(c_type, arguments[index], results[position])
+            if status:
+                return int(status)
+            if (
+                edges is not None
+                and (edges_at is None or not arguments[edges_at])
+                and _matter(results[edges])
+            ):
+                return LOSSY_QUERY
+            for each, position in filled:
+                each.write(arguments, results[position])
+            for index, c_type, position in written:
+                if arguments[index]:
+                    c_types.write(c_type, arguments[index], results[position])
             return int(status)
 
         return answer
@@ -228,11 +245,6 @@ class CFunctions:
             )[0]
         )
 
-    def _cuMemSetAccess(
-        self, call: Any, form: Form, address: int, size: int, descriptions: int, count: int
-    ) -> int:
-        return int(call(address, size, c_types.structures("CUmemAccessDesc", descriptions, count), count)[0])
-
     def _cuPointerGetAttribute(self, call: Any, form: Form, data: int, attribute: int, address: int) -> int:
         expected = cuda.CUpointer_attribute(attribute)
         return _written(_type_of_attribute(expected), data, call(expected, address))
@@ -304,6 +316,11 @@ class CFunctions:
                 _write_range_attribute(address, length, value)
         return int(status)
 
+    def _cuDeviceSetGraphMemAttribute(
+        self, call: Any, form: Form, device: int, attribute: int, value: int
+    ) -> int:
+        return int(call(device, attribute, ctypes.c_uint64.from_address(value).value if value else None)[0])
+
     def _cuMemPoolGetAttribute(self, call: Any, form: Form, pool: int, attribute: int, value: int) -> int:
         status, result = call(pool, cuda.CUmemPool_attribute(attribute))
         return _written("int*" if isinstance(result, int) else "size_t*", value, (status, result))
@@ -355,39 +372,15 @@ def _is_narrow(form: Form) -> bool:
     return form.version < 3020 and any(each.parameters != form.parameters for each in wide)
 
 
-def _parted(form: Form, expected: list[str]) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
-    """Parameters that are arguments of the call (index, name there, type), and those that are results."""
-    inputs, outputs = [], []
-    names = {name for _, name in form.parameters}
-    # The header and the bindings call some parameters differently.
-    others = [name for name in expected if name not in names and name not in _RENAMED.values()]
-    for index, (c_type, name) in enumerate(form.parameters):
-        argument = name if name in expected else _RENAMED.get(name, name)
-        if argument not in expected and others and not c_type.endswith("*"):
-            argument = others.pop(0)
-        if argument in expected:
-            inputs.append((index, argument, c_type))
-        else:
-            outputs.append((index, c_type, name))
-    return inputs, outputs
+def _reader(form: Form, parameter: Parameter) -> Callable[[Any], Any]:
+    if form.per_thread and parameter.c_type == "CUstream":
+        return _thread_stream
+    return c_types.reader(parameter.c_type)
 
 
-def _result_order(form: Form, expected: list[str]) -> list[str]:
-    """Names of the call's results: those of the latest form that has all its arguments."""
-    for other in reversed(forms()[form.function]):
-        inputs, outputs = _parted(other, expected)
-        if len(inputs) == len(expected):
-            return [name for _, _, name in outputs]
-    return [name for _, _, name in _parted(form, expected)[1]]
-
-
-def _listed(c_type: str, address: int, count: int) -> Any:
-    """A list of handles, or of what edges of a graph are like."""
-    if not address:
-        return None
-    if c_type == "const CUgraphEdgeData*":
-        return c_types.structures("CUgraphEdgeData", address, count)
-    return c_types.array(ctypes.c_size_t, address, count)
+def _matter(edges: list[Any]) -> bool:
+    """Whether a program that does not ask what edges of a graph are like misses something."""
+    return any(each.from_port or each.to_port or int(each.type) for each in edges)
 
 
 def _dump_bytes(attribute: int) -> int:

@@ -22,6 +22,7 @@ _NUMBERS = {
     "size_t": ctypes.c_size_t,
     "float": ctypes.c_float,
     "CUdevice": ctypes.c_int,
+    "CUlogIterator": ctypes.c_uint,
 }
 #: Structures that are passed by value or written as results, and their bytes.
 _STRUCTURES = {
@@ -31,6 +32,14 @@ _STRUCTURES = {
     "CUipcMemHandle": 64,
     "CUipcEventHandle": 64,
     "CUmemAllocationProp": 32,
+    "CUmemPoolPtrExportData": 64,
+    "CUmemcpyAttributes": 24,
+    "CUDA_MEMCPY3D_BATCH_OP": 112,
+    "CUDA_ARRAY_MEMORY_REQUIREMENTS": 32,
+    "CUDA_ARRAY_SPARSE_PROPERTIES": 48,
+    "CUstreamBatchMemOpParams": 48,
+    "CUdevResource": 144,
+    "CU_DEV_SM_RESOURCE_GROUP_PARAMS": 64,
     "CUDA_ARRAY_DESCRIPTOR": 24,
     "CUDA_ARRAY3D_DESCRIPTOR": 40,
     "CUDA_RESOURCE_DESC": 144,
@@ -44,8 +53,11 @@ _STRUCTURES = {
     "CUDA_BATCH_MEM_OP_NODE_PARAMS": 32,
     "CUgraphExecUpdateResultInfo": 24,
     "CUgraphEdgeData": 8,
+    "CUgraphNodeParams": 256,
     "CUtensorMap": 128,
     "CUlaunchAttributeValue": 64,
+    "CUkernelNodeAttrValue": 64,
+    "CUstreamAttrValue": 64,
     "CUexecAffinityParam": 8,
     "CUdevprop": 56,
 }
@@ -73,15 +85,28 @@ def ctype(c_type: str) -> Any:
         return _NUMBERS[c_type]
     if c_type in _BY_VALUE:
         return _BY_VALUE[c_type]
-    is_enum = hasattr(getattr(cuda, c_type, None), "__members__")
-    return ctypes.c_int if is_enum else ctypes.c_size_t
+    return ctypes.c_int if _is_enumeration(c_type) else ctypes.c_size_t
+
+
+def _is_enumeration(c_type: str) -> bool:
+    return hasattr(getattr(cuda, c_type, None), "__members__")
+
+
+def is_variable(c_type: str) -> bool:
+    """Whether a pointer of this type leads to a number that a function may read and change."""
+    pointee = c_type.removesuffix("*")
+    return pointee != c_type and (pointee in _NUMBERS or _is_enumeration(pointee))
 
 
 def reader(c_type: str) -> Callable[[Any], Any]:
     """What turns a C argument of type ``kind`` into what the simulated driver's call takes."""
     if c_type == "const char*":
         return lambda address: ctypes.string_at(address) if address else None
-    structure = getattr(cuda, c_type.removeprefix("const ").removesuffix("*"), None)
+    pointee = c_type.removeprefix("const ").removesuffix("*")
+    structure = getattr(cuda, pointee, None)
+    if is_variable(c_type) and (structure is None or _is_enumeration(pointee)):
+        variable = ctype(pointee)
+        return lambda address: variable.from_address(address).value if address else 0
     if c_type.endswith("*") and structure is not None:
         return lambda address: structure(_ptr=address) if address else None
     if c_type in _BY_VALUE:
@@ -110,16 +135,20 @@ def array(c_type: Any, address: int, count: int) -> list[int]:
     return list((c_type * count).from_address(address)) if address and count else []
 
 
-def is_list_of_handles(c_type: str) -> bool:
-    """Whether a pointer of this type leads to handles, and not to a structure."""
-    pointee = getattr(cuda, c_type.removeprefix("const ").removesuffix("*"), None)
-    return c_type.startswith("const ") and c_type.endswith("*") and hasattr(pointee, "__int__")
+def items(c_type: str, address: int, count: int) -> list[Any]:
+    """``count`` numbers, handles or structures of type ``c_type`` that lie one after the other."""
+    if c_type not in _STRUCTURES:
+        return array(ctype(c_type), address, count)
+    step = _STRUCTURES[c_type]
+    return [getattr(cuda, c_type)(_ptr=address + index * step) for index in range(count)] if address else []
 
 
-def structures(name: str, address: int, count: int) -> list[Any]:
-    """``count`` structures of the bindings that lie one after the other."""
-    step = _STRUCTURES[name]
-    return [getattr(cuda, name)(_ptr=address + index * step) for index in range(count)] if address else []
+def write_items(c_type: str, address: int, values: list[Any], room: int) -> None:
+    """Write results one after the other, and zeros where there is room for more."""
+    step = _STRUCTURES.get(c_type) or ctypes.sizeof(ctype(c_type))
+    ctypes.memset(address, 0, room * step)
+    for index, value in enumerate(values[:room]):
+        write(f"{c_type}*", address + index * step, value)
 
 
 def image(address: int) -> bytes:

@@ -180,6 +180,8 @@ class ExecutableCalls(NodeCalls):
         self.accepted.clear()
         del self.executables[executable.handle]
         executable.graph.executables -= 1
+        if not executable.graph.executables:
+            self.unmap_memory_of(executable.graph)
         for stream in executable.branches.values():
             context = stream.context
             if stream in context.branches:

@@ -24,8 +24,8 @@ class GraphMemoryCalls(GraphBook):
     def cuDeviceGetGraphMemAttribute(self, device: Any, attr: Any) -> tuple[Any, ...]:
         memory, attribute = self.graph_memory(self.device(device)), _attribute(attr)
         value = {
-            _ATTRIBUTES.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: memory.used,
-            _ATTRIBUTES.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH: memory.used_high,
+            _ATTRIBUTES.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: memory.mapped,
+            _ATTRIBUTES.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH: memory.mapped_high,
             _ATTRIBUTES.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT: memory.reserved,
             _ATTRIBUTES.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH: memory.reserved_high,
         }[attribute]
@@ -37,7 +37,7 @@ class GraphMemoryCalls(GraphBook):
         if integer(value) != 0:
             raise invalid_value()
         if attribute == _ATTRIBUTES.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-            memory.used_high = memory.used
+            memory.mapped_high = memory.mapped
         elif attribute == _ATTRIBUTES.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
             memory.reserved_high = memory.reserved
         else:

@@ -60,7 +60,7 @@ def test_memory_that_a_graph_frees_itself(any_schedule: MachineMaker) -> None:
         machine.cuGraphLaunch(executable, stream)
     machine.cuStreamSynchronize(stream)
     assert machine.driver.memory.find(address) is None
-    assert numbers(machine) == [0, 1024]
+    assert numbers(machine) == [1024, 1024]
     assert machine.cuMemGetInfo()[0] == free - 1024
     machine.cuDeviceGraphMemTrim(0)
     assert numbers(machine) == [0, 0]
@@ -92,6 +92,8 @@ def test_memory_that_is_left_is_used_and_freed_outside(any_schedule: MachineMake
     machine.cuStreamSynchronize(stream)
     assert (array == 7).all()
     assert machine.driver.memory.find(address) is None
+    assert numbers(machine) == [1024, 1024]
+    machine.cuGraphExecDestroy(executable)
     assert numbers(machine) == [0, 1024]
 
 
@@ -122,7 +124,24 @@ def test_another_graph_frees_it(any_schedule: MachineMaker) -> None:
         machine.cuGraphLaunch(second, stream)
     machine.cuStreamSynchronize(stream)
     assert machine.driver.memory.find(address) is None
-    assert numbers(machine)[0] == 0
+    assert numbers(machine) == [1024, 1024]
+
+
+def test_graphs_that_run_one_after_the_other_map_the_same_memory(any_schedule: MachineMaker) -> None:
+    machine = any_schedule()
+    stream = machine.stream()
+    graphs = [with_memory(machine, freed=freed)[0] for freed in (True, True, False)]
+    first, second, leaves = (machine.cuGraphInstantiate(graph, 0) for graph in graphs)
+    for executable in (first, second, first):
+        machine.cuGraphLaunch(executable, stream)
+    assert numbers(machine) == [1024, 1024]
+    machine.cuGraphLaunch(leaves, stream)
+    machine.cuGraphLaunch(first, stream)
+    assert numbers(machine) == [2048, 2048]
+    machine.cuDeviceGraphMemTrim(0)
+    # What is allocated stays.
+    assert numbers(machine) == [1024, 1024]
+    machine.cuStreamSynchronize(stream)
 
 
 def test_allocations_and_frees_are_captured(any_schedule: MachineMaker) -> None:
