@@ -55,6 +55,6 @@ class EntryPointCalls(DriverState):
 
     @call(1, uninitialised=True)
     def cuGetExportTable(self, pExportTableId: Any) -> tuple[Any, ...]:
-        # The tables are not documented, so that there is nothing that they could be made from.
+        # The tables are not documented, and one of them is how NVIDIA's runtime library tells NVIDIA's driver from others.
         structure(pExportTableId, cuda.CUuuid)
         raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
