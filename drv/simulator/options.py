@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ DEFAULTS: dict[str, str] = {
     "same_values": "ignore",
     "execute": "on",
     "native": "auto",
+    "cores": "1",
 }
 _UNITS = {"": 1, "B": 1} | {
     f"{prefix}{suffix}": base**power
@@ -38,6 +40,7 @@ _UNITS = {"": 1, "B": 1} | {
     for suffix, base in (("iB", 1024), ("B", 1000))
 }
 _MAX_DEVICES = 64
+_MAX_CORES = 1024
 
 
 class OptionError(ValueError):
@@ -50,7 +53,7 @@ class Options:
 
     ``model`` is what a device stands for, if anything; ``memory`` is in bytes; ``peers`` holds ordered pairs ``(accessor, owner)`` of devices between which
     peer access can be enabled; ``check`` and ``schedule`` are words of ``CHECKS`` and ``SCHEDULES``; ``same_values`` says whether several threads that store one value to an
-    address are reported.
+    address are reported; ``cores`` is how many of the host's cores native code may use for one grid.
     """
 
     devices: int
@@ -65,6 +68,7 @@ class Options:
     same_values: bool
     execute: bool
     native: str
+    cores: int
 
 
 def parse_options(text: str = "", **keywords: Any) -> Options:
@@ -110,6 +114,7 @@ def parse_options(text: str = "", **keywords: Any) -> Options:
         same_values=_word("same_values", values["same_values"], SAME_VALUES) == "report",
         execute=_switch("execute", values["execute"]),
         native=_word("native", values["native"], NATIVE),
+        cores=_cores("cores", values["cores"]),
     )
 
 
@@ -127,6 +132,11 @@ def _integer(name: str, value: Any, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise OptionError(f"simulator option {name}={value!r}: expected a whole number from {low} to {high}")
     return value
+
+
+def _cores(name: str, value: Any) -> int:
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return available if value == "all" else _integer(name, value, 1, _MAX_CORES)
 
 
 def _word(name: str, value: Any, words: Iterable[str]) -> str:

@@ -65,6 +65,8 @@ class Launch:
         When asynchronous operations are carried out: ``"eager"``, ``"lazy"``, or ``"random"`` as drawn from a seed.
     native
         Whether native code runs it: ``off``, ``on``, or ``auto``, where that is worth it.
+    cores
+        How many cores native code may use for it.
     """
 
     kernel: Function
@@ -86,6 +88,7 @@ class Launch:
     schedule: str = "eager"
     seed: int = 0
     native: str = "auto"
+    cores: int = 1
 
 
 def run(launch: Launch, memory: AddressSpace) -> None:
@@ -106,7 +109,7 @@ def run(launch: Launch, memory: AddressSpace) -> None:
             for first in starts:
                 start, stop = max(first, done), min(first + size, state.blocks)
                 if start < stop:
-                    done = _run_batch(state, Batch(state, start, stop - start), stop, size)
+                    done = _run_batch(state, start, stop, size)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         # Operands that fit their opcode in form may still not fit it in meaning.
         raise state.reports.not_understood(error) from error
@@ -114,11 +117,16 @@ def run(launch: Launch, memory: AddressSpace) -> None:
         state.end()
 
 
-def _run_batch(state: LaunchState, batch: Batch, stop: int, size: int) -> int:
-    """Run a batch whose last block is before ``stop``; returns the first block that has not run."""
-    if state.observer is None and state.native_ready():
-        assert state.native is not None
-        return stop if state.native.run(batch) else _finish(state, [batch], stop, size)
+def _run_batch(state: LaunchState, start: int, stop: int, size: int) -> int:
+    """Run the blocks from ``start`` to ``stop``, or more; returns the first block that has not run."""
+    native = state.native if state.observer is None and state.native_ready() else None
+    if native is not None and state.cores > 1:
+        left = native.run_rest(state, start)
+        if left is not None:
+            return _finish(state, left, state.blocks, size)
+    batch = Batch(state, start, stop - start)
+    if native is not None:
+        return stop if native.run(batch) else _finish(state, [batch], stop, size)
     batch.begin()
     done = _finish(state, [batch], stop, size)
     if state.native is not None:

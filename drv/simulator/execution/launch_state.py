@@ -126,6 +126,8 @@ class LaunchState:
         self.native: NativeKernel | None = None if launch.native == "off" else self.plan.native_kernel()
         self._native_at_once = launch.native == "on"
         self._native_ready = False
+        #: Cores that run its batches, where native code does.
+        self.cores: int = launch.cores if launch.meter is None else 1
         self._template: list[Any] | None = None
         self._invariants: InvariantValues | None = None
 

@@ -98,6 +98,7 @@ class KernelWork(Work):
             schedule=driver.options.schedule,
             seed=driver.options.seed,
             native=driver.options.native,
+            cores=driver.options.cores,
         )
         if checker is None:
             run_kernel(launch, driver.memory)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from drv.simulator.execution.translation import translation_cache
 
 from . import machine_code
+from .crew import Crew
 from .machine import Machine
 from .program import NativeProgram, build, load_scheduler, scheduler_image
 
@@ -30,6 +31,9 @@ RUNNING = 2_000
 RUNNING_A_LANE = 1.5
 #: Batches given back to Python without being finished after which native code is no gain.
 MOST_LEFT = 4
+#: Batches that there must be for each core, and blocks of instructions that a batch must run, for several cores to be
+#: quicker than one: Python, which starts each batch, runs on one at a time.
+LEAST_BATCHES, LEAST_STEPS = 2, 32
 
 
 class NativeKernel:
@@ -46,10 +50,13 @@ class NativeKernel:
         #: Nanoseconds that NumPy has taken to run the kernel, for each instruction of it (see :data:`RUNNING`).
         self._spent = 0.0
         self.program: NativeProgram | None = None
-        self.machine: Machine | None = None
+        #: What runs it; more than one where several cores do.
+        self.machines: list[Machine] = []
         self.refused = not machine_code.available()
         self._looked = False
         self._left = self._finished = 0
+        #: Blocks of instructions that the latest batch has run.
+        self._steps = 0
 
     def begin_launch(self, launch: LaunchState, *, at_once: bool) -> bool:
         """Be ready to run a launch; whether there is native code for it. ``at_once`` asks for it where there is none yet."""
@@ -57,25 +64,51 @@ class NativeKernel:
             return False
         if self.program is None and not self._find(at_once=at_once):
             return False
-        assert self.program is not None
-        size = launch.batch_lanes
-        if self.machine is None or self.machine.capacity < size or self.machine.warps < launch.batch_warps:
-            entry = self.plan.function(self.plan.entry.name)
-            self.machine = Machine(self.program, entry, _scheduler(), size, launch.batch_warps)
-        self.machine.begin_launch(launch)
+        self._prepare(launch, 1)
         return True
+
+    def _prepare(self, launch: LaunchState, count: int) -> list[Machine]:
+        """The first ``count`` machines, which know the launch and have room for its batches."""
+        assert self.program is not None
+        size, warps = launch.batch_lanes, launch.batch_warps
+        self.machines = [each for each in self.machines if each.capacity >= size and each.warps >= warps]
+        while len(self.machines) < count:
+            entry = self.plan.function(self.plan.entry.name)
+            self.machines.append(Machine(self.program, entry, _scheduler(), size, warps))
+        for machine in self.machines[:count]:
+            machine.begin_launch(launch)
+        return self.machines[:count]
 
     def run(self, batch: Batch) -> bool:
         """Run a batch; whether all its threads have ended. If not, Python goes on with them."""
-        assert self.machine is not None
-        finished = self.machine.run(batch)
+        machine = self.machines[0]
+        finished = machine.run(batch)
+        self._steps = machine.steps_run
+        self._count(finished)
+        return finished
+
+    def run_rest(self, launch: LaunchState, first: int) -> list[Batch] | None:
+        """Run all batches from block ``first`` on, on several cores; returns those that Python has to go on with.
+
+        ``None`` where they must run one after the other, or would not be quicker.
+        """
+        assert self.program is not None
+        batches = -(-(launch.blocks - first) // launch.batch_blocks)
+        count = min(launch.cores, batches // LEAST_BATCHES)
+        if count < 2 or self._steps < LEAST_STEPS or not self.program.independent:
+            return None
+        left = Crew(launch, self._prepare(launch, count), first).run()
+        for number in range(batches):
+            self._count(number >= len(left))
+        return left
+
+    def _count(self, finished: bool) -> None:
         if finished:
             self._finished += 1
         else:
             self._left += 1
             if self._left > MOST_LEFT and self._left > self._finished:
                 self.refused = True
-        return finished
 
     def was_run_by_numpy(self, batch: Batch) -> None:
         """A batch has ended that native code did not run."""
@@ -88,7 +121,7 @@ class NativeKernel:
 
     def leave(self) -> None:
         """Forget what it ran on, which nobody else may need any more."""
-        self.machine = None
+        self.machines.clear()
 
     def _find(self, *, at_once: bool) -> bool:
         disk = self.plan.module.translation_cache

@@ -136,6 +136,8 @@ class Machine:
         self._memory: Any = None
         self._sees_windows = False
         self._laps = self._last_writes = 0
+        #: Whether a batch is to be left to Python as soon as that is possible.
+        self.interrupted = False
         self._lap: tuple[int, int] = (-1, 0)
 
     # The record
@@ -157,6 +159,7 @@ class Machine:
     def begin_launch(self, launch: LaunchState) -> None:
         """Take a launch's arguments and what else its batches share."""
         self.launch = launch
+        self.interrupted = False
         self._point("arguments", launch.parameter_bytes)
         self._set(argument_bytes=launch.parameter_size, shared_bytes=launch.shared_bytes)
         layout = self.program.layout
@@ -283,12 +286,17 @@ class Machine:
                     missed = site
             elif reason == scheduling.BAD_INDEX:
                 self._bad_index(batch)
-            elif reason == scheduling.OUT_OF_STEPS and self._goes_on():
+            elif reason == scheduling.OUT_OF_STEPS and not self.interrupted and self._goes_on():
                 self._set(steps=LAP, polls=0)
             else:
                 self.launch.writes += self._get("writes")
                 self._leave(batch)
                 return False
+
+    @property
+    def steps_run(self) -> int:
+        """Blocks of instructions that the batch has run."""
+        return (self._laps + 1) * LAP - self._get("steps")
 
     def _goes_on(self) -> bool:
         """Whether a batch that has run for long gets anywhere; what waits for blocks that have not begun does not."""

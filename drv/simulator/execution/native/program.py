@@ -77,6 +77,9 @@ class NativeProgram:
         Pieces as Python, by number, with their line numbers: those that have no native code, and others when they were needed.
     zeroed
         Registers that may be read before they are written: they are 0 at first.
+    independent
+        Whether its blocks cannot tell in which order they run: all is native, and nothing is there by which a block hears
+        of another (atomic operations, fences, volatile accesses) but for plain stores, which nothing orders.
     """
 
     image: bytes
@@ -90,6 +93,7 @@ class NativeProgram:
     computes_shared: bool
     translated: dict[int, tuple[Translation, int]]
     zeroed: tuple[str, ...]
+    independent: bool
     _loaded: LoadedCode | None = field(default=None, repr=False)
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
@@ -194,7 +198,22 @@ def build(plan: FunctionPlan) -> NativeProgram | None:
         invariants is not None,
         _translated(plan, [piece for piece in pieces if piece.sort is Sort.PYTHON]),
         tuple(name for name in plan.blocks[0].live_in if name in layout.rows),
+        all(map(_is_independent, blocks)),
     )
+
+
+def _is_independent(block: CutBlock) -> bool:
+    if block.foreign or any(piece.sort is Sort.PYTHON for piece in block.pieces):
+        return False
+    for instruction in block.block.instructions:
+        fields = instruction.fields
+        if instruction.base in ("atom", "red") and "shared" not in fields:
+            return False
+        if instruction.base in ("membar", "fence") and "cta" not in fields:
+            return False
+        if polls(instruction) and "shared" not in fields:
+            return False
+    return True
 
 
 def _block(piece: Piece) -> Block:
