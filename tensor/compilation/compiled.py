@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from tensor.autograd.differentiation import grad as gradients_of
-from tensor.core.base import TensorBase
+from tensor.core.base import TensorBase, tensor_class
 from tensor.core.modes.autocast import settings as autocast_settings
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans.fills import filled
@@ -28,6 +28,8 @@ from .placement import place
 from .program import Program
 from .reading import PLAIN, Readings, Unreadable, watched
 from .reductions import group_reductions
+from .replay import Replay
+from .replayed_parts import Replaying
 from .signature import Special, described, difference, environment, is_plain, recognizer
 from .tape import Ref, Tape, Unsupported, map_tensors, refs
 
@@ -116,16 +118,24 @@ class Compiled:
         Whether it is an error if it cannot be compiled.
     limit : int, optional
         How many programs it may have; :data:`RECOMPILE_LIMIT` by default.
+    replayed : bool
+        Whether programs are replayed as CUDA graphs.
     """
 
     def __init__(
-        self, function: Callable[..., Any], *, fullgraph: bool = False, limit: int | None = None
+        self,
+        function: Callable[..., Any],
+        *,
+        fullgraph: bool = False,
+        limit: int | None = None,
+        replayed: bool = False,
     ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._name = f"{getattr(function, '__qualname__', None) or repr(function)}()"
         self._fullgraph = fullgraph
         self._limit = RECOMPILE_LIMIT if limit is None else limit
+        self._replayed = replayed
         self._entries: dict[Any, list[Entry]] = {}
         self._refused: dict[Any, Unsupported] = {}
         #: Signatures that have nothing on a CUDA device.
@@ -140,10 +150,13 @@ class Compiled:
         return self if instance is None else functools.partial(self, instance)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
-        return Compiled(copy.deepcopy(self._function, memo), fullgraph=self._fullgraph, limit=self._limit)
+        return _compiled(copy.deepcopy(self._function, memo), *self._options())
 
     def __reduce__(self) -> Any:
-        return _compiled, (self._function, self._fullgraph, self._limit)
+        return _compiled, (self._function, *self._options())
+
+    def _options(self) -> tuple[bool, int, bool]:
+        return self._fullgraph, self._limit, self._replayed
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _tracing.tape is not None or stance.as_it_is:
@@ -238,6 +251,7 @@ class Compiled:
             for step in program.steps:
                 lines.append(f"  {step.name:40} {step.line}")
                 lines += [f"      {note}" for note in step.notes]
+            lines += [f"  {_told(part, calls)}" for part, calls in program.replays]
         return "\n".join(lines)
 
     def sources(self, *args: Any, **kwargs: Any) -> str:
@@ -314,7 +328,7 @@ class Compiled:
         recorder = _Recorder(device_state, readings, tensors)
         result = recorder.run(lambda: self._function(*args, **kwargs))
         try:
-            entry = recorder.entry(result, len(arguments))
+            entry = recorder.entry(result, len(arguments), replayed=self._replayed)
             change = readings.change()
             if change is not None:
                 raise Unsupported(f"it changes what it reads: {change}", _line_of(self._function))
@@ -326,9 +340,9 @@ class Compiled:
         return result
 
 
-def _compiled(function: Callable[..., Any], fullgraph: bool, limit: int) -> Compiled:
-    """A :class:`Compiled` from a pickle."""
-    return Compiled(function, fullgraph=fullgraph, limit=limit)
+def _compiled(function: Callable[..., Any], fullgraph: bool, limit: int, replayed: bool = False) -> Compiled:
+    """A :class:`Compiled` from a pickle, or like another one."""
+    return Compiled(function, fullgraph=fullgraph, limit=limit, replayed=replayed)
 
 
 def _line_of(function: Any) -> str:
@@ -348,6 +362,16 @@ def _is_freed(x: Tensor) -> bool:
         seen |= following
         nodes += following
     return False
+
+
+def _told(part: Replay | str, calls: int) -> str:
+    """What becomes of a part of a program that may be replayed."""
+    reason = part if isinstance(part, str) else part.reason
+    if reason:
+        return f"{calls} calls are no CUDA graph: {reason}"
+    if isinstance(part, Replay) and part.is_captured:
+        return f"{calls} calls are replayed as a CUDA graph"
+    return f"{calls} calls become a CUDA graph once it is called twice with parameters and buffers at the same addresses"
 
 
 def _plain_result(value: Any) -> Any:
@@ -402,8 +426,8 @@ class _Recorder:
             autocast_settings.casts, autocast_settings.groups = casts, groups
             _tracing.tape = None
 
-    def entry(self, result: Any, arguments: int) -> Entry:
-        """The program of the call that gave ``result``.
+    def entry(self, result: Any, arguments: int, *, replayed: bool) -> Entry:
+        """The program of the call that gave ``result``; ``replayed`` says whether as CUDA graphs.
 
         Raises
         ------
@@ -421,6 +445,9 @@ class _Recorder:
             refs_of_outputs = [tape.ref(x) for x in outputs]
             self._check_written(written)
             steps = list(tape.steps)
+            replaying = None
+            if replayed:
+                replaying = Replaying(self._by_reference(arguments), {ref.buffer for ref in refs_of_outputs})
             differentiable = [i for i, x in enumerate(outputs) if x.requires_grad]
             # A tensor that is read in two ways, such as a weight that two layers share, has one gradient.
             first = {id(x): i for i, x in reversed(list(enumerate(self._tensors)))}
@@ -440,11 +467,15 @@ class _Recorder:
                 if len({ref.buffer for ref in refs_of_outputs}) < len(refs_of_outputs):
                     raise Unsupported("two of its results share memory", "")
                 available = {ref.buffer for ref in (*self._inputs, *refs_of_outputs)} - set(written)
-                gradients, saved = self._gradients(outputs, differentiable, asked, steps, available)
+                gradients, saved = self._gradients(
+                    outputs, differentiable, asked, steps, available, replaying
+                )
             results = [*refs_of_outputs, *saved]
             # Two of the inputs may be views of one buffer: how many there are says nothing.
             there = {ref.buffer for ref in self._inputs}
             needed = {ref.buffer for ref in results} | there
+            if replaying is not None:
+                replaying.private = {ref.buffer for ref in saved} - replaying.results
             forward = Program(
                 tape.device_state,
                 tape.buffers,
@@ -452,6 +483,7 @@ class _Recorder:
                 tape.draws,
                 self._inputs,
                 results,
+                replaying=replaying,
             )
             return Entry(
                 self._readings,
@@ -488,6 +520,14 @@ class _Recorder:
             if ref.buffer in written and (x.requires_grad or x._autograd is not None):
                 raise Unsupported("it writes to a tensor from outside that has a gradient", "")
 
+    def _by_reference(self, arguments: int) -> set[int]:
+        """Buffers that are expected to stay where they are: what is read besides ``arguments`` tensors, and parameters."""
+        return {
+            ref.buffer
+            for number, (x, ref) in enumerate(zip(self._tensors, self._inputs, strict=True))
+            if number >= arguments or type(x) is not tensor_class()
+        }
+
     def _gradients(
         self,
         outputs: Sequence[Tensor],
@@ -495,10 +535,12 @@ class _Recorder:
         asked: Sequence[int],
         forward: Sequence[Step],
         available: set[int],
+        replaying: Replaying | None,
     ) -> tuple[Gradients, list[Ref]]:
         """The backward pass, and what it takes of the forward pass beside tensors from outside.
 
         ``available`` are buffers that are there anyway: it computes again what follows from them element by element.
+        ``replaying`` is how the forward pass is replayed, if it is.
         """
         tape = self._tape
         forward_buffers = len(tape.buffers)
@@ -549,6 +591,7 @@ class _Recorder:
             [*seeds, *inputs],
             [ref for _, ref in results],
             consumes=True,
+            replaying=replaying and replaying.of_backward({ref.buffer for ref in saved}),
         )
         gradients = Gradients(
             program,

@@ -14,6 +14,8 @@ from tensor.core.base import empty, view_of
 from tensor.core.layout import contiguous
 
 from .generated import Code, expressions, grouped, listed
+from .replay import Replay
+from .replayed_parts import Boundary, Replaying, divided
 from .tape import Launch, Ref, refs
 
 if TYPE_CHECKING:
@@ -58,11 +60,15 @@ class Program:
         The tensors that it gives.
     consumes : bool
         Whether ``run`` empties the list of tensors that it is given: each is let go of once it was read for the last time.
+    replaying : Replaying, optional
+        How it is replayed as CUDA graphs, if it is.
 
     Attributes
     ----------
     steps : list of Step
         The steps.
+    replays : list of (Replay or str, int)
+        Parts that are replayed, or why one is not, and how many steps each has.
     outputs : int
         How many outputs there are.
     run : callable
@@ -80,23 +86,30 @@ class Program:
         outputs: Sequence[Ref],
         *,
         consumes: bool = False,
+        replaying: Replaying | None = None,
     ) -> None:
         self._consumes = consumes
         self.steps = list(steps)
+        self.replays: list[tuple[Replay | str, int]] = []
         self._device_state = device_state
         self._buffers = buffers
         self._code = Code("run", "inputs", "draws")
         self._slots: dict[Any, int] = {}
         #: By buffer, a slot whose tensor shows some of it, and from which byte on it did so.
         self._shown: dict[int, tuple[int, int]] = {}
+        #: What these slots show.
+        self._shown_refs: dict[int, Ref] = {}
         #: Names of slots that are no variables.
         self._constants: dict[int, str] = {}
         self._count = 0
         self._lines: list[_Line] = []
         self._inputs = [self._input(ref) for ref in inputs]
         self._draws = [self._slot(id(draw)) for draw in draws]
-        for step in steps:
-            self._add(step)
+        if replaying is None:
+            for step in steps:
+                self._add(step)
+        else:
+            self._add_parts(replaying, draws, outputs)
         self._outputs = [self._of(ref) for ref in outputs]
         self.outputs = len(self._outputs)
         self.run = self._runner()
@@ -123,7 +136,7 @@ class Program:
         slot = self._slots.get(ref)
         if slot is None:
             slot = self._slot(ref)
-            self._shown.setdefault(ref.buffer, (slot, ref.offset))
+            self._show(ref, slot)
         else:
             # Two that show the same memory: the second is not looked at.
             slot = self._slot(object())
@@ -145,6 +158,7 @@ class Program:
             layout = contiguous[(buffer.size,), uint8, self._device_state]
             shown = self._slot(Ref(ref.buffer, layout, -1))
             self._shown[ref.buffer] = shown, 0
+            self._shown_refs[ref.buffer] = Ref(ref.buffer, layout, 0)
             line = f"v{shown} = {code.constant(empty)}({code.constant(layout)})"
             self._lines.append(_Line([line], [], [shown]))
         slot = self._slot(ref)
@@ -183,8 +197,72 @@ class Program:
         slot = self._slots.get(ref)
         if slot is None:
             slot = self._slot(ref)
-            self._shown.setdefault(ref.buffer, (slot, ref.offset))
+            self._show(ref, slot)
         return slot
+
+    def _show(self, ref: Ref, slot: int) -> None:
+        if ref.buffer not in self._shown:
+            self._shown[ref.buffer] = slot, ref.offset
+            self._shown_refs[ref.buffer] = ref
+
+    def _add_parts(self, replaying: Replaying, draws: Sequence[Draw], outputs: Sequence[Ref]) -> None:
+        """Add the steps, parts of which are replayed as CUDA graphs."""
+        by_reference = set(replaying.by_reference)
+        rest = list(self.steps)
+        for part, is_replayed in divided(self.steps):
+            del rest[: len(part)]
+            later = [*(ref for step in rest for ref in step.reads()), *outputs]
+            boundary = Boundary.of(part, self._shown_refs, self._buffers, {ref.buffer for ref in later})
+            obstacle = boundary.obstacle(part, later, by_reference) if is_replayed else ""
+            if is_replayed and not obstacle:
+                seen = {ref.buffer for step in rest if step.on_host for ref in step.reads()}
+                seen |= {ref.buffer for ref in outputs} - replaying.private
+                used = [draw for draw in draws if any(step.draw is draw for step in part)]
+                replay = self._replay(part, boundary, replaying.results, by_reference, seen, used)
+                self._add_replay(replay, boundary, used)
+                by_reference |= boundary.outputs.keys() - replaying.results
+                continue
+            if obstacle:
+                self.replays.append((obstacle, len(part)))
+            for step in part:
+                self._add(step)
+
+    def _replay(
+        self,
+        part: Sequence[Step],
+        boundary: Boundary,
+        results: set[int],
+        by_reference: set[int],
+        seen: set[int],
+        draws: Sequence[Draw],
+    ) -> Replay:
+        """What replays a part; ``seen`` are buffers that a program can hold on to."""
+        inputs, outputs = list(boundary.inputs.values()), list(boundary.outputs.values())
+        written = boundary.written - by_reference
+        replay = Replay(
+            Program(self._device_state, self._buffers, part, draws, inputs, outputs, consumes=True),
+            self._device_state,
+            by_reference=[i for i, ref in enumerate(inputs) if ref.buffer in by_reference],
+            written=[i for i, ref in enumerate(inputs) if ref.buffer in written],
+            copied=[i for i, ref in enumerate(outputs) if ref.buffer in results],
+            visible=[i for i, ref in enumerate(outputs) if ref.buffer in seen],
+            draws=draws,
+        )
+        self.replays.append((replay, len(part)))
+        return replay
+
+    def _add_replay(self, replay: Replay, boundary: Boundary, draws: Sequence[Draw]) -> None:
+        """The call of a part that is replayed."""
+        code, operands = self._code, [self._of(ref) for ref in boundary.inputs.values()]
+        arguments = self._slot(object())
+        # The list has the only references to what is read for the last time.
+        line = f"v{arguments} = {listed(map(self._name, operands))}"
+        self._lines.append(_Line([line], operands, [arguments]))
+        slots = [self._result(ref) for ref in boundary.outputs.values()]
+        target = f"{grouped([f'v{slot}' for slot in slots])} = " if slots else ""
+        drawn = grouped([self._name(self._slots[id(draw)]) for draw in draws])
+        line = f"{target}{code.constant(replay)}(v{arguments}, {drawn})"
+        self._lines.append(_Line([line], [arguments], slots))
 
     def _launched(self, kernel: Launch, step: Step, operands: list[int], drawn: str) -> _Line:
         """The launch of a kernel, with its results made before it."""

@@ -134,6 +134,8 @@ class Step:
         What was recorded, where this does the work of several steps.
     is_part : bool
         Whether what was recorded is among the originals of other steps, of which this does a part.
+    on_host : bool
+        Whether it also keeps books on the host, or sets gradients of leaves.
     """
 
     key: tuple[Any, ...]
@@ -146,6 +148,7 @@ class Step:
     notes: list[str] = field(default_factory=list)
     originals: tuple[Step, ...] = ()
     is_part: bool = False
+    on_host: bool = False
 
     @property
     def name(self) -> str:
@@ -441,7 +444,7 @@ class Tape:
             finally:
                 modes.recording = before
 
-        step = Step((name,), run, (targets, values), None, line_of_program())
+        step = Step((name,), run, (targets, values), None, line_of_program(), on_host=True)
         self.steps.append(step)
         leaves.settle(by_function=False)
         return step

@@ -1,8 +1,8 @@
 """``compile`` and what goes with it: the names of ``torch.compiler``.
 
 What a compiled function does on a CUDA device is recorded at the first call, forward and backward, and runs as a flat list of
-launches from then on, with chains of pointwise operations as one kernel each; see :mod:`tensor.compilation`. On the CPU it
-runs as it is.
+launches from then on, or as a CUDA graph, with chains of pointwise operations as one kernel each; see
+:mod:`tensor.compilation`. On the CPU it runs as it is.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+#: Those whose programs are replayed as CUDA graphs, as in PyTorch.
+_REPLAYED = ("reduce-overhead", "max-autotune")
 
 
 def compile(
@@ -72,12 +74,16 @@ def compile(
     backend : str or callable, optional
         ``"fused"``, which ``"inductor"`` and the default mean too; ``"eager"`` and all others run the function as it is.
     mode : str, optional
-        One of PyTorch's; all mean the same here. For a CUDA graph see :func:`tensor.cuda.make_graphed_callables`.
+        One of PyTorch's. With ``"reduce-overhead"`` and ``"max-autotune"`` what is compiled is replayed as CUDA graphs, with the
+        same results; it is captured in the third call of a signature, where ``explain()`` gives no reason against it. The others
+        mean ``"default"``: nothing is tuned by trying.
     disable : bool
         Whether to run it as it is.
     recompile_limit : int, optional
         How many programs it may have, 8 by default; then it runs as it is, and a warning says what kept changing.
-    dynamic, options, name, isolate_recompiles, shapes_spec
+    options : dict, optional
+        Those of PyTorch's compiler, of which ``"triton.cudagraphs"`` asks for replays; others change nothing.
+    dynamic, name, isolate_recompiles, shapes_spec
         Taken, and change nothing: each shape is a signature of its own.
 
     Returns
@@ -112,12 +118,16 @@ def compile(
     if disable or backend not in (None, "fused", "inductor"):
         return _same if model is None else _same(model)
 
+    def compiled(function: Any) -> Compiled:
+        replayed = mode in _REPLAYED or bool((options or {}).get("triton.cudagraphs"))
+        return Compiled(function, fullgraph=fullgraph, limit=recompile_limit, replayed=replayed)
+
     def decorate(model: Any) -> Any:
         _same(model)
         if not _is_module(model):
-            return Compiled(model, fullgraph=fullgraph, limit=recompile_limit)
+            return compiled(model)
         if not isinstance(vars(model).get("forward"), Compiled):
-            vars(model)["forward"] = Compiled(model.forward, fullgraph=fullgraph, limit=recompile_limit)
+            vars(model)["forward"] = compiled(model.forward)
         return model
 
     return decorate if model is None else decorate(model)

@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 import drv
-from tensor.core.devices.captured_graph import CapturedGraph, new_pool
+from tensor.core.devices.captured_graph import CapturedGraph, capture_stream, new_pool
 from tensor.core.devices.graph_capture import GraphCapture
 from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import Stream, StreamContext, current_stream
@@ -321,7 +321,7 @@ class graph:  # noqa: N801 - PyTorch's name
     ) -> None:
         self.cuda_graph = cuda_graph
         self.pool = pool
-        self.capture_stream = _side_stream() if stream is None else stream
+        self.capture_stream = capture_stream(cuda_state()) if stream is None else stream
         self.capture_error_mode: ErrorMode = capture_error_mode
         self.stream_ctx = StreamContext(self.capture_stream)
 
@@ -350,9 +350,3 @@ class graph:  # noqa: N801 - PyTorch's name
                 self.cuda_graph._abandon()
         finally:
             self.stream_ctx.__exit__(exception_type, error, traceback)
-
-
-def _side_stream() -> Stream:
-    """The stream that graphs of the current device are captured on unless another is given."""
-    state = cuda_state()
-    return state.runtime.cache(("capture stream", state.ordinal), lambda: Stream(state.device))

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .state import CudaState, cuda_state
+from .stream import Stream
 
 if TYPE_CHECKING:
     import drv
@@ -20,6 +21,12 @@ _numbers = itertools.count(1)
 def new_pool() -> PoolIdentifier:
     """What a private pool of memory goes by that nothing else uses: two ints, never the same twice."""
     return next(_numbers), 0
+
+
+def capture_stream(state: CudaState) -> Stream:
+    """The stream of a device that graphs are captured on unless another is named."""
+    stream: Stream = state.runtime.cache(("capture stream", state.ordinal), lambda: Stream(state.device))
+    return stream
 
 
 class CapturedGraph:

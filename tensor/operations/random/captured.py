@@ -69,16 +69,17 @@ class CapturedDraws:
         self._last: tuple[int, int] | None = None
         self._advance = 0
 
-    def draw(self, state: CudaState) -> tuple[int, int]:
-        """What a kernel on a device gets as seed and call."""
+    def draw(self, state: CudaState, call: int | None = None) -> tuple[int, int]:
+        """What a kernel on a device gets as seed and call: of the next call, or of another one by number."""
         memory = self._memory.get(state)
         if memory is None:
             # Not from the graph's pool: what it hands out now may have been something else earlier in the graph, whose
             # kernels write to it after the first node has.
             with unseen_by_captures(state.runtime):
                 memory = self._memory[state] = drv.DeviceMemory(REPLAY_BYTES, state.native)
-        call = self.calls
-        self.calls = call + 1
+        if call is None:
+            call = self.calls
+        self.calls = max(self.calls, call + 1)
         return memory.address, CAPTURED | call
 
     def position(self) -> tuple[int, int]:

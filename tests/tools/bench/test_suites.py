@@ -68,7 +68,7 @@ def test_compiled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = figures["layer: device calls"]
     assert 0 < calls[OURS] < calls["eager"]
     assert figures["layer: bytes of DRAM"].keys() == figures["layer: device time"].keys() == calls.keys()
-    assert set(figures["layer: host time"]) == {"eager", OURS, "graph"}
+    assert set(figures["layer: host time"]) == {"eager", OURS, "reduce-overhead", "graph"}
 
 
 def test_starts(tmp_path: Path) -> None:
