@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -203,14 +205,49 @@ def test_lists_structures_and_values_that_calls_take_and_give() -> None:
     assert not run.stderr
 
 
-def test_findings_are_told_and_end_with_a_status_of_their_own() -> None:
-    run = program(RACE)
+def test_findings_are_told_and_end_with_a_status_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "findings.json"
+    run = simulate("--json", str(file), sys.executable, "-c", dedent(RACE))
     assert run.returncode == FINDINGS_STATUS
-    assert "graphroot: 1 finding on the simulated GPU in process" in run.stderr
-    assert "race: nothing orders fill of 64 bytes on stream" in run.stderr
+    # What to do and where comes first.
+    first = re.match(
+        r"graphroot: \[1\] race: let stream \d+ wait for stream \d+ before <string>:8\n", run.stderr
+    )
+    assert first, run.stderr
+    assert "nothing orders fill of 64 bytes on stream" in run.stderr
+    assert "more: graphroot memcheck --explain race" in run.stderr
+    assert run.stderr.endswith(f"graphroot: 1 error in how {sys.executable} uses the simulated GPU\n")
+    written = json.loads(file.read_text(encoding="utf-8"))
+    assert (written["tool"], written["errors"], written["status"]) == ("simulate", 1, FINDINGS_STATUS)
+    assert written["findings"][0]["page"] == "findings.html#race"
     assert program(RACE, "check=on").returncode == 0
     # The program's own status goes first.
     assert program(RACE + "raise SystemExit(7)").returncode == 7
+
+
+def test_what_stops_a_kernel_is_told_to_programs_that_know_a_status_only() -> None:
+    run = program(
+        """
+        import ctypes
+        from cuda.bindings import driver, nvrtc
+
+        driver.cuInit(0)
+        driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0)[1])
+        source = b"template <class T> __global__ void fill(T* x) { x[threadIdx.x] = 1; } template __global__ void fill(int*);"
+        unit = nvrtc.nvrtcCreateProgram(source, b"fill.cu", 0, [], [])[1]
+        nvrtc.nvrtcCompileProgram(unit, 2, [b"-arch=compute_90", b"-lineinfo"])
+        ptx = b" " * nvrtc.nvrtcGetPTXSize(unit)[1]
+        nvrtc.nvrtcGetPTX(unit, ptx)
+        function = driver.cuModuleGetFunction(driver.cuModuleLoadData(ptx)[1], b"_Z4fillIiEvPT_")[1]
+        arguments = (int(driver.cuMemAlloc(64)[1]),), (ctypes.c_void_p,)
+        driver.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, 0, arguments, 0)
+        print(int(driver.cuCtxSynchronize()[0]))
+        """
+    )
+    assert run.stdout == "700\n"
+    assert run.returncode == FINDINGS_STATUS
+    assert "[1] out of bounds: kernel 'fill<int>' writes 4 bytes right past the end" in run.stderr
+    assert "at fill.cu:1" in run.stderr
 
 
 def test_processes_that_the_command_starts(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drv.simulator.checks import finding_text
 from drv.simulator.checks.finding_text import HOST
 from nvrtc_kernels.printed_names import printed
 
@@ -17,6 +18,22 @@ if TYPE_CHECKING:
     from .findings import Access, Finding, Stack
 
 _DEFAULT = "default stream"
+#: What to do about races within a kernel, by the advice that the checkers give: in a line, with the lines of the two accesses.
+_WITHIN_A_KERNEL = {
+    finding_text.BARRIER: "put a barrier between {first} and {second}",
+    finding_text.ONE_WRITER: "let one thread write at {second}, or use an atomic",
+    finding_text.ONE_IS_ENOUGH: "let one thread write at {second}",
+    finding_text.ACROSS_CLUSTER: "let the cluster meet between {first} and {second}",
+    finding_text.ACROSS_GRID: "let blocks agree on who comes first at {first} and {second}",
+    finding_text.WITHIN_LIFE: "let the cluster meet before and after {second}",
+    finding_text.BEFORE_THE_END: "wait for the operation of {second} before the block ends",
+    finding_text.IN_FLIGHT: "wait for the asynchronous operation between {first} and {second}",
+    finding_text.UNFENCED: "put fence.proxy.async between {first} and {second}",
+    finding_text.UNFENCED_MAP: "hand the tensor map over by fences between {first} and {second}",
+    finding_text.CACHED: "write at {first} and read at {second} in different launches",
+    finding_text.REGISTERS_EARLY: "wait for the matrix product between {first} and {second}",
+    finding_text.REGISTERS_UNFENCED: "put wgmma.fence before {second}",
+}
 
 
 def location(stack: Stack) -> str:
@@ -24,6 +41,13 @@ def location(stack: Stack) -> str:
     frames = own(stack)
     frame = next((frame for frame in frames if not _is_installed(frame[0])), frames[0] if frames else None)
     return "" if frame is None else f"{short(frame[0])}:{frame[1]}"
+
+
+def _line(access: Access) -> str:
+    """``kernel.cu:7``, or the line in PTX where the source's is not known; empty without either."""
+    if access.source is not None:
+        return f"{short(access.source[0])}:{access.source[1]}"
+    return (access.instruction or "").partition(":")[0]
 
 
 def headline(finding: Finding) -> str:
@@ -40,6 +64,11 @@ def headline(finding: Finding) -> str:
         return f"let {second.stream} wait for {first.stream} before {_named(second, where)}"
     if finding.kind == "freed while in use" and accesses[0].stream is not None:
         return f"keep memory until {accesses[0].stream} has used it{_at(location(accesses[0].stack))}"
+    if finding.advice in _WITHIN_A_KERNEL and all(_line(each) for each in accesses):
+        lines = {"first": _line(accesses[0]), "second": _line(accesses[-1])}
+        if lines["first"] == lines["second"]:
+            lines["first"] = "itself"
+        return f"{_WITHIN_A_KERNEL[finding.advice].format(**lines)} in {accesses[-1].operation}"
     if finding.kind == "uninitialized read":
         return f"write memory before it is read{where}{allocated and f'; it is allocated{allocated}'}"
     if finding.kind == "leak":

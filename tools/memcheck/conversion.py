@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from drv.allocators.guarding.guard import OverwriteKind
+from drv.kernel_names import with_readable_names
 from drv.simulator.checks.findings import ACTIONS, Kind
 from drv.simulator.faults import FaultKind
 from tools.counted import counted
@@ -45,23 +45,6 @@ _KEEP = (
 )
 
 
-def plain(text: str) -> str:
-    """``text`` with the names of kernels as they are written in CUDA C++."""
-    return re.sub(r"_Z\w+", lambda match: _written(match[0]), text)
-
-
-def _written(mangled: str) -> str:
-    """The name, without parameters, that a mangled one stands for."""
-    names, at = [], 3 if mangled.startswith("_ZN") else 2
-    while (number := re.compile(r"\d+").match(mangled, at)) is not None:
-        start = number.end()
-        at = start + int(number[0])
-        names.append(mangled[start:at])
-        if not mangled.startswith("_ZN"):
-            break
-    return "::".join(names) or mangled
-
-
 def joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Byte ranges in ascending order, those that touch as one."""
     result: list[tuple[int, int]] = []
@@ -79,7 +62,7 @@ def from_driver(finding: DriverFinding, streams: Mapping[str, Stack]) -> Finding
     accesses = tuple(_access(each, streams) for each in (finding.first, finding.second) if each is not None)
     # Where it was freed later has nothing to do with it.
     memory = None if finding.allocation is None else replace(memory_of(finding.allocation), freed=None)
-    advice = plain(finding.message.splitlines()[-1])
+    advice = with_readable_names(finding.message.splitlines()[-1])
     last = accesses[-1]
     if kind == "uninitialized read":
         message = f"{_who(last)} {last.action} memory that nothing has written"
@@ -111,7 +94,7 @@ def from_driver(finding: DriverFinding, streams: Mapping[str, Stack]) -> Finding
 def from_fault(fault: FaultRecord, streams: Mapping[str, Stack]) -> Finding:
     """What stopped a kernel or a copy; ``streams`` knows where streams were created."""
     bad, site = fault.access, fault.site
-    operation = plain(fault.operation)
+    operation = with_readable_names(fault.operation)
     access = Access(
         operation,
         "" if bad is None else ACTIONS[bad.access],
@@ -123,7 +106,7 @@ def from_fault(fault: FaultRecord, streams: Mapping[str, Stack]) -> Finding:
         streams.get(fault.stream or "", ()),
     )
     if bad is None:
-        what, *more = (line.strip() for line in plain(fault.report).splitlines())
+        what, *more = (line.strip() for line in with_readable_names(fault.report).splitlines())
         thread = next((line.removeprefix("by ") for line in more if line.startswith("by block")), None)
         # An assertion's own text says where it stands.
         message = what if site is not None or not more else f"{what}: {more[0]}"
@@ -168,7 +151,7 @@ def from_overwrite(overwrite: Overwrite, count: int, writer: str) -> Finding:
     """Changed bytes that a guarding allocator saw; ``writer`` is what may have written them."""
     operation = SOMETHING if writer == KERNEL and not overwrite.launches else writer
     if operation == KERNEL:
-        operation = f"{KERNEL} '{plain(overwrite.launches[-1])}', or what followed it,"
+        operation = f"{KERNEL} '{with_readable_names(overwrite.launches[-1])}', or what followed it,"
     access = Access(operation, "writes", stack=overwrite.seen)
     memory = Memory(
         overwrite.memory,
@@ -187,7 +170,7 @@ def from_overwrite(overwrite: Overwrite, count: int, writer: str) -> Finding:
 
 def from_error(text: str, stack: Stack) -> Finding:
     """An error that has lost a device's context, as a driver tells it that checks nothing."""
-    first, *others = plain(text).splitlines()
+    first, *others = with_readable_names(text).splitlines()
     launches = next((line for line in others if line.startswith("Launches before")), "")
     return Finding("stopped kernel", first, (Access("the device", stack=stack),), advice=launches)
 
@@ -219,7 +202,7 @@ def _who(access: Access) -> str:
 def _access(report: AccessReport, streams: Mapping[str, Stack]) -> Access:
     site = report.site
     return Access(
-        plain(report.operation),
+        with_readable_names(report.operation),
         report.action,
         report.stream,
         report.thread or None,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from tools.run.arguments import add_simulate, add_target
 from tools.run.arguments import parse as parse_target
 
+from .kinds import Explain
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -92,6 +94,7 @@ def parser(prog: str) -> argparse.ArgumentParser:
         help="exit status when something was found (86)",
     )
     add("--json", type=Path, metavar="FILE", help="where to write the findings for programs")
+    add("--explain", action=Explain, metavar="KIND", help="say what a kind of finding means, and exit")
     add(
         "--sanitizer",
         action="store_true",

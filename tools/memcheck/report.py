@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .advice import advice, headline, location, stream_of
 from .findings import grouped
+from .kinds import link
 from .sources import own, short
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def write(
     out: TextIO, findings: Sequence[Finding], sources: Sources, limit: int, tool: str = "memcheck"
 ) -> None:
     """Tell the first ``limit`` findings in full, in the name of ``tool``; those of one cause with the first of them."""
-    style, number = Style.of(out), 0
+    style, number, explained = Style.of(out), 0, set()
     for group in grouped(findings):
         first = group[0]
         if number >= limit:
@@ -38,12 +40,20 @@ def write(
             print(f"  {line}", file=out)
         for line in _others(group[1:]):
             print(f"  {line}", file=out)
+        if first.kind not in explained:
+            explained.add(first.kind)
+            print(f"  {style.faint(_more(first.kind))}", file=out)
         number += len(group) - 1
         print(file=out)
     hidden = number - limit
     if hidden > 0:
         hint = " (--max-reports)" if tool == "memcheck" else ""
         print(f"{tool}: {hidden} more are not shown{hint}\n", file=out)
+
+
+def _more(kind: str) -> str:
+    """Where to read what a kind means."""
+    return f"more: graphroot memcheck --explain {shlex.quote(kind)}"
 
 
 @dataclass(slots=True, frozen=True)
@@ -181,6 +191,7 @@ def write_json(
     findings: Sequence[Finding],
     sources: Sources,
     *,
+    tool: str = "memcheck",
     command: Sequence[str],
     drivers: Sequence[str],
     script_status: int,
@@ -188,7 +199,7 @@ def write_json(
 ) -> None:
     """Write all findings to ``path``; docs/memcheck.md says what is where."""
     document = {
-        "tool": "memcheck",
+        "tool": tool,
         "version": VERSION,
         "command": list(command),
         "drivers": list(drivers),
@@ -233,6 +244,7 @@ def _finding(finding: Finding, sources: Sources) -> dict[str, Any]:
         "ranges": [list(each) for each in finding.ranges],
         "to_do": headline(finding),
         "advice": advice(finding) or None,
+        "page": link(finding.kind),
         "processes": list(finding.processes),
         **({"leak": finding.details} if finding.details else {}),
     }

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 class Races:
     """Has the simulated driver look for races, unless the program or the user asks for other checks.
 
+    Parameters
+    ----------
+    faults : bool, default: False
+        Whether to tell also what has stopped a kernel or a copy, for programs whom no exception of ours tells it.
+
     Attributes
     ----------
     runtimes : list of Runtime
@@ -30,7 +35,8 @@ class Races:
         Texts of the kernels that they have loaded, among others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, faults: bool = False) -> None:
+        self._faults = faults
         self.runtimes: list[Runtime] = []
         self.sources = Sources()
         self._gather: list[Callable[[], list[Finding]]] = []
@@ -52,10 +58,13 @@ class Races:
         """See :class:`drv.selection.Supervisor`."""
         if not runtime.simulated:
             return
-        findings, streams = runtime.driver.findings, runtime.driver.stream_stacks
+        findings, faults = runtime.driver.findings, runtime.driver.faults
+        streams = runtime.driver.stream_stacks
         # A mistake in one stream says nothing against the rest of the program.
         findings.collect = True
         self.runtimes.append(runtime)
+        if self._faults:
+            self._gather.append(lambda: [conversion.from_fault(each, streams) for each in faults])
         self._gather.append(lambda: [conversion.from_driver(each, streams) for each in findings])
 
     def ending(self, runtime: Runtime) -> None:

@@ -9,11 +9,17 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drv.errors import LibraryNotInstalledError
 from drv.simulator.outsiders import child, libcuda, libnvrtc, start_folder
+from tools.counted import counted
+from tools.memcheck import report
+from tools.memcheck.processes import together
+from tools.run.following import Followed
+from tools.run.races import Races
 
 from .options import parse
 
@@ -21,9 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import FrameType
 
+    from .options import Options
+
 #: The exit status of a command in whose processes something was found, as memcheck has it.
 FINDINGS_STATUS = 86
 _NOT_FOUND = 127
+#: How many findings are told in full.
+_LIMIT = 20
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.simulate") -> int:
@@ -47,11 +57,12 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.si
     SystemExit
         With status 2, if an option is unknown or has an impossible value, and with 0 after ``--help``.
     """
-    options, words = parse(sys.argv[1:] if arguments is None else arguments, prog)
-    program = shutil.which(words[0])
+    options = parse(sys.argv[1:] if arguments is None else arguments, prog)
+    program = shutil.which(options.command[0])
     if program is None:
-        print(f"{prog}: {words[0]}: no such command", file=sys.stderr)
+        print(f"{prog}: {options.command[0]}: no such command", file=sys.stderr)
         return _NOT_FOUND
+    children = Followed("tools.run.races:Races", True)
     with tempfile.TemporaryDirectory(prefix="graphroot-libcuda-") as name:
         folder = Path(name)
         try:
@@ -60,10 +71,33 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.si
         except (LibraryNotInstalledError, NotImplementedError) as error:
             print(f"{prog}: {error}", file=sys.stderr)
             return 2
-        status = _run([program, *words[1:]], environment(folder, options, nvrtc))
-        findings = list(folder.glob("findings-*"))
-    if findings and status == 0:
-        return FINDINGS_STATUS
+        with children.following():
+            own_status = _run([program, *options.command[1:]], environment(folder, options.simulator, nvrtc))
+    return _told(options, children, own_status)
+
+
+def _told(options: Options, children: Followed, own_status: int) -> int:
+    """Tell what was found in the command's processes; the exit status."""
+    races = Races()
+    findings = together(races, children.reports)
+    if len(children.reports) == 1:
+        findings = [replace(each, processes=()) for each in findings]
+    status = FINDINGS_STATUS if findings and own_status == 0 else own_status
+    report.write(sys.stderr, findings, races.sources, _LIMIT, tool="graphroot")
+    if findings:
+        errors = counted(len(findings), "error")
+        print(f"graphroot: {errors} in how {options.command[0]} uses the simulated GPU", file=sys.stderr)
+    if options.json is not None:
+        report.write_json(
+            options.json,
+            findings,
+            races.sources,
+            tool="simulate",
+            command=options.command,
+            drivers=["simulator"] if children.reports else [],
+            script_status=own_status,
+            status=status,
+        )
     return status
 
 

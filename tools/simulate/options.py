@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drv.simulator.options import OptionError, parse_options
@@ -18,19 +20,43 @@ devices=2,check=full.
 """
 
 
+@dataclass(slots=True, frozen=True)
+class Options:
+    """What the command line says.
+
+    Attributes
+    ----------
+    simulator : str
+        Options of the simulator, as in ``GRAPHROOT_SIMULATOR``.
+    command : list of str
+        The command, and its arguments.
+    json : Path or None
+        Where the findings are written for programs.
+    """
+
+    simulator: str
+    command: list[str]
+    json: Path | None = None
+
+
 def parser(prog: str) -> argparse.ArgumentParser:
     """The options, and what they mean, of the command that is called ``prog``."""
     result = argparse.ArgumentParser(
-        prog=prog, usage=f"{prog} [OPTIONS] COMMAND [arguments]", description=_DESCRIPTION, allow_abbrev=False
+        prog=prog,
+        usage=f"{prog} [--json FILE] [OPTIONS] COMMAND [arguments]",
+        description=_DESCRIPTION,
+        allow_abbrev=False,
     )
+    result.add_argument("--json", type=Path, metavar="FILE", help="where to write the findings for programs")
     result.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return result
 
 
-def parse(arguments: Sequence[str], prog: str) -> tuple[str, list[str]]:
-    """Options of the simulator, and the command; ends the program with status 2 and a message where they are wrong."""
+def parse(arguments: Sequence[str], prog: str) -> Options:
+    """What a command line says; ends the program with status 2 and a message where it is wrong."""
     options = parser(prog)
-    words = options.parse_args(arguments).command
+    parsed = options.parse_args(arguments)
+    words = parsed.command
     simulator = words.pop(0) if words and re.match(r"\w+=", words[0]) else ""
     try:
         parse_options(simulator)
@@ -38,4 +64,4 @@ def parse(arguments: Sequence[str], prog: str) -> tuple[str, list[str]]:
         options.error(str(error))
     if not words:
         options.error("expected a command to run")
-    return simulator, words
+    return Options(simulator, words, parsed.json)

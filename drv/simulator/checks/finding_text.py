@@ -21,6 +21,25 @@ if TYPE_CHECKING:
 
 #: What reports call the host.
 HOST = "the host"
+#: What helps against races between threads of a kernel.
+BARRIER = (
+    "Put a barrier between the two (__syncthreads(), or __syncwarp() among the threads of a warp), "
+    "or use atomics for both."
+)
+ONE_WRITER = "Let one thread write it, or use an atomic: which value stays is not defined."
+ONE_IS_ENOUGH = "It is the same whichever value stays; one thread would be enough."
+ACROSS_CLUSTER = (
+    "Threads of different blocks of a cluster are unordered: let the cluster meet between the two "
+    "(cluster.sync(), barrier.cluster), or use atomics for both."
+)
+ACROSS_GRID = (
+    "Threads of different blocks are unordered: use atomics for both, publish the data with "
+    "__threadfence() and an atomic, or split the kernel in two."
+)
+WITHIN_LIFE = "Let the cluster meet (cluster.sync()) before the first access to it, and after the last one."
+BEFORE_THE_END = (
+    "Wait for the operation's group before the block ends; of copies it is enough that they have read."
+)
 #: What helps against races with asynchronous operations, and where the asynchronous proxy reads what is not handed over.
 IN_FLIGHT = (
     "The asynchronous operation is not known to be complete: wait for its group or its mbarrier phase first, and where "
@@ -130,24 +149,15 @@ def kernel_race_message(
     elif kind is Kind.SAME_VALUE:
         what = "same value"
         happens = "two threads store the same value to {space} with nothing to order them"
-        advice = "It is the same whichever value stays; one thread would be enough."
+        advice = ONE_IS_ENOUGH
     elif first.site is second.site and first.action == "writes":
-        advice = "Let one thread write it, or use an atomic: which value stays is not defined."
+        advice = ONE_WRITER
     elif same_block:
-        advice = (
-            "Put a barrier between the two (__syncthreads(), or __syncwarp() among the threads of a warp), "
-            "or use atomics for both."
-        )
+        advice = BARRIER
     elif allocation is None:
-        advice = (
-            "Threads of different blocks of a cluster are unordered: let the cluster meet between the two "
-            "(cluster.sync(), barrier.cluster), or use atomics for both."
-        )
+        advice = ACROSS_CLUSTER
     else:
-        advice = (
-            "Threads of different blocks are unordered: use atomics for both, publish the data with "
-            "__threadfence() and an atomic, or split the kernel in two."
-        )
+        advice = ACROSS_GRID
     space = "shared memory" if allocation is None else "global memory"
     return "\n".join(
         (
@@ -174,7 +184,7 @@ def distributed_message(
             f"race within {report.operation}: a thread touches the shared memory of another block, which {what}",
             f"  {wording}",
             report.describe(),
-            "Let the cluster meet (cluster.sync()) before the first access to it, and after the last one.",
+            WITHIN_LIFE,
         )
     )
 
@@ -185,7 +195,7 @@ def unfinished_message(report: AccessReport, owner: str) -> str:
         (
             f"race within {report.operation}: {owner} ends while an asynchronous operation may still read its shared memory",
             report.describe(),
-            "Wait for the operation's group before the block ends; of copies it is enough that they have read.",
+            BEFORE_THE_END,
         )
     )
 

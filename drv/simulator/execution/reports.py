@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings.driver import CUresult
 
+from drv.kernel_names import readable
 from drv.simulator.checks.observation import Access
 from drv.simulator.faults import BadAccess, DeviceFault, FaultKind
 
@@ -58,6 +59,10 @@ class Reports:
     def __init__(self, launch: LaunchState) -> None:
         self.launch = launch
 
+    @property
+    def _kernel(self) -> str:
+        return f"kernel '{readable(self.launch.plan.entry.name)}'"
+
     def thread(self, lanes: Lanes, lane: int) -> str:
         """Block and thread of a lane."""
         block = position(int(lanes.block[lane]), self.launch.grid)
@@ -67,11 +72,11 @@ class Reports:
     def _fault(
         self, status: CUresult, what: str, site: Site, *lines: str, access: BadAccess | None = None
     ) -> DeviceFault:
-        name = self.launch.plan.entry.name
-        inside = "" if site.function == name else f" in function {site.function}"
+        entry = self.launch.plan.entry.name
+        inside = "" if site.function == entry else f" in function {readable(site.function)}"
         return DeviceFault(
             status,
-            "\n  ".join([f"kernel '{name}' {what}", f"at {source_line(site)}{inside}", *lines]),
+            "\n  ".join([f"{self._kernel} {what}", f"at {source_line(site)}{inside}", *lines]),
             access=access,
             site=site,
         )
@@ -250,13 +255,12 @@ class Reports:
 
     def not_understood(self, error: Exception) -> DeviceFault:
         """Translated code failed: an instruction whose operands cannot be what they are."""
-        name = self.launch.plan.entry.name
         what = "reached an instruction that the simulated driver cannot run"
         instruction = self.launch.plan.failed_instruction(error)
         *_, raised = traceback.extract_tb(error.__traceback__)
         reason = f"{type(error).__name__}: {error} ({os.path.basename(raised.filename)}:{raised.lineno})"  # noqa: PTH119
         if instruction is None:
-            lines = [f"kernel '{name}' {what}", reason, *traceback.format_tb(error.__traceback__)]
+            lines = [f"{self._kernel} {what}", reason, *traceback.format_tb(error.__traceback__)]
             return DeviceFault(CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION, "\n  ".join(lines))
         site = Site(*instruction)
         return self._fault(CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION, what, site, reason)
@@ -274,7 +278,7 @@ class Reports:
         """A call of a function that nothing defines."""
         return self._fault(
             CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION,
-            f"called {name}, which the module does not define and the simulated driver does not provide",
+            f"called {readable(name)}, which the module does not define and the simulated driver does not provide",
             site,
             f"by {self.thread(lanes, 0)}",
         )
@@ -308,8 +312,7 @@ class Reports:
 
     def assertion(self, text: str) -> DeviceFault:
         """A failed ``assert``; ``text`` is CUDA's own message."""
-        name = self.launch.plan.entry.name
-        return DeviceFault(CUresult.CUDA_ERROR_ASSERT, f"kernel '{name}': an assertion failed\n  {text}")
+        return DeviceFault(CUresult.CUDA_ERROR_ASSERT, f"{self._kernel}: an assertion failed\n  {text}")
 
     def deadlock(self, waiting: list[tuple[Any, Site, str]]) -> DeviceFault:
         """Threads wait for each other and none can go on. ``waiting``: lanes, instruction, what they do there."""
@@ -320,7 +323,7 @@ class Reports:
         return self._stuck("does not end, as far as the simulator can tell", waiting)
 
     def _stuck(self, what: str, waiting: list[tuple[Any, Site, str]]) -> DeviceFault:
-        lines = [f"kernel '{self.launch.plan.entry.name}' {what}"]
+        lines = [f"{self._kernel} {what}"]
         for lanes, site, doing in waiting[:_SHOWN]:
             lines.append(
                 f"{lanes.n} threads, the first {self.thread(lanes, 0)}, {doing} at {source_line(site)}"

@@ -1,4 +1,4 @@
-"""A process of a command that runs on a simulated GPU: its ``libcuda.so.1``, and what was found in it."""
+"""A process of a command that runs on a simulated GPU: its ``libcuda.so.1`` and its NVRTC."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drv import current, selection
+from drv import current
 from drv.documentation import driver_function_link
 
 from .c_functions import CFunctions
@@ -20,7 +20,7 @@ from .libnvrtc import LibNvrtc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Where the libraries are, and where the reports go that are not read from the screen.
+#: Where the libraries are.
 FOLDER = "GRAPHROOT_LIBCUDA"
 
 
@@ -60,7 +60,7 @@ def _functions() -> CFunctions:
 
 
 def _report(functions: CFunctions) -> None:
-    """Say what was found and raised by nothing, since no program that calls the driver from C raises it."""
+    """Say which functions were called and are not simulated. What the checkers find is the tool's to tell."""
     if functions.refused:
         print(
             "graphroot: answered with CUDA_ERROR_NOT_SUPPORTED, as not simulated:",
@@ -68,12 +68,3 @@ def _report(functions: CFunctions) -> None:
             sep="\n",
             file=sys.stderr,
         )
-    if not selection.is_initialized() or not current.runtime().simulated:
-        return
-    findings = current.runtime().driver.findings
-    if not findings:
-        return
-    findings.take_unraised()
-    count = f"{len(findings)} finding{'s' if len(findings) > 1 else ''}"
-    print(f"graphroot: {count} on the simulated GPU in process {os.getpid()}\n\n{findings}", file=sys.stderr)
-    Path(os.environ[FOLDER], f"findings-{os.getpid()}").write_text(str(len(findings)), encoding="utf-8")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from drv.kernel_names import readable
 from drv.simulator.work.copy import CopyWork
 from drv.simulator.work.events import EventRecordWork
 from drv.simulator.work.fill import FillWork
@@ -363,7 +364,7 @@ def _times_of(operations: Iterable[Any]) -> list[_Times]:
 def _described(work: Any, label: str, on_host: bool) -> tuple[str, str]:
     """Category and name of an operation."""
     if isinstance(work, KernelWork):
-        return "kernel", work.function.kernel.name
+        return "kernel", readable(work.function.kernel.name)
     if isinstance(work, LibraryWork):
         return "library", label
     if isinstance(work, CopyWork):

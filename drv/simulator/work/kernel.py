@@ -130,6 +130,4 @@ class FailingKernelWork(KernelWork):
 
     def run(self, driver: DriverState) -> None:
         """Fail."""
-        raise DeviceFault(
-            self.status, f"kernel '{self.function.kernel.name}' failed: asked for by inject.fail_launch"
-        )
+        raise DeviceFault(self.status, f"{self.function.label} failed: asked for by inject.fail_launch")

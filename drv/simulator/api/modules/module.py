@@ -11,6 +11,7 @@ import numpy as np
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
+from drv.kernel_names import readable
 from drv.simulator.device_properties import (
     MAX_THREADS_PER_BLOCK,
     REGISTERS_PER_MULTIPROCESSOR,
@@ -399,7 +400,7 @@ def _function(handle: int, module: LoadedModule, kernel: Function) -> LoadedFunc
         handle,
         module,
         kernel,
-        f"kernel '{kernel.name}'",
+        f"kernel '{readable(kernel.name)}'",
         module.context,
         static_shared,
         max_threads,
