@@ -105,6 +105,8 @@ class DriverState:
         self.devices: list[SimulatedDevice] = []
         self.memory = AddressSpace()
         self.execute = options.execute
+        #: Whether of what runs a sample is enough, so that most of new memory stays untouched.
+        self.sampled = False
         self.launch_blocking = self.environment.get("CUDA_LAUNCH_BLOCKING", "") not in ("", "0")
         self.recorder = StackRecorder(options.check != "off" and options.execute)
         self.inject = Injection()

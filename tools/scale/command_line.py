@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.sc
     Raises
     ------
     SystemExit
-        With status 2, if an option is unknown or has an impossible value, and with 0 after ``--help``.
+        With status 2, if an option is unknown or has an impossible value, or this machine has too little memory, and with 0
+        after ``--help``.
     """
     described = parser(prog)
     options = described.parse_args(sys.argv[1:] if arguments is None else arguments)
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m tools.sc
         job, network = job_of(options.model), Network.parse(options.network)
         dtype = None if options.dtype == "float32" else getattr(tensor, options.dtype)
         rows = predict(job, options.strategy, counts, network, options.gpu, dtype)
-    except ValueError as error:
+    except (ValueError, MemoryError) as error:
         described.error(str(error))
     if options.plot is not None:
         title = f"{job.name}, {options.strategy}, {options.gpu}, {network.name}"

@@ -21,6 +21,7 @@ from drv.simulator.timing.repeats import Repeats
 from nn.utils.skipping import without_initialization
 
 from .collectives import ModelledNccl
+from .host_memory import check_available
 from .network import Layout
 from .options import STRATEGIES
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from .jobs import Job
     from .network import Network
 
-#: Of a simulated device, so that what does not fit is told rather than raised.
-_MEMORY = "4096GiB"
+#: GiB of a simulated device, as many as it can have: what does not fit a real one is told rather than raised.
+_MEMORY = 4096
 #: Steps until buckets and the order of gathering are what they stay.
 _STEPS = 3
 
@@ -101,7 +102,10 @@ def predict(
     Raises
     ------
     ValueError
-        For an unknown strategy or device, and a number of devices that does not fill nodes.
+        For an unknown strategy or device, and a number of devices that does not fill nodes; if a rank, or one device that
+        has the whole model, would take more than 4096 GiB.
+    MemoryError
+        If this machine has less than 4 GiB available.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"there is no strategy {strategy!r}: expected {', '.join(STRATEGIES)}")
@@ -112,15 +116,31 @@ def predict(
             raise ValueError(
                 f"{count} devices are no whole number of nodes of {network.devices}, as {network.name} has them"
             )
-    with drv.simulator.installed(model=gpu, memory=_MEMORY):
+    check_available()
+    with drv.simulator.installed(model=gpu, memory=f"{_MEMORY}GiB"):
         memory = MODELS[gpu].memory
         repeats = Repeats()
-        alone = _Step(job, strategy, 1, network, dtype, repeats)
+        alone = _step(job, strategy, 1, network, dtype, repeats)
         rows = []
         for count in counts:
-            step = alone if count == 1 else _Step(job, strategy, count, network, dtype, repeats)
+            step = alone if count == 1 else _step(job, strategy, count, network, dtype, repeats)
             rows.append(step.row(alone.seconds, memory))
     return rows
+
+
+def _step(
+    job: Job, strategy: str, count: int, network: Network, dtype: tensor.dtype | None, repeats: Repeats
+) -> _Step:
+    try:
+        return _Step(job, strategy, count, network, dtype, repeats)
+    except drv.OutOfMemoryError:
+        holder = (
+            "one device with the whole model, to compare with," if count == 1 else f"each of {count} devices"
+        )
+        raise ValueError(
+            f"{job.name}: {holder} would take more than {_MEMORY} GiB, the most that a simulated device has; predict a model "
+            "with fewer layers"
+        ) from None
 
 
 class _Step:

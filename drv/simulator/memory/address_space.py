@@ -8,6 +8,9 @@ dereferences one on the host faults, as it would with a GPU, instead of reading 
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import mmap
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, field
@@ -30,6 +33,8 @@ LOCAL_WINDOW = 1 << 41
 WINDOW_SIZE = 1 << 32
 #: Every allocation's bytes are padded to this, so that views of any element type exist.
 PADDING = 16
+#: Bytes that the system provides, and takes back, at once.
+PAGE = mmap.PAGESIZE
 
 
 class MemoryKind(Enum):
@@ -89,6 +94,14 @@ class Allocation:
         data[: self.data.size] = self.data
         self.data = data
         self._views.clear()
+
+    def release(self, start: int, stop: int) -> None:
+        """Let the system have the pages inside bytes ``[start, stop)`` back; they are 0 from now on.
+
+        Pages that the range shares with other bytes stay as they are, and so does memory that is not the simulator's.
+        """
+        if self.kind is MemoryKind.DEVICE:
+            _advise(self.data[start:stop], mmap.MADV_DONTNEED)
 
     def drop_bytes(self) -> None:
         """Let go of the bytes of freed memory; what reports say of it stays."""
@@ -186,3 +199,22 @@ class AddressSpace:
     def live(self) -> list[Allocation]:
         """Live allocations in address order."""
         return [self._live[base] for base in self._bases]
+
+
+def touched_here_and_there(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """``data``, of which the system provides small pages: large ones would take memory for much that nobody touches."""
+    _advise(data, mmap.MADV_NOHUGEPAGE)
+    return data
+
+
+def _advise(data: NDArray[np.uint8], advice: int) -> None:
+    """Tell the system about the whole pages of ``data``."""
+    address = data.ctypes.data
+    first, last = -(-address // PAGE) * PAGE, (address + data.size) // PAGE * PAGE
+    if first < last:
+        _library().madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), advice)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)

@@ -13,7 +13,14 @@ from drv.simulator.device_properties import ALLOCATION_ALIGNMENT, SimulatedDevic
 from drv.simulator.driver_call import CallError, invalid_value
 from drv.simulator.driver_state import Context, DriverState
 
-from .address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
+from .address_space import (
+    DEVICE_BASE,
+    DEVICE_STRIDE,
+    PADDING,
+    Allocation,
+    MemoryKind,
+    touched_here_and_there,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,9 +123,10 @@ class MemoryBook(DriverState):
         if not self.execute:
             return self.nothing
         try:
-            return np.zeros((size + PADDING - 1) // PADDING * PADDING, np.uint8)
+            data = np.zeros((size + PADDING - 1) // PADDING * PADDING, np.uint8)
         except MemoryError:
             raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY) from None
+        return touched_here_and_there(data) if self.sampled else data
 
     def new_address(self, device: SimulatedDevice, size: int) -> int:
         """A free address on ``device``. Freed ones come back only after all others were used once."""

@@ -107,6 +107,7 @@ class Recorder:
                 raise RuntimeError("the simulated driver's modelled time is being recorded already")
             self._others = checker
             driver.scheduler.checker = self if checker is None else CheckerAndRecorder(checker, self)
+            driver.sampled = not self._results
             driver.lock = TimedLock(driver.lock, self.clock)  # type: ignore[assignment]
 
     def detach(self) -> None:
@@ -115,6 +116,7 @@ class Recorder:
         plain = driver.lock.plain  # type: ignore[attr-defined]
         with plain:
             driver.scheduler.checker = self._others
+            driver.sampled = False
             driver.lock = plain
 
     # What the scheduler tells

@@ -75,6 +75,17 @@ def test_what_is_refused() -> None:
         predict(JOB, "ddp", [8], NETWORK, "p100", None)
 
 
+def test_no_more_than_a_simulated_device_has() -> None:
+    def model() -> Any:
+        return nn.Linear(1 << 20, 3 << 20, bias=False)
+
+    with pytest.raises(
+        ValueError,
+        match="large: one device with the whole model, to compare with, would take more than 4096 GiB",
+    ):
+        predict(Job("large", model, _loss, list), "ddp", [8], NETWORK, "a100", None)
+
+
 def test_jobs(tmp_path: Any) -> None:
     job = job_of("gpt-tiny,layers=1,length=16,width=64")
     model: Any = job.model()

@@ -87,6 +87,8 @@ def ascending(values: Array) -> Array:
 class Level2:
     """The level-2 cache of a device: which sectors it holds.
 
+    Ranges cost as little as their pages are few, and memory is taken for what the cache can hold, however much is touched.
+
     Parameters
     ----------
     capacity : int
@@ -96,7 +98,9 @@ class Level2:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity // SECTOR
         self._now = 0
-        self._pages: dict[int, Array] = {}
+        # When the sectors of a page were touched last: one number where all were at the same time.
+        self._pages: dict[int, Array | int] = {}
+        self._trim_at = self._most_pages = 64 + 4 * self._capacity // _PAGE
 
     def touch(self, sectors: Array) -> int:
         """Use distinct ``sectors``, in ascending order; how many of them were not there."""
@@ -108,14 +112,7 @@ class Level2:
         oldest = self._now - self._capacity
         for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             page = int(pages[start])
-            stamps = self._pages.get(page)
-            if stamps is None:
-                stamps = self._pages[page] = np.full(_PAGE, _NEVER, np.int64)
-            inside = sectors[start:stop] - page * _PAGE
-            absent = int(np.count_nonzero(stamps[inside] < oldest))
-            missing += absent
-            self._now += absent
-            stamps[inside] = self._now
+            missing += self._touch_some(page, sectors[start:stop] - page * _PAGE, oldest)
         return missing
 
     def touch_range(self, start: int, stop: int) -> int:
@@ -124,9 +121,17 @@ class Level2:
             return 0
         first, last = start // SECTOR, (stop - 1) // SECTOR + 1
         # Of more than it holds only the end stays.
-        skipped = max(last - first - 2 * self._capacity, 0)
-        self._now += skipped
-        return skipped + self.touch(np.arange(first + skipped, last))
+        missing = max(last - first - 2 * self._capacity, 0)
+        self._now += missing
+        first += missing
+        oldest = self._now - self._capacity
+        for page in range(first // _PAGE, (last - 1) // _PAGE + 1):
+            begin, end = max(first - page * _PAGE, 0), min(last - page * _PAGE, _PAGE)
+            if end - begin == _PAGE:
+                missing += self._touch_all(page, oldest)
+            else:
+                missing += self._touch_some(page, slice(begin, end), oldest)
+        return missing
 
     def pass_by(self, sectors: float) -> None:
         """As many other sectors as are said have been used, of which nobody knows which."""
@@ -135,5 +140,30 @@ class Level2:
     def trim(self) -> None:
         """Forget pages of which nothing is left."""
         oldest = self._now - self._capacity
-        for page in [page for page, stamps in self._pages.items() if stamps.max() < oldest]:
+        for page in [page for page, stamps in self._pages.items() if np.max(stamps) < oldest]:
             del self._pages[page]
+
+    def _touch_some(self, page: int, inside: Array | slice, oldest: int) -> int:
+        stamps = self._pages.get(page, _NEVER)
+        if isinstance(stamps, int):
+            self._make_room()
+            stamps = self._pages[page] = np.full(_PAGE, stamps, np.int64)
+        absent = int(np.count_nonzero(stamps[inside] < oldest))
+        self._now += absent
+        stamps[inside] = self._now
+        return absent
+
+    def _touch_all(self, page: int, oldest: int) -> int:
+        stamps = self._pages.get(page, _NEVER)
+        absent = int(np.count_nonzero(stamps < oldest)) * (_PAGE if isinstance(stamps, int) else 1)
+        self._now += absent
+        if page not in self._pages:
+            self._make_room()
+        self._pages[page] = self._now
+        return absent
+
+    def _make_room(self) -> None:
+        """Forget what is gone, now and then: so seldom that it costs nothing."""
+        if len(self._pages) >= self._trim_at:
+            self.trim()
+            self._trim_at = max(2 * len(self._pages), self._most_pages)

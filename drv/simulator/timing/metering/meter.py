@@ -332,6 +332,8 @@ class Meter:
             counts.sectors_written = float(self._touched.sectors_written)
         else:
             self._extrapolate(reads, writes)
+            if not self._results:
+                self._touched.release_written()
         self._level2.trim()
         self._touched.clear()
         self._keys.clear()

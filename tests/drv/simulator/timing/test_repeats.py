@@ -11,6 +11,7 @@ import drv
 from drv.simulator.timing.recorder import recording
 from drv.simulator.timing.repeats import Repeats
 from drv.simulator.work.simulated_library import CommunicationCost
+from tests.drv.simulator.memory.resident import resident_pages
 
 pytestmark = pytest.mark.simulator_only
 
@@ -75,3 +76,16 @@ def test_communication_leaves_the_multiprocessors_free() -> None:
     # Two that share rails go one after the other, as do two of a stream; a kernel waits for none.
     assert two.start == pytest.approx(one.end) and links.start >= one.end - 1e-9
     assert computing.end < one.end
+
+
+def test_samples_leave_no_memory_behind() -> None:
+    """What a sample has written means nothing, so the system has it back."""
+    drv.simulator.install(model="a100")
+    kernel = drv.Module(drv.compile_program(_SOURCE, "compute_80").image).function("twice")
+    driver: Any = drv.runtime().driver
+    with recording(driver, results=False, repeats=Repeats(), host=False):
+        memory = drv.DeviceMemory(256 << 20)
+        kernel.launch(1 << 18, 256, (memory, np.int32(64 << 20)))
+        drv.Device(0).synchronize()
+        data = driver.memory.find(memory.address).data
+    assert resident_pages(data) < 64

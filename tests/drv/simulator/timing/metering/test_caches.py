@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drv.simulator.timing.figures import SECTOR
-from drv.simulator.timing.metering.caches import Level2, ascending, level_1_misses
+from drv.simulator.timing.metering.caches import _PAGE, Level2, ascending, level_1_misses
 from drv.simulator.timing.metering.requests import KEY_SHIFT
 
 
@@ -71,3 +71,30 @@ def test_ranges_larger_than_the_cache_leave_their_end() -> None:
     assert cache.touch_range(0, 10 * SECTOR) == 10
     cache.trim()
     assert cache.touch_range(0, 10 * SECTOR) == 0
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.integers(0, 12 * _PAGE), st.integers(1, 5 * _PAGE), st.booleans()),
+        max_size=30,
+    ),
+    st.integers(100, 3 * _PAGE),
+)
+def test_a_range_is_its_sectors(touches: list[tuple[bool, int, int, bool]], size: int) -> None:
+    """Pages that were touched as a whole, and those of which a part was, count as their sectors one by one."""
+    ranges, sectors = Level2(size * SECTOR), Level2(size * SECTOR)
+    for aligned, first, count, sparse in touches:
+        start = first // _PAGE * _PAGE if aligned else first
+        named = np.arange(start, start + min(count, 2 * size))
+        if sparse:
+            named = named[::7]
+            assert ranges.touch(named) == sectors.touch(named)
+        else:
+            assert ranges.touch_range(start * SECTOR, (start + len(named)) * SECTOR) == sectors.touch(named)
+
+
+def test_memory_is_taken_for_what_the_cache_holds() -> None:
+    cache = Level2(4 * _PAGE * SECTOR)
+    for start in range(0, 1 << 40, 1 << 32):
+        cache.touch_range(start + 5, start + (1 << 32))
+    assert len(cache._pages) < 200
