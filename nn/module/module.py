@@ -58,6 +58,8 @@ class Module(KeywordHints):
     _version: int = 1
     #: Whether ``__init__`` calls that of the next class after Module in the method resolution order, with its arguments.
     call_super_init: ClassVar[bool] = False
+    #: What a call depends on besides the module: what is compiled is guarded by it, too.
+    _calls_depend_on: ClassVar[tuple[Any, ...]] = (every_module,)
 
     training: bool
     # By name; ``None`` reserves a name.

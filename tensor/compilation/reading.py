@@ -9,13 +9,16 @@ as the clock.
 
 from __future__ import annotations
 
+import dis
 import functools
 import gc
 import importlib
+import os
 import sys
 import sysconfig
 import types
-from collections import deque
+import weakref
+from collections import OrderedDict, defaultdict, deque
 from contextlib import contextmanager
 from itertools import chain
 from operator import attrgetter, call, getitem, is_, itemgetter
@@ -27,7 +30,7 @@ import numpy as np
 from tensor.core.base import TensorBase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _ROOT = Path(__file__).resolve().parents[2]
 #: Where this library's code is, and Python's and NumPy's, which does not depend on what a program sets.
@@ -52,9 +55,17 @@ _BINDINGS = ("-packages/cuda/", "-packages/numpy/", "-packages/ml_dtypes/")
 _SITE_PACKAGES = ("/site-packages/", "/dist-packages/")
 #: Modules whose functions give something else at each call, or do something that a later call would not.
 _CHANGING = ("random", "_random", "time", "secrets", "numpy.random", "uuid", "builtins.input")
+#: Methods of the classes of ``datetime`` that do so.
+_OF_TODAY = ("now", "today", "utcnow")
+#: Functions that read what is known to nobody before.
+_UNFOLLOWED = frozenset({"globals", "eval", "exec"})
 #: Types of values that are equal only to what means the same.
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), slice, range, np.generic)
-_MAX_DEPTH = 12
+_MAX_DEPTH = 50
+#: Bytes of an array of NumPy that are compared at each call.
+_MAX_ARRAY = 4096
+#: Containers whose objects have nothing besides their elements.
+_CONTAINERS = (list, tuple, dict, deque, OrderedDict, defaultdict)
 #: Modules whose objects do not change, or are asked for what changes by what is recorded.
 _UNCHANGING = ("tensor.core.", "tensor.operations.", "tensor.compilation.", "nvrtc_kernels.", "drv.")
 _DESCRIPTORS = (
@@ -100,7 +111,17 @@ def _is_incidental(frame: types.FrameType) -> bool:
 
 def is_module(x: Any) -> bool:
     """Whether ``x`` is a module of layers: :mod:`nn` stands above this package."""
-    return hasattr(x, "_parameters") and hasattr(x, "_modules") and hasattr(x, "_buffers")
+    # A class of a program's own may do anything where it is asked for an attribute that it does not have.
+    attributes = _attribute(x, "__dict__")
+    return isinstance(attributes, dict) and attributes.keys() >= {"_parameters", "_modules", "_buffers"}
+
+
+def _attribute(x: Any, name: str) -> Any:
+    """An attribute; ``None`` where there is none, or asking for it raises an error."""
+    try:
+        return getattr(x, name, None)
+    except Exception:
+        return None
 
 
 class Readings:
@@ -136,8 +157,13 @@ class Readings:
         self._flat: _Flat | None = None
         #: Classes of optimizers and the like, which are not looked into, and what changes with each of their steps.
         self._books: list[tuple[str, frozenset[str]]] = []
+        self._orders: list[tuple[dict[Any, Any], list[Any]]] = []
+        self._absent: list[tuple[dict[str, Any], frozenset[str]]] = []
+        #: Attributes of functions and classes, of which those are guarded whose names are in some code.
+        self._named: list[Any] = []
         for each in (function, *objects):
             self._value(each, 0)
+        self._named_attributes()
         if self._books:
             self._check_books()
         #: The containers and the keys of the tensors.
@@ -147,7 +173,7 @@ class Readings:
         """Whether everything that was read is as it was."""
         flat = self._flat
         if flat is None:
-            flat = self._flat = _Flat(self._items, self._cells, self._sizes)
+            flat = self._flat = _Flat(self._items, self._cells, self._sizes, self._orders, self._absent)
         if flat.holds():
             return True
         if self.change() is not None:
@@ -155,6 +181,7 @@ class Readings:
         # Something was set to what is equal: the objects that are there now are those to compare with.
         self._items = [(container, key, container[key]) for container, key, _ in self._items]
         self._cells = [(cell, cell.cell_contents) for cell, _ in self._cells]
+        self._orders = [(each, list(each)) for each, _ in self._orders]
         self._flat = None
         return True
 
@@ -176,6 +203,15 @@ class Readings:
             for container, size in self._sizes:
                 if len(container) != size:
                     return f"a container has {len(container)} elements instead of {size}"
+            for container, keys in self._orders:
+                if any(
+                    one is not other and not same(one, other)
+                    for one, other in zip(container, keys, strict=True)
+                ):
+                    return "the elements of a dictionary are in another order"
+            for namespace, names in self._absent:
+                if there := names & namespace.keys():
+                    return f"there was no global {min(there)!r}, and there is one"
         except (KeyError, IndexError, ValueError) as error:
             return f"{error} is gone"
         return None
@@ -185,7 +221,7 @@ class Readings:
     def _check_books(self) -> None:
         """Refuse code that reads what optimizers and the like keep: it changes with each step."""
         for code in self.codes:
-            names = {*code.co_names, *(each for each in code.co_consts if isinstance(each, str))}
+            names = {*_names_in(code)}
             for owner, changing in self._books:
                 if read := names & changing:
                     raise Unreadable(f"it reads {min(read)} of a {owner}, which changes with each step")
@@ -212,32 +248,47 @@ class Readings:
             self._value(value.__func__, depth)
             self._value(value.__self__, depth + 1)
         elif isinstance(value, functools.partial):
-            for each in (value.func, *value.args, *value.keywords.values()):
+            for each in (value.func, value.args, value.keywords):
                 self._value(each, depth + 1)
         elif is_module(value) and not isinstance(value, type):
             self._module(value, depth)
-        elif isinstance(value, (list, tuple, deque)):
-            if not isinstance(value, tuple):
-                self._sizes.append((value, len(value)))
-            for key in range(len(value)):
-                self._item(value, key, depth + 1)
-        elif isinstance(value, dict):
-            self._sizes.append((value, len(value)))
-            for key in list(value):
-                self._item(value, key, depth + 1)
+        elif isinstance(value, (list, tuple, deque, dict, types.MappingProxyType)):
+            self._container(value, depth)
         elif isinstance(value, (set, frozenset)):
-            self._sizes.append((value, len(value)))
+            self._contents(value, _elements)
             for each in value:
                 self._value(each, depth + 1)
+        elif isinstance(value, np.ndarray) and value.nbytes <= _MAX_ARRAY and not value.dtype.hasobject:
+            self._contents(value, _bytes_of)
         elif isinstance(value, type):
             self._class(value, depth)
-        elif isinstance(value, (types.ModuleType, types.BuiltinFunctionType, np.ufunc)):
+        elif isinstance(value, weakref.ref):
+            self._item(_Referent(value), 0, depth + 1)
+        elif isinstance(
+            value, (types.ModuleType, types.BuiltinFunctionType, np.ufunc, attrgetter, itemgetter)
+        ):
             return
         else:
             self._object(value, depth)
 
+    def _container(self, value: Any, depth: int) -> None:
+        if not isinstance(value, tuple):
+            self._sizes.append((value, len(value)))
+        keys = range(len(value)) if isinstance(value, (list, tuple, deque)) else list(value)
+        if isinstance(value, dict) and len(value) > 1:
+            self._orders.append((value, list(value)))
+        for key in keys:
+            self._item(value, key, depth + 1)
+        if type(value) not in _CONTAINERS and not isinstance(value, types.MappingProxyType):
+            self._instance(value, depth)
+
+    def _contents(self, value: Any, take: Callable[[Any], Any]) -> None:
+        """Guard what ``take(value)`` gives."""
+        contents = _Contents(value, take)
+        self._items.append((contents, 0, contents[0]))
+
     def _object(self, value: Any, depth: int) -> None:
-        inner = getattr(value, "__wrapped__", None)
+        inner = _attribute(value, "__wrapped__")
         if isinstance(inner, (types.FunctionType, types.MethodType)):
             self._value(inner, depth)
         cls = type(value)
@@ -249,12 +300,19 @@ class Readings:
             return
         if cls.__module__.startswith(_UNCHANGING) or isinstance(value, _DESCRIPTORS):
             return
-        attributes = getattr(value, "__dict__", None)
+        attributes = _attribute(value, "__dict__")
         if attributes is None and (cls.__module__ == "builtins" or not hasattr(cls, "__slots__")):
             raise Unreadable(
                 f"it reads a {cls.__name__}, whose contents cannot be told apart from later ones"
             )
+        self._instance(value, depth)
+
+    def _instance(self, value: Any, depth: int) -> None:
+        """Attributes of an object, and its class."""
+        cls, shown = type(value), _Attributes(value)
+        self._items.append((shown, "__class__", cls))
         self._class(cls, depth)
+        attributes = _attribute(value, "__dict__")
         if attributes is not None:
             self._sizes.append((attributes, len(attributes)))
             for name in list(attributes):
@@ -262,8 +320,8 @@ class Readings:
         for each in cls.__mro__:
             slots = vars(each).get("__slots__", ())
             for name in (slots,) if isinstance(slots, str) else slots:
-                if hasattr(value, name):
-                    self._item(_Attributes(value), name, depth + 1)
+                if not name.startswith("__") and hasattr(value, name):
+                    self._item(shown, name, depth + 1)
 
     def _module(self, module: Any, depth: int) -> None:
         attributes = vars(module)
@@ -273,6 +331,7 @@ class Readings:
                 self._value(attributes[name], depth + 1)
             else:
                 self._item(attributes, name, depth)
+        self._items.append((_Attributes(module), "__class__", type(module)))
         self._class(type(module), depth)
 
     def _class(self, cls: type, depth: int) -> None:
@@ -280,15 +339,31 @@ class Readings:
             if id(each) in self._seen and each is not cls:
                 continue
             self._seen[id(each)] = each
-            if _is_trusted(getattr(sys.modules.get(each.__module__), "__file__", None) or "<string"):
-                continue
             members = vars(each)
+            if _is_trusted(getattr(sys.modules.get(each.__module__), "__file__", None) or "<string"):
+                self._trusted_class(members, depth)
+                continue
+            self._sizes.append((members, len(members)))
+            self._named.append(members)
             for name, member in members.items():
                 if isinstance(member, PLAIN):
                     self._items.append((members, name, member))
-                function = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
-                if isinstance(function, types.FunctionType):
+                function = _function_of(member)
+                if function is not None:
+                    # Another one may be set in its place.
+                    self._items.append((members, name, member))
                     self._value(function, depth + 1)
+        if type(cls) is not type:
+            self._value(type(cls), depth + 1)
+
+    def _trusted_class(self, members: Mapping[str, Any], depth: int) -> None:
+        """A class of this library's, or Python's: of modules what every call depends on, and what may be set in its place."""
+        for each in members.get("_calls_depend_on", ()):
+            self._value(each, depth + 1)
+        forward = members.get("forward")
+        if isinstance(forward, types.FunctionType):
+            self._items.append((members, "forward", forward))
+            self._value(forward, depth + 1)
 
     def _function(self, function: types.FunctionType, depth: int) -> None:
         wrapped = getattr(function, "__wrapped__", None)
@@ -309,27 +384,80 @@ class Readings:
                 continue
             self._cells.append((cell, content))
             self._value(content, depth + 1)
-        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            self._value(default, depth + 1)
+        parts = _Attributes(function)
+        self._items.append((parts, "__code__", function.__code__))
+        for name in ("__defaults__", "__kwdefaults__"):
+            self._item(parts, name, depth + 1)
+        if function.__dict__:
+            self._named.append(function.__dict__)
         self._code(function.__code__, function.__globals__, depth)
+
+    def _named_attributes(self) -> None:
+        """Guard attributes of functions and classes that some code may read: others, such as marks of tests, do not matter."""
+        while self._named:
+            members = self._named.pop()
+            names = {name for code in self.codes for name in _names_in(code)}
+            for name in sorted((names & members.keys()) - {"_abc_impl"}):
+                member = members[name]
+                if _function_of(member) is None and not _is_descriptor_of_python(member):
+                    self._item(members, name, 1)
 
     def _code(self, code: types.CodeType, namespace: dict[str, Any], depth: int) -> None:
         self.codes.add(code)
-        for name in code.co_names:
-            if name not in namespace:
-                continue
-            value = namespace[name]
+        names, imports = _globals_in(code)
+        absent = names - namespace.keys()
+        if unfollowed := absent & _UNFOLLOWED:
+            raise Unreadable(f"it calls {min(unfollowed)}(), and what that reads cannot be told")
+        if absent:
+            self._absent.append((namespace, absent))
+        modules = [
+            sys.modules.get(name)
+            for each in imports
+            for name in (each, f"{namespace.get('__package__')}.{each}")
+        ]
+        for name in names - absent:
             self._item(namespace, name, depth + 1)
-            if isinstance(value, types.ModuleType) and not _is_trusted(
-                getattr(value, "__file__", None) or "<frozen"
-            ):
-                members = vars(value)
-                for each in code.co_names:
-                    if each in members:
-                        self._item(members, each, depth + 1)
+            modules.append(namespace[name])
+        for each in modules:
+            if isinstance(each, types.ModuleType):
+                self._members(each, code.co_names, depth, {id(each)})
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
                 self._code(constant, namespace, depth)
+
+    def _members(self, module: types.ModuleType, names: Sequence[str], depth: int, seen: set[int]) -> None:
+        """What a module has by the names that some code reads, and the modules among that."""
+        members = vars(module)
+        is_own = not _is_trusted(getattr(module, "__file__", None) or "<frozen")
+        for name in names:
+            if name not in members:
+                continue
+            member = members[name]
+            if isinstance(member, types.ModuleType):
+                if id(member) not in seen:
+                    seen.add(id(member))
+                    self._members(member, names, depth, seen)
+            elif is_own or isinstance(member, os._Environ):
+                self._item(members, name, depth + 1)
+            elif isinstance(member, (*PLAIN, types.FunctionType, types.BuiltinFunctionType, type)):
+                # Another one may be set in its place, as tests do.
+                self._items.append((members, name, member))
+
+
+def _function_of(member: Any) -> types.FunctionType | None:
+    """The function that a member of a class is, or that it is made of, as properties are."""
+    for each in (member, *(_attribute(member, name) for name in ("__func__", "fget", "func"))):
+        if isinstance(each, types.FunctionType):
+            return each
+    return None
+
+
+def _is_descriptor_of_python(member: Any) -> bool:
+    """Whether a member of a class finds attributes in a way of Python's own, as those of named tuples do."""
+    cls = type(member)
+    return isinstance(member, _DESCRIPTORS) or (
+        hasattr(cls, "__get__") and cls.__module__.partition(".")[0] in sys.stdlib_module_names
+    )
 
 
 class _Flat:
@@ -343,6 +471,10 @@ class _Flat:
         What variables of enclosing functions were.
     sizes : list of (container, int)
         How many elements containers had.
+    orders : list of (dict, list)
+        In which order dictionaries had their keys.
+    absent : list of (dict, frozenset)
+        Names that were no globals.
     """
 
     def __init__(
@@ -350,6 +482,8 @@ class _Flat:
         items: list[tuple[Any, Any, Any]],
         cells: list[tuple[types.CellType, Any]],
         sizes: list[tuple[Any, int]],
+        orders: list[tuple[dict[Any, Any], list[Any]]],
+        absent: list[tuple[dict[str, Any], frozenset[str]]],
     ) -> None:
         grouped: dict[int, list[tuple[Any, Any, Any]]] = {}
         for item in items:
@@ -358,11 +492,16 @@ class _Flat:
         for members in grouped.values():
             # itemgetter() of one key gives no tuple: that one is compared twice.
             several = members if len(members) > 1 else members * 2
-            self._looks.append(itemgetter(*[key for _, key, _ in several]))
-            self._containers.append(members[0][0])
+            container, keys = members[0][0], [key for _, key, _ in several]
+            is_object = isinstance(container, _Attributes)
+            self._looks.append(attrgetter(*keys) if is_object else itemgetter(*keys))
+            self._containers.append(container.owner if is_object else container)
             self._values += [value for _, _, value in several]
         self._cells, self._contents = [cell for cell, _ in cells], [content for _, content in cells]
         self._sized, self._sizes = [container for container, _ in sizes], [size for _, size in sizes]
+        self._ordered, self._keys = [each for each, _ in orders], [key for _, keys in orders for key in keys]
+        self._are_absent = [namespace.keys().isdisjoint for namespace, _ in absent]
+        self._absent = [names for _, names in absent]
 
     def holds(self) -> bool:
         """Whether the same objects are there, and as many."""
@@ -371,8 +510,10 @@ class _Flat:
                 all(map(is_, chain.from_iterable(map(call, self._looks, self._containers)), self._values))
                 and list(map(len, self._sized)) == self._sizes
                 and all(map(is_, map(_cell_contents, self._cells), self._contents))
+                and all(map(is_, chain.from_iterable(self._ordered), self._keys))
+                and all(map(call, self._are_absent, self._absent))
             )
-        except (KeyError, IndexError, ValueError):
+        except (AttributeError, KeyError, IndexError, ValueError):
             return False
 
 
@@ -380,16 +521,65 @@ _cell_contents = attrgetter("cell_contents")
 
 
 class _Attributes:
-    """The attributes of an object without a ``__dict__`` as a container."""
+    """The attributes of an object that are not in a ``__dict__`` as a container."""
 
     def __init__(self, owner: Any) -> None:
-        self._owner = owner
+        self.owner = owner
 
     def __getitem__(self, name: str) -> Any:
         try:
-            return getattr(self._owner, name)
+            return getattr(self.owner, name)
         except AttributeError as error:
             raise KeyError(name) from error
+
+
+class _Referent:
+    """What a weak reference refers to, as a container of one element."""
+
+    def __init__(self, reference: weakref.ref[Any]) -> None:
+        self._reference = reference
+
+    def __getitem__(self, key: int) -> Any:
+        return self._reference()
+
+
+class _Contents:
+    """What ``take(owner)`` gives, as a container of one element: the same object as long as it is equal."""
+
+    def __init__(self, owner: Any, take: Callable[[Any], Any]) -> None:
+        self._owner, self._take = owner, take
+        self._before = take(owner)
+
+    def __getitem__(self, key: int) -> Any:
+        now = self._take(self._owner)
+        return self._before if now == self._before else now
+
+
+@functools.lru_cache(maxsize=4096)
+def _globals_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of globals that some code reads, and of modules that it imports; attributes may be of the same names."""
+    names, imports = set(), set()
+    for each in dis.get_instructions(code):
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME", "DELETE_GLOBAL"):
+            names.add(each.argval)
+        elif each.opname == "IMPORT_NAME":
+            imports |= {each.argval, each.argval.partition(".")[0]}
+    return frozenset(names), frozenset(imports)
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    """The names that some code may ask objects for."""
+    yield from code.co_names
+    yield from (each for each in code.co_consts if isinstance(each, str))
+
+
+def _elements(values: Any) -> Any:
+    """Elements of a set in the order in which it gives them; 1 and True are not the same."""
+    return [(type(each), each) for each in values]
+
+
+def _bytes_of(array: Any) -> Any:
+    return array.shape, array.dtype.str, array.tobytes()
 
 
 class _CellContents:
@@ -447,6 +637,8 @@ def watched(readings: Readings, refuse: Callable[[str, types.FrameType], None]) 
                 refuse(f"it calls {code.co_qualname}(), and what that reads cannot be told", frame)
         elif event == "c_call" and frame.f_code in codes:
             owner = getattr(argument, "__self__", None)
+            if isinstance(owner, type) and owner.__module__ == "datetime" and argument.__name__ in _OF_TODAY:
+                refuse(f"it calls {argument.__qualname__}(), which gives something else each time", frame)
             module = getattr(argument, "__module__", None) or type(owner).__module__
             if str(module).startswith(_CHANGING) or argument is input or argument is open:
                 refuse(
