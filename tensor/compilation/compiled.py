@@ -548,15 +548,21 @@ class _Recorder:
         layouts = [layout if layout.dense else layout.as_contiguous() for layout in layouts]
         ones = [filled(layout, 1) for layout in layouts]
         seeds = [tape.argument(x) for x in ones]
-        with tape:
-            derivatives = gradients_of(
-                [outputs[i] for i in differentiable],
-                [self._tensors[i] for i in asked],
-                ones,
-                retain_graph=True,
-                allow_unused=True,
-            )
+        draws = len(tape.draws)
+        try:
+            with tape:
+                derivatives = gradients_of(
+                    [outputs[i] for i in differentiable],
+                    [self._tensors[i] for i in asked],
+                    ones,
+                    retain_graph=True,
+                    allow_unused=True,
+                )
+        except RuntimeError as error:
+            raise Unsupported(f"its backward pass cannot be recorded: {error}", "") from error
         tape.check()
+        if len(tape.draws) > draws:
+            raise Unsupported("its backward pass draws random numbers", "")
         steps = tape.steps[len(forward) :]
         results = [(i, tape.ref(x)) for i, x in zip(asked, derivatives, strict=True) if x is not None]
         repeated = recomputed(forward, steps, available, [ref.buffer for _, ref in results])
@@ -582,12 +588,12 @@ class _Recorder:
                 inputs.append(self._inputs[number])
         needed = {ref.buffer for _, ref in results} | taken
         used = [step.draw for step in steps if step.draw is not None]
-        draws = [i for i, draw in enumerate(tape.draws) if any(draw is each for each in used)]
+        taken_draws = [i for i, draw in enumerate(tape.draws) if any(draw is each for each in used)]
         program = Program(
             tape.device_state,
             tape.buffers,
             _planned(place(steps, needed), needed),
-            [tape.draws[i] for i in draws],
+            [tape.draws[i] for i in taken_draws],
             [*seeds, *inputs],
             [ref for _, ref in results],
             consumes=True,
@@ -598,6 +604,6 @@ class _Recorder:
             list(zip(differentiable, layouts, strict=True)),
             takes,
             [number for number, _ in results],
-            draws,
+            taken_draws,
         )
         return gradients, saved

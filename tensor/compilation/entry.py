@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from tensor.methods.tensor import Tensor
 
+    from .draws import Draw
     from .program import Program
     from .reading import Readings
-    from .tape import Draw
 
 _layout_of = attrgetter("_layout")
 _storage_of = attrgetter("_storage")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from .tape import Draw
+    from .draws import Draw
 
 #: Below this package, so that tracebacks and warnings take generated code for a part of this library.
 _FILE = str(Path(__file__).with_name("<generated>"))

@@ -21,7 +21,8 @@ from .tape import Launch, Ref, refs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .tape import Buffer, Draw, Step
+    from .draws import Draw
+    from .tape import Buffer, Step
 
 
 @dataclass(slots=True)

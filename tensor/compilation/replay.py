@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
+    from .draws import Draw
     from .program import Program
-    from .tape import Draw
 
 #: How often a part is captured anew before it is launched call by call.
 _MOST_CAPTURES = 8

@@ -29,12 +29,13 @@ from tensor.operations.random import generator as generators
 from tensor.operations.random.dropout import DROPOUT
 from tensor.operations.random.fills import RANDOM
 
+from .draws import Draw, Draws
 from .leaves import Leaves
 from .reading import is_own_code
 
 if TYPE_CHECKING:
     import functools
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from tensor.core.devices.state import CudaState
     from tensor.core.layout import Layout
@@ -174,29 +175,6 @@ class Step:
         return refs(self.arguments)
 
 
-@dataclass(slots=True)
-class Draw:
-    """A call that a generator of random numbers served."""
-
-    generator: Any
-    device_state: Any
-    seed: int
-    call: int
-
-    def is_in(self, argument: Any) -> bool:
-        """Whether ``argument`` is a record with the draw's numbers as its fields ``seed`` and ``call``."""
-        return (
-            dataclasses.is_dataclass(argument)
-            and getattr(argument, "seed", None) == self.seed
-            and getattr(argument, "call", None) == self.call
-        )
-
-    def is_at(self, arguments: Sequence[Any], position: int) -> bool:
-        """Whether two neighbours, from ``position`` on, are the draw's numbers."""
-        numbers = arguments[position : position + 2]
-        return all(type(each) is int for each in numbers) and tuple(numbers) == (self.seed, self.call)
-
-
 def refs(template: Any) -> Iterator[Ref]:
     """The :class:`Ref` in a template, in order."""
     if type(template) is Ref:
@@ -243,17 +221,15 @@ class Tape:
         The memory, by number.
     steps : list of Step
         The plans that ran, in order.
-    draws : list of Draw
-        The draws of random numbers, in order.
     """
 
     device_state: CudaState
     buffers: list[Buffer] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    draws: list[Draw] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._numbers: dict[int, int] = {}
+        self._draws = Draws(self.device_state)
         self._failure: Unsupported | None = None
         self._stream = self.device_state.local.stream
         self._thread = threading.get_ident()
@@ -261,6 +237,11 @@ class Tape:
         #: The versions of the last step's operands before it ran.
         self._before: dict[int, int] = {}
         self._leaves = Leaves([])
+
+    @property
+    def draws(self) -> list[Draw]:
+        """The draws of random numbers, in order."""
+        return self._draws.drawn
 
     # Memory
 
@@ -453,8 +434,7 @@ class Tape:
         """Raise :class:`Unsupported` if something could not be recorded."""
         if self._failure is not None:
             raise self._failure
-        unused = [draw for draw in self.draws if all(step.draw is not draw for step in self.steps)]
-        if unused:
+        if not self._draws.are_followed_by(step.draw for step in self.steps):
             raise Unsupported("random numbers are drawn in a way that compilation does not follow", "")
         read = {ref.buffer for step in self.steps for ref in step.reads()}
         for number in self.written():
@@ -475,7 +455,7 @@ class Tape:
 
     def _drawn(self, generator: Any, device_state: Any, seed: int, call: int) -> None:
         if threading.get_ident() == self._thread:
-            self.draws.append(Draw(generator, device_state, seed, call))
+            self._draws.note(generator, device_state, seed, call)
 
     def looked_up(self, key: tuple[Any, ...], look: Callable[[], Any]) -> Any:
         """The plan for ``key``, which records each time it runs."""

@@ -310,14 +310,20 @@ class Pointwise:
                         )
                     x = x.to(target.device)  # type: ignore[union-attr]
             elif type(x) not in _NUMBERS:
-                item = getattr(x, "item", None)
-                if item is None or isinstance(x, np.ndarray):
-                    raise TypeError(
-                        f"{self.name}(): argument {position + 1} must be a Tensor or a number, not {type(x).__name__}"
-                    )
-                x = item()
+                x = self._number(x, position)
             result.append(x)
         return tuple(result)
+
+    def _number(self, x: Any, position: int) -> Any:
+        """What Python has as a number for ``x``: a member of an ``IntEnum``, or a scalar of NumPy."""
+        if isinstance(x, (int, float, complex)):
+            return int(x) if isinstance(x, int) else float(x) if isinstance(x, float) else complex(x)
+        item = getattr(x, "item", None)
+        if item is None or isinstance(x, np.ndarray):
+            raise TypeError(
+                f"{self.name}(): argument {position + 1} must be a Tensor or a number, not {type(x).__name__}"
+            )
+        return item()
 
     # Planning
 

@@ -142,6 +142,14 @@ class Generator:
         self._moved()
         return seed, call
 
+    def position(self) -> tuple[int, int]:
+        """Seed and number of calls served, outside of captures.
+
+        What :meth:`next_call` would return next.
+        """
+        with self._lock:
+            return self._seed, self._calls
+
     def state_bytes(self) -> builtins.bytes:
         """The state: 16 bytes, seed and number of calls served, little-endian.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import warnings
 from typing import Any
@@ -17,6 +18,23 @@ from tests.tensor.comparison import array_of
 
 def _is_nan(x: Any) -> bool:
     return math.isnan(x.item())
+
+
+class _Size(enum.IntEnum):
+    TWO = 2
+
+
+class _Share(float):
+    pass
+
+
+def test_numbers_of_a_class_of_the_programs_own(device_name: str) -> None:
+    x = tensor.arange(3, device=device_name)
+    assert (x * _Size.TWO).tolist() == [0, 2, 4]
+    assert (x + _Size.TWO).dtype is tensor.int64
+    assert (x * _Share(0.5)).tolist() == [0.0, 0.5, 1.0]
+    with pytest.raises(TypeError, match="must be a Tensor or a number, not object"):
+        tensor.mul(x, object())
 
 
 def test_an_imaginary_part_is_not_dropped(device_name: str) -> None:
