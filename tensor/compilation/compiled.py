@@ -23,6 +23,7 @@ from .elements import Fused
 from .entry import Entry, Gradients, Output, Sharing
 from .fusion import fuse, recomputed
 from .grouping import group_casts
+from .leaves import has_hooks, unhooked
 from .moves import without_moves
 from .placement import place
 from .program import Program
@@ -455,10 +456,16 @@ class _Recorder:
             saved: list[Ref] = []
             gradients = None
             freed: list[int] = []
+            leaves: list[int] = []
             if tape.gradients_are_set:
                 if not all(_is_freed(outputs[i]) for i in differentiable):
                     raise Unsupported(
                         "it calls backward(), and its result can be differentiated afterwards", ""
+                    )
+                leaves = [i for i in asked if self._tensors[i].is_leaf]
+                if any(has_hooks(self._tensors[i]) for i in leaves):
+                    raise Unsupported(
+                        "it calls backward(), and a hook is on a gradient that this computes", ""
                     )
                 freed, differentiable = differentiable, []
                 read_later = {ref.buffer for ref in refs_of_outputs}
@@ -500,6 +507,7 @@ class _Recorder:
                 gradients,
                 freed,
                 tape.initial_gradients(),
+                leaves,
             )
         finally:
             tape.forget_memory()
@@ -550,10 +558,11 @@ class _Recorder:
         seeds = [tape.argument(x) for x in ones]
         draws = len(tape.draws)
         try:
-            with tape:
+            inputs_of_graph = [self._tensors[i] for i in asked]
+            with tape, unhooked(inputs_of_graph):
                 derivatives = gradients_of(
                     [outputs[i] for i in differentiable],
-                    [self._tensors[i] for i in asked],
+                    inputs_of_graph,
                     ones,
                     retain_graph=True,
                     allow_unused=True,

@@ -15,6 +15,7 @@ from tensor.core.plans.copies import copied
 from tensor.core.plans.fills import filled
 
 from .generated import Code, expression
+from .leaves import has_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,6 +91,8 @@ class Entry:
         Outputs whose backward pass has been run inside.
     initial : list of (int, bool)
         Leaves whose gradient the function adds to or replaces: which tensor, and whether it had none.
+    leaves : list of int
+        Leaves that may get gradients inside, which no hook is to be on: which tensors.
     """
 
     readings: Readings
@@ -102,6 +105,7 @@ class Entry:
     gradients: Gradients | None
     freed: list[int]
     initial: list[tuple[int, bool]]
+    leaves: list[int]
     #: ``assemble(values, tensors)`` is the function's result.
     assemble: Callable[[Sequence[Tensor], Sequence[Tensor]], Any] = field(init=False)
     #: For each tensor that is kept which output with a gradient it is, if it is one.
@@ -133,8 +137,10 @@ class Entry:
         except (KeyError, IndexError, ValueError):
             return None
         tensors = self.read.joined(arguments, read)
-        if tensors is None or not self.initial:
+        if tensors is None or not self.leaves:
             return tensors
+        if any(map(has_hooks, map(tensors.__getitem__, self.leaves))):
+            return None
         for number, had_none in self.initial:
             state = tensors[number]._autograd
             if (state is None or state.grad is None) is not had_none:

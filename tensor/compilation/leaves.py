@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -78,3 +79,29 @@ class Leaves:
     def initial(self) -> list[tuple[int, bool]]:
         """See :meth:`Tape.initial_gradients`."""
         return [(index, self._before[index] is None) for index in sorted(self._itself)]
+
+
+def has_hooks(leaf: Tensor) -> bool:
+    """Whether a hook is on the gradient of a leaf, or follows its accumulation."""
+    state = leaf._autograd
+    return state is not None and bool(state.hooks or state.post_hooks)
+
+
+@contextmanager
+def unhooked(tensors: Iterable[Tensor]) -> Iterator[None]:
+    """Inside, hooks on gradients of ``tensors`` do not run: the pass that uses what is recorded runs them."""
+    owners: list[Any] = []
+    for x in tensors:
+        state: Any = x._autograd
+        owners.append(state)
+        # A leaf's node is there as long as something refers to it.
+        owners.append(state.edge[0] if state.edge is not None else state.accumulator and state.accumulator())
+    owners = [each for each in owners if each is not None and each.hooks]
+    hooks = [each.hooks for each in owners]
+    for each in owners:
+        each.hooks = None
+    try:
+        yield
+    finally:
+        for each, former in zip(owners, hooks, strict=True):
+            each.hooks = former
