@@ -1,4 +1,7 @@
-"""Bags of rows of a table, summed without gathering them: see ``cuda/embedding_bag.cuh``."""
+"""Bags of rows of a table, summed without gathering them, and the gradient of a table whose rows were looked up.
+
+See ``cuda/embedding_bag.cuh`` and ``cuda/embedding_gradient.cuh``.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 _THREADS = 256
 _MAX_GRID = (1 << 31) - 1
 MODES = ("sum", "mean", "max")
+#: Lookups at most for :func:`gradient`, whose blocks keep them in shared memory, and comparisons of a row with an index: there
+#: each row looks at all indices, which for more of them takes longer than sorting them.
+_MOST_LOOKUPS, _MOST_COMPARISONS = 4096, 1 << 23
 
 
 def plan(
@@ -64,5 +70,48 @@ def plan(
         launch(
             grid, 1, 1, _THREADS, 1, 1, 0, stream, bags, columns, rows, skipped, count, *addresses
         )  # fmt: skip
+
+    return run
+
+
+def has_gradient(table: dtype, rows: int, lookups: int) -> bool:
+    """Whether :func:`gradient` is what suits a table of so many rows and so many lookups."""
+    return table.is_floating_point and lookups <= _MOST_LOOKUPS and rows * lookups <= _MOST_COMPARISONS
+
+
+def gradient(
+    device: Device, table: dtype, rows: int, columns: int, index: dtype, lookups: int, skipped: int
+) -> Callable[..., None]:
+    """What makes the gradient of a ``(rows, columns)`` table from those of ``lookups`` rows, in one launch.
+
+    Every run gives the same; half precision is rounded once.
+
+    Parameters
+    ----------
+    table, index
+        Types of the table, and of the indices: int64 or int32.
+    skipped
+        A row that gets no gradient; a negative one for none.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, indices, grads, out)``, addresses of what is contiguous. Every row of ``out`` is written.
+    """
+    if not rows or not columns:
+        return NOTHING.run
+    compute_type = "double" if table is float64 else "float"
+    most = 1 << max(lookups - 1, 31).bit_length()
+    pointers = f"const {index.cuda}* indices, const {table.cuda}* grads, {table.cuda}* out"
+    source = (
+        f"{includes('embedding_gradient.cuh', table)}"
+        'extern "C" __global__ void embedding_gradient('
+        f"long long columns, int lookups, long long skipped, {pointers}) {{\n"
+        f"    gradient_of_row<{compute_type}, {most}>(columns, lookups, skipped, indices, grads, out);\n}}\n"
+    )
+    launch = launcher(device, "embedding_gradient.cu", source, "embedding_gradient", "qiqPPP")
+
+    def run(stream: Any, indices: int, grads: int, out: int) -> None:
+        launch(rows, 1, 1, _THREADS, 1, 1, 0, stream, columns, lookups, skipped, indices, grads, out)
 
     return run

@@ -160,6 +160,11 @@ def _added_rows(
 ) -> Tensor:
     """A table of zeros with ``values`` added where ``flat`` says, the same in every run."""
     rows, columns = table.shape
+    if not modes.recording and not by_frequency:
+        run = table.device_state.plans[_GRADIENT, table, flat._layout, padding]
+        if run is not None:
+            result: Tensor = run(values, flat)
+            return result
     zeros = values.new_zeros((rows, columns))
     factor = None
     if by_frequency:
@@ -168,13 +173,36 @@ def _added_rows(
     if modes.recording:
         if padding >= 0:
             values = values.masked_fill((flat == padding).unsqueeze(1), 0)
-        result: Tensor = zeros.index_add(0, flat, values)
+        result = zeros.index_add(0, flat, values)
         return result if factor is None else result * factor
     # Half precision is rounded once: the sums of a row are made in order, after the indices are sorted.
     change_(REDUCE["sum", True], zeros, Indexing("embedding", "along", (flat,), 0), values)
     if 0 <= padding < rows:
         zeros[padding].zero_()
     return zeros if factor is None else zeros * factor
+
+
+def _gradient_plan(table: Layout, flat: Layout, padding: int) -> Callable[..., Tensor] | None:
+    """What makes the gradient of a table in one launch: ``plans[operation, table, flat, padding](values, flat)``.
+
+    ``None`` where indices are to be sorted first: on the host, and where there are many.
+    """
+    device_state, (rows, columns) = table.device_state, table.shape
+    if not device_state.is_cuda or not kernels.has_gradient(table.dtype, rows, flat.numel):
+        return None
+    out = layouts.contiguous[table.shape, table.dtype, device_state]
+    run = kernels.gradient(device_state.native, table.dtype, rows, columns, flat.dtype, flat.numel, padding)
+    local = device_state.local
+
+    def on_device(values: Tensor, flat: Tensor) -> Tensor:
+        values, flat, result = values.contiguous(), flat.contiguous(), empty(out)
+        run(local.stream.handle, flat._address, values._address, result._address)
+        return result
+
+    return on_device
+
+
+_GRADIENT = planned(_gradient_plan)
 
 
 def renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
