@@ -234,7 +234,7 @@ class Runtime:
         self.collect()
 
     def library(self, name: str) -> Any:
-        """Functions of the library ``name``, ``"cublas"``, ``"cufft"`` or ``"nccl"``, for the driver in use.
+        """Functions of the library ``name``, ``"cublas"``, ``"cublasLt"``, ``"cufft"`` or ``"nccl"``, for the driver in use.
 
         Raises
         ------

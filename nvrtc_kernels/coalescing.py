@@ -1,4 +1,4 @@
-"""Many tensors copied behind each other, spread to rows, or summed up, in few launches: see ``cuda/coalescing.cuh``."""
+"""Many tensors copied behind each other, or summed up, in few launches: see ``cuda/coalescing.cuh``."""
 
 from __future__ import annotations
 
@@ -71,30 +71,6 @@ def plan_casts(device: Device, target: dtype, source: dtype) -> Callable[..., No
         f'{includes("coalescing.cuh", target, source)}extern "C" __global__ void cast_tensors({tables.parameters}) {{\n'
         f"    cast_tensors<{target.cuda}, {source.cuda}, {chunk}, {width}>(table, tensors);\n}}\n",
         "cast_tensors",
-        tables.codes,
-    )
-
-    return _over_tables(launch, tables)
-
-
-def plan_rows(device: Device, dtype: dtype) -> Callable[..., None]:
-    """What fills matrices of one dtype that is not complex with copies of a row each, many of them in few launches.
-
-    Returns
-    -------
-    callable
-        ``run(stream_handle, addresses, counts)``: ``addresses`` are for each matrix its own, that of its row, and how many
-        elements the row has, fewer than 2^31; ``counts`` are the elements of the matrices, which lie without gaps.
-    """
-    width = 16 // dtype.itemsize
-    chunk = _THREADS * _PACKS * width
-    tables = Tables(3, chunk)
-    launch = launcher(
-        device,
-        "coalescing.cu",
-        f'{includes("coalescing.cuh")}extern "C" __global__ void spread_rows({tables.parameters}) {{\n'
-        f"    spread_rows<{_BITS[dtype.itemsize]}, {chunk}, {width}>(table, tensors);\n}}\n",
-        "spread_rows",
         tables.codes,
     )
 

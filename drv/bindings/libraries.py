@@ -1,4 +1,4 @@
-"""cuBLAS, cuFFT, NCCL and CUPTI: NVIDIA's, found where pip installed them, or the simulated ones."""
+"""cuBLAS, cuBLASLt, cuFFT, NCCL and CUPTI: NVIDIA's, found where pip installed them, or the simulated ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 #: What has each library on the package index.
 PACKAGES = {
     "cublas": "nvidia-cublas",
+    "cublasLt": "nvidia-cublas",
     "cufft": "nvidia-cufft",
     "nccl": "nvidia-nccl-cu13",
     "cupti": "nvidia-cuda-cupti",
@@ -25,10 +26,11 @@ def load(runtime: Runtime, name: str) -> Any:
     Parameters
     ----------
     runtime : Runtime
-        Its driver decides: the simulated one has its own cuBLAS and cuFFT, and no NCCL.
+        Its driver decides: the simulated one has its own cuBLAS, cuBLASLt and cuFFT, and no NCCL.
     name : str
-        ``"cublas"`` (a :class:`drv.bindings.cublas.Cublas`), ``"cufft"`` (a :class:`drv.bindings.cufft.Cufft`), ``"nccl"``
-        (a :class:`drv.bindings.nccl.Nccl`) or ``"cupti"`` (a :class:`drv.bindings.cupti.Cupti`).
+        ``"cublas"`` (a :class:`drv.bindings.cublas.Cublas`), ``"cublasLt"`` (a :class:`drv.bindings.cublaslt.CublasLt`),
+        ``"cufft"`` (a :class:`drv.bindings.cufft.Cufft`), ``"nccl"`` (a :class:`drv.bindings.nccl.Nccl`) or ``"cupti"`` (a
+        :class:`drv.bindings.cupti.Cupti`).
 
     Raises
     ------
@@ -48,11 +50,15 @@ def load(runtime: Runtime, name: str) -> Any:
 def bind(name: str) -> Any:
     """Bind NVIDIA's library ``name``, as :func:`load` names them. Needs no GPU; most of its functions do."""
     _require_known(name)
-    # Most programs use one of the four, or none.
+    # Most programs use one or two of them, or none.
     if name == "cublas":
         from . import cublas
 
         return cublas.bind(open_library(name))
+    if name == "cublasLt":
+        from . import cublaslt
+
+        return cublaslt.bind(open_library(name))
     if name == "nccl":
         from . import nccl
 
@@ -93,6 +99,10 @@ def _simulated(driver: Any, name: str) -> Any:
         from drv.simulator.libraries.cublas import SimulatedCublas
 
         return SimulatedCublas(driver)
+    if name == "cublasLt":
+        from drv.simulator.libraries.cublaslt import SimulatedCublasLt
+
+        return SimulatedCublasLt(driver)
     if name == "cupti":
         raise NotSupportedError(
             "CUPTI watches real GPUs, and the devices here are simulated: drv.simulator.timed() has their times"

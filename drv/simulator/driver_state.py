@@ -135,6 +135,8 @@ class DriverState:
         self.last_report: str | None = None
         #: Every fault so far, the earliest first.
         self.faults: list[FaultRecord] = []
+        #: What simulated libraries have in common, by their names.
+        self.shared: dict[str, Any] = {}
         self.findings = Findings()
         #: The race checker, which is also the observer of every access; none unless it is asked for.
         self.observer: RaceChecker | None = None

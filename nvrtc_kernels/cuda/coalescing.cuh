@@ -1,4 +1,4 @@
-// Many tensors copied, spread, or summed up, in one launch: see `Table` in optimizer_steps.cuh.
+// Many tensors copied or summed up, in one launch: see `Table` in optimizer_steps.cuh.
 //
 // Parameters and gradients that go to another device travel as few long runs of bytes, because each copy between
 // devices costs microseconds however short it is. Here the tensors of a run are put behind each other (one source),
@@ -80,35 +80,5 @@ __device__ inline void cast_tensors(const Table<2, Tensors>& table, unsigned int
     } else {
         const int end = left < Chunk ? static_cast<int>(left) : Chunk;
         for (int at = threadIdx.x; at < end; at += blockDim.x) target[at] = to_element<Out>(to_compute(source[at]));
-    }
-}
-
-// Fills matrices with copies of a row each: operand 0 is the matrix, operand 1 the row, and in place of an address stands how
-// many elements a row has.
-template <class T, int Chunk, int Width, int Tensors>
-__device__ inline void spread_rows(const Table<3, Tensors>& table, unsigned int tensors) {
-    typedef Pack<T, Width> Wide;
-    const unsigned int mine = tensor_of_block(table, tensors);
-    const long long start = static_cast<long long>(blockIdx.x - table.first[mine]) * Chunk;
-    const long long end = min(table.count[mine], start + Chunk);
-    T* target = static_cast<T*>(table.address[mine][0]);
-    const T* source = static_cast<const T*>(table.address[mine][1]);
-    const unsigned int row = static_cast<unsigned int>(reinterpret_cast<unsigned long long>(table.address[mine][2]));
-    const unsigned long long low =
-        reinterpret_cast<unsigned long long>(target) | reinterpret_cast<unsigned long long>(source);
-    const auto copy = [&](auto* to, const auto* from, unsigned int length, long long first, long long last) {
-        long long at = first + threadIdx.x;
-        unsigned int column = static_cast<unsigned int>(at % length);
-        const unsigned int step = blockDim.x % length;
-        for (; at < last; at += blockDim.x) {
-            to[at] = from[column];
-            column += step;
-            if (column >= length) column -= length;
-        }
-    };
-    if (row % Width == 0 && low % sizeof(Wide) == 0) {
-        copy(reinterpret_cast<Wide*>(target), reinterpret_cast<const Wide*>(source), row / Width, start / Width, end / Width);
-    } else {
-        copy(target, source, row, start, end);
     }
 }

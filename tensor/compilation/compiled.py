@@ -17,7 +17,6 @@ from tensor.core.plans.fills import filled
 from tensor.core.sparse import SparseLayout
 from tensor.core.warning import warn_caller
 
-from .biases import spread_biases
 from .casts import absorb_casts
 from .elements import Fused
 from .entry import Entry, Gradients, Output, Sharing
@@ -385,7 +384,7 @@ def _plain_result(value: Any) -> Any:
 def _planned(steps: Sequence[Step], needed: set[int]) -> list[Step]:
     """``steps`` as fewer ones that do the same; ``needed`` are buffers that are read after them."""
     steps = fuse(absorb_casts(steps, needed), needed)
-    return spread_biases(group_reductions(steps, needed), needed)
+    return group_reductions(steps, needed)
 
 
 class _Recorder:

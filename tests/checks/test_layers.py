@@ -19,10 +19,12 @@ _OPTIONAL = "an optional package, or a library that is loaded when it is first u
 INSIDE_FUNCTIONS = {
     "drv": {
         "cublas": _OPTIONAL,
+        "cublaslt": _OPTIONAL,
         "cufft": _OPTIONAL,
         "nccl": _OPTIONAL,
         "cupti": _OPTIONAL,
         "SimulatedCublas": _CHOSEN,
+        "SimulatedCublasLt": _CHOSEN,
         "SimulatedCufft": _CHOSEN,
         "from_environment": _CHOSEN,
         "SimulatedDriver": _CHOSEN,

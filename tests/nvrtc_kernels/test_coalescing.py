@@ -89,25 +89,3 @@ def test_casts(device: drv.Device, target: dtypes.dtype, source: dtypes.dtype, l
     device.synchronize()
     for result, x in zip(targets, arrays, strict=True):
         np.testing.assert_array_equal(result.numpy_array(), x.astype(target.numpy))
-
-
-@pytest.mark.parametrize("lead", [0, 1])
-@pytest.mark.parametrize("element", [np.float16, np.float32, np.float64])
-def test_rows_are_spread(device: drv.Device, element: type, lead: int) -> None:
-    """Rows of whole packs and others, shorter and longer than a block's step; also where no pack may be stored."""
-    rng = np.random.default_rng(2)
-    rows = [rng.standard_normal(n).astype(element) for n in (1, 7, 8, 48, 264, 2100)]
-    counts = (5, 40, 1, 90, 33, 3)
-    sources = [DeviceArray(device, row, lead=lead) for row in rows]
-    targets = [
-        DeviceArray(device, np.zeros((count, row.size), element), lead=lead)
-        for count, row in zip(counts, rows, strict=True)
-    ]
-    addresses = [
-        x for to, row in zip(targets, sources, strict=True) for x in (to.address, row.address, row.shape[0])
-    ]
-    run = coalescing.plan_rows(device, dtypes.from_numpy(np.dtype(element)))
-    run(device.default_stream.handle, addresses, [to.shape[0] * to.shape[1] for to in targets])
-    device.synchronize()
-    for to, row in zip(targets, rows, strict=True):
-        np.testing.assert_array_equal(to.numpy_array(), np.broadcast_to(row, to.shape))

@@ -280,7 +280,7 @@ class ProductCalls(CublasState):
         key = (name, transa, transb, sizes, types, state.math_mode)
         product = self._products.get(key)
         if product is None:
-            product = _checked_product(name, transa, transb, sizes, types, state.math_mode)
+            product = checked_product(name, transa, transb, sizes, types, state.math_mode)
             if len(self._products) >= 4096:
                 self._products.clear()
             self._products[key] = product
@@ -305,9 +305,10 @@ class ProductCalls(CublasState):
         self._queue(state, product.label, run, product.cost(pointers or 1))
 
 
-def _checked_product(
+def checked_product(
     name: str, transa: int, transb: int, sizes: tuple[int, ...], types: tuple[int, ...], math_mode: int
 ) -> Product:
+    """The product that a call asks for, by the name it is to have in reports; refused where cuBLAS would refuse it."""
     m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c, batch = sizes
     a_type, b_type, c_type, compute, algorithm = types
     require_operations(transa, transb)

@@ -109,15 +109,13 @@ class CublasState:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._handles: dict[int, Handle] = {}
-        self._numbers = count(0x6000_0000_0000, 64)
+        # A handle of cuBLAS is one of cuBLASLt, too.
+        self._handles: dict[int, Handle]
+        self._handles, self._numbers = driver.shared.setdefault("cublas", ({}, count(0x6000_0000_0000, 64)))
 
     @call
     def cublasCreate(self, /) -> int:
-        device = self._current_device()
-        handle = next(self._numbers)
-        self._handles[handle] = Handle(device)
-        return handle
+        return self._new_handle()
 
     @call
     def cublasDestroy(self, handle: int, /) -> None:
@@ -199,6 +197,12 @@ class CublasState:
         if state is None:
             raise _no_handle(handle)
         return state
+
+    def _new_handle(self) -> int:
+        device = self._current_device()
+        handle: int = next(self._numbers)
+        self._handles[handle] = Handle(device)
+        return handle
 
     def _current_device(self) -> int:
         answer = self._driver.cuCtxGetDevice()

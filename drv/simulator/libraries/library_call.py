@@ -23,6 +23,8 @@ class Driver(Protocol):
     """What the simulated libraries need of the simulated driver."""
 
     inject: Injection
+    #: What libraries have in common, by their names.
+    shared: dict[str, Any]
 
     def library_call(
         self,

@@ -129,6 +129,13 @@ class Rule:
         self, alpha: Any, product: NDArray[Any] | None, beta: Any, c: NDArray[Any] | None
     ) -> NDArray[Any]:
         """``alpha * product + beta * c``, rounded to the output's type; ``None`` stands for a term left out."""
+        result: NDArray[Any] = self.total(alpha, product, beta, c).astype(self.output, copy=False)
+        return result
+
+    def total(
+        self, alpha: Any, product: NDArray[Any] | None, beta: Any, c: NDArray[Any] | None
+    ) -> NDArray[Any]:
+        """The same before it is rounded."""
         # int32 results wrap around, which int64 arithmetic keeps exact.
         work = np.dtype(np.int64) if self.output == np.int32 else self.work
         terms = [
@@ -136,8 +143,7 @@ class Rule:
             for factor, term in ((alpha, product), (beta, c))
             if term is not None
         ]
-        total = terms[0] if len(terms) == 1 else terms[0] + terms[1]
-        result: NDArray[Any] = total.astype(self.output, copy=False)
+        result: NDArray[Any] = terms[0] if len(terms) == 1 else terms[0] + terms[1]
         return result
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Bytes of a workspace: what NVIDIA recommends from compute capability 9.0 on, and before.
 _WORKSPACE_HOPPER, _WORKSPACE = 32 << 20, 4 << 20
-_TYPES = {
+TYPES = {
     "float16": Type.CUDA_R_16F,
     "bfloat16": Type.CUDA_R_16BF,
     "float32": Type.CUDA_R_32F,
@@ -48,6 +48,7 @@ class Handle:
 
     __slots__ = (
         "constants",
+        "described",
         "device_state",
         "handle",
         "library",
@@ -55,6 +56,8 @@ class Handle:
         "reduced_reduction",
         "scalars",
         "stream",
+        "stream_address",
+        "workspace",
         "workspace_bytes",
         "workspaces",
     )
@@ -65,8 +68,13 @@ class Handle:
         device_state.native.use()
         self.handle = self.library.cublasCreate()
         self.stream: Stream | None = None
+        self.stream_address = 0
         self.workspace_bytes = _workspace_bytes(device_state)
         self.workspaces: dict[Stream, DeviceStorage] = {}
+        #: Address and bytes of that of the stream.
+        self.workspace = (0, 0)
+        #: What :mod:`.epilogues` has described to cuBLASLt, for which a handle of cuBLAS is one too.
+        self.described: dict[Any, Any] = {}
         self.reduced_reduction = True
         self.scalars = {
             int(data_type): (HostScalar(data_type), HostScalar(data_type)) for data_type in _SCALARS
@@ -87,7 +95,8 @@ class Handle:
             return
         # If one of the calls fails, the handle is no longer set to the stream that it was set to before.
         self.stream = None
-        self.library.cublasSetStream(self.handle, int(stream.handle))
+        self.stream_address = int(stream.handle)
+        self.library.cublasSetStream(self.handle, self.stream_address)
         workspaces: dict[Any, DeviceStorage] = self.workspaces
         key: Any = stream
         capture = capture_of(self.device_state)
@@ -98,10 +107,8 @@ class Handle:
         if storage is None and self.workspace_bytes:
             block = self.device_state.allocate(self.workspace_bytes, stream.cuda_stream)
             storage = workspaces[key] = DeviceStorage(self.device_state, self.workspace_bytes, block)
-        if storage is None:
-            self.library.cublasSetWorkspace(self.handle, 0, 0)
-        else:
-            self.library.cublasSetWorkspace(self.handle, storage.address, storage.capacity)
+        self.workspace = (0, 0) if storage is None else (storage.address, storage.capacity)
+        self.library.cublasSetWorkspace(self.handle, *self.workspace)
         self.stream = stream
 
     def allow_reduced_reduction(self, allowed: bool) -> None:
@@ -225,7 +232,7 @@ _PLAIN = {
     "complex64": (int(Compute.CUBLAS_COMPUTE_32F), int(Type.CUDA_C_32F)),
     "complex128": (int(Compute.CUBLAS_COMPUTE_64F), int(Type.CUDA_C_64F)),
 }
-#: The same while the setting holds that :func:`_setting` names.
+#: The same while the setting holds that :class:`Precision` names.
 _FAST = {
     "float16": (int(Compute.CUBLAS_COMPUTE_16F), int(Type.CUDA_R_16F)),
     "float32": (int(Compute.CUBLAS_COMPUTE_32F_FAST_TF32), int(Type.CUDA_R_32F)),
@@ -233,11 +240,39 @@ _FAST = {
 }
 
 
-def _setting(dtype: dtype, tf32: str | None) -> str | None:
-    """The setting that makes products of a type faster and less precise."""
-    if dtype.name == "float16":
-        return "fp16_accumulation"
-    return tf32 if dtype.name in _FAST else None
+class Precision:
+    """How precisely products of a type are computed, as the settings say at the time.
+
+    Parameters
+    ----------
+    dtype
+        Of the factors.
+    tf32
+        The setting that says whether float32 is rounded to TF32; ``None``: never.
+    widened
+        Whether the result is wider than the factors, so that sums in half precision would not go into it.
+
+    Attributes
+    ----------
+    reduction : str or None
+        The setting that says whether partial sums may be kept in half precision.
+    """
+
+    __slots__ = ("_fast", "_plain", "_setting", "reduction")
+
+    def __init__(self, dtype: dtype, tf32: str | None, *, widened: bool) -> None:
+        self._plain = _PLAIN[dtype.name]
+        self._fast = _FAST.get(dtype.name, self._plain)
+        self._setting = None
+        if not widened:
+            self._setting = (
+                "fp16_accumulation" if dtype.name == "float16" else tf32 if dtype.name in _FAST else None
+            )
+        self.reduction = _REDUCTIONS.get(dtype.name)
+
+    def now(self) -> tuple[int, int]:
+        """The accumulation, and the type of the scalars."""
+        return self._fast if self._setting is not None and getattr(settings, self._setting) else self._plain
 
 
 def product(
@@ -266,13 +301,10 @@ def product(
         Type of C, where it is another one: float32 for half precision factors.
     """
     count, m, n, k = sizes
-    data = int(_TYPES[dtype.name])
-    result = data if output is None else int(_TYPES[output.name])
-    # Half precision sums would not go into a wider result.
-    setting = _setting(dtype, tf32) if result == data else None
-    plain = _PLAIN[dtype.name]
-    fast = _FAST.get(dtype.name, plain)
-    reduction = _REDUCTIONS.get(dtype.name)
+    data = int(TYPES[dtype.name])
+    result = data if output is None else int(TYPES[output.name])
+    precision = Precision(dtype, tf32, widened=result != data)
+    reduction = precision.reduction
     local = device_state.local
     native = device_state.native
     current = device_state.runtime.current
@@ -286,7 +318,7 @@ def product(
         blas = local.blas
         if blas is None or blas.stream is not local.stream or current.device is not native:
             blas = handle_for(device_state)
-        compute, scalar = plain if setting is None or not getattr(settings, setting) else fast
+        compute, scalar = precision.now()
         if reduction is not None:
             blas.allow_reduced_reduction(getattr(settings, reduction))
         if alpha == 1 and beta == 0:

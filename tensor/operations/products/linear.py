@@ -1,12 +1,13 @@
 """Linear maps: rows times a transposed matrix, plus a bias.
 
-One operation with one node: on a device the bias is broadcast into the result, to which cuBLAS then adds the
-product; dimensions before the last one are one long dimension of rows, without views. What does not fit that
+One operation with one node: on a device the bias is added by the product's launch, and its gradient summed up by that of the
+weight's (:mod:`.epilogues`); where that cannot be, it is broadcast into the result, to which cuBLAS then adds the product. Dimensions before the last one are one long dimension of rows, without views. What does not fit that
 (integers, complex numbers, other shapes of weight and bias) consists of other operations.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from tensor.operations.definition import operation
 from tensor.operations.reduction import into_out
 from tensor.operations.reductions.sums import SUM_IN_SINGLE
 
-from . import blas
+from . import blas, epilogues
 from .added_products import addmm
 from .contractions import matmul
 
@@ -49,7 +50,6 @@ def _rows_times_matrix_plan(
     """How to multiply contiguous rows of shape ``(..., inputs)``.
 
     ``device_state.plans[operation, rows, matrix, bias]``: ``run(rows, matrix, bias)``, or ``None`` if it does not fit.
-    On a device ``run.onto(rows, matrix, result)`` adds the product to rows of biases, which are in ``result``.
 
     Parameters
     ----------
@@ -120,35 +120,43 @@ def _rows_on_device(
     if rows is None or matrix is None or into is None:
         return None
     multiply = blas.product(device_state, dtype, (1, count, outputs, inputs), rows, matrix, into)
-    spread = None
-    if b is not None:
-        strides = ((outputs, 1), dtype), ((0, b.strides[0]), dtype)
-        spread = pointwise.plan_copy(device_state.native, (count, outputs), *strides)
+    if b is None:
 
-    return _RowsTimesMatrix(local, out, multiply, spread)
+        def run(x: Tensor, w: Tensor, _: None) -> Tensor:
+            result = empty(out)
+            multiply(result._address, x._address, w._address)
+            return result
 
+        return run
+    with_bias = None
+    if b.strides[0] == 1:
+        sizes = count, outputs, inputs
+        with_bias = epilogues.product(device_state, dtype, sizes, (rows, matrix, into), epilogues.BIAS)
+    spread = _Spread(device_state, (count, outputs), b)
 
-class _RowsTimesMatrix:
-    """What multiplies rows on a device."""
-
-    __slots__ = ("_local", "_multiply", "_out", "_spread")
-
-    def __init__(
-        self, local: Any, out: Layout, multiply: Callable[..., None], spread: Callable[..., None] | None
-    ) -> None:
-        self._local, self._out, self._multiply, self._spread = local, out, multiply, spread
-
-    def __call__(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-        result = empty(self._out)
-        address, spread = result._address, self._spread
-        if spread is not None and b is not None:
-            spread(self._local.stream.handle, address, b._address)
-        self._multiply(address, x._address, w._address, 1, 0 if spread is None else 1)
+    def run_with_bias(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        result = empty(out)
+        addresses = result._address, x._address, w._address
+        if with_bias is None or not with_bias(*addresses, b._address):
+            spread.copy(local.stream.handle, addresses[0], b._address)
+            multiply(*addresses, 1, 1)
         return result
 
-    def onto(self, x: Tensor, w: Tensor, result: Tensor) -> None:
-        """Add the product to ``result``, whose rows are the bias."""
-        self._multiply(result._address, x._address, w._address, 1, 1)
+    return run_with_bias
+
+
+class _Spread:
+    """What copies a bias to rows; it has a kernel once that is needed."""
+
+    def __init__(self, device_state: Any, shape: tuple[int, int], bias: Layout) -> None:
+        self._device_state, self._shape, self._bias = device_state, shape, bias
+
+    @cached_property
+    def copy(self) -> Callable[..., None]:
+        """``copy(stream_handle, rows, bias)``, addresses."""
+        dtype, bias = self._bias.dtype, self._bias
+        strides = ((self._shape[1], 1), dtype), ((0, bias.strides[0]), dtype)
+        return pointwise.plan_copy(self._device_state.native, self._shape, *strides)
 
 
 def _outer_sum_plan(
@@ -188,9 +196,40 @@ def _outer_sum_plan(
     return on_device
 
 
+def _outer_sum_and_sum_plan(
+    grad: Layout, x: Layout, result_dtype: dtype | None
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor] | None] | None:
+    """The gradients of a weight and its bias in one launch, as :func:`_outer_sum_plan` has the first of them.
+
+    ``run(grad, rows)``; ``None``, or a run that gives ``None``, where they have to be computed apart.
+    """
+    dtype, device_state = x.dtype, x.device_state
+    outputs, inputs = grad.shape[-1], x.shape[-1]
+    if not device_state.is_cuda or not x.numel:
+        return None
+    count = x.numel // inputs
+    out, sums = (
+        contiguous[shape, result_dtype or dtype, device_state] for shape in ((outputs, inputs), (outputs,))
+    )
+    factors = blas.Factor(True, outputs, 0), blas.Factor(False, inputs, 0), blas.Factor(False, inputs, 0)
+    multiply = epilogues.product(
+        device_state, dtype, (outputs, inputs, count), factors, epilogues.SUMS_OF_FIRST, output=result_dtype
+    )
+    if multiply is None:
+        return None
+
+    def run(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        result, of_bias = empty(out), empty(sums)
+        possible = multiply(result._address, grad._address, x._address, of_bias._address)
+        return (result, of_bias) if possible else None
+
+    return run
+
+
 LINEAR = planned(_rows_times_matrix_plan, transposed=True)
 _TIMES = planned(_rows_times_matrix_plan, transposed=False)
 _OUTER_SUM = planned(_outer_sum_plan)
+_OUTER_SUM_AND_SUM = planned(_outer_sum_and_sum_plan)
 
 
 def _times(grad: Tensor, w: Tensor) -> Tensor:
@@ -214,6 +253,14 @@ def _outer_sum(grad: Tensor, x: Tensor, result_dtype: dtype | None = None) -> Te
     return result
 
 
+def _both_sums(grad: Tensor, x: Tensor, result_dtype: dtype | None) -> tuple[Tensor, Tensor] | None:
+    """The gradients of ``weight`` and ``bias`` in one launch; ``None`` where that cannot be."""
+    layout = grad._layout
+    run = layout.device_state.plans[_OUTER_SUM_AND_SUM, layout, x._layout, result_dtype]
+    result: tuple[Tensor, Tensor] | None = None if run is None else run(grad, x)
+    return result
+
+
 def _mapped(rows: Tensor, matrix: Tensor) -> Tensor:
     """The linear map, which is a gradient of both."""
     result: Tensor = linear(rows, matrix)
@@ -234,6 +281,17 @@ def _gradients(
         grad = grad.contiguous()
     if mask[0] and w is not None:
         results[0] = _times(grad, w)
+    if (
+        len(mask) > 2
+        and mask[1]
+        and mask[2]
+        and x is not None
+        and of_weight is of_bias
+        and not modes.recording
+    ):
+        both = _both_sums(grad, x, of_weight)
+        if both is not None:
+            return results[0], *both
     if mask[1] and x is not None:
         results[1] = _outer_sum(grad, x, None if modes.recording else of_weight)
     if len(mask) > 2 and mask[2]:

@@ -58,10 +58,15 @@ def enums(text: str) -> dict[str, int]:
 
 
 def _number(text: str, known: dict[str, int]) -> int | None:
-    try:
-        return known[text] if text in known else int(text, 0)
-    except ValueError:
-        return None
+    """A value: a number, an enumerator before it, or several of these with ``|`` between."""
+    result = 0
+    for part in text.strip("() ").split("|"):
+        word = part.strip("() ")
+        number = int(word, 0) if re.fullmatch(r"-?(0x[0-9a-fA-F]+|\d+)", word) else known.get(word)
+        if number is None:
+            return None
+        result |= number
+    return result
 
 
 def fields(text: str, struct: str) -> list[tuple[str, str]]:

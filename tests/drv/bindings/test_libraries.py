@@ -102,7 +102,8 @@ def test_structs_are_passed_and_only_failures_raise(tmp_path: Path) -> None:
 def test_unknown_libraries() -> None:
     for use in (libraries.bind, libraries.open_library):
         with pytest.raises(
-            drv.InvalidValueError, match="no library 'cusolver': expected one of cublas, cufft, nccl"
+            drv.InvalidValueError,
+            match="no library 'cusolver': expected one of cublas, cublasLt, cufft, nccl",
         ):
             use("cusolver")
 

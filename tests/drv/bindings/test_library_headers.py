@@ -10,37 +10,58 @@ from typing import Any
 import pytest
 
 import drv
-from drv.bindings import cublas, cufft, libraries, library_types, nccl
+from drv.bindings import cublas, cublaslt, cufft, libraries, library_types, nccl
 from drv.bindings.prototypes import IntArray, LongArray, Prototype, prototypes
 
 from .c_headers import enums, fields, functions, header
 
 _HEADERS = {
     "cublas": ("cublas_api.h", "library_types.h"),
+    "cublasLt": ("cublasLt.h", "cublas_api.h"),
     "cufft": ("cufft.h", "cufftXt.h", "library_types.h"),
     "nccl": ("nccl.h",),
 }
-_DECLARED = {"cublas": cublas.Cublas, "cufft": cufft.Cufft, "nccl": nccl.Nccl}
+_DECLARED = {"cublas": cublas.Cublas, "cublasLt": cublaslt.CublasLt, "cufft": cufft.Cufft, "nccl": nccl.Nccl}
 _NUMBERS = {
     "int": ctypes.c_int,
     "cufftHandle": ctypes.c_int,
     "int64_t": ctypes.c_int64,
     "long long int": ctypes.c_longlong,
     "size_t": ctypes.c_size_t,
+    "uint64_t": ctypes.c_uint64,
 }
+#: Handles and descriptions, which are pointers to what only the library knows.
+_OPAQUE = (
+    "cublasHandle_t",
+    "cublasLtHandle_t",
+    "cublasLtMatmulDesc_t",
+    "cublasLtMatrixLayout_t",
+    "cublasLtMatmulPreference_t",
+    "cudaStream_t",
+    "ncclComm_t",
+)
 #: Types of a parameter that C returns a value through.
 _OUTPUTS = {
     "int*": ctypes.c_int,
     "cufftHandle*": ctypes.c_int,
     "size_t*": ctypes.c_size_t,
     "cublasHandle_t*": ctypes.c_size_t,
+    "cublasLtHandle_t*": ctypes.c_size_t,
+    "cublasLtMatmulDesc_t*": ctypes.c_size_t,
+    "cublasLtMatrixLayout_t*": ctypes.c_size_t,
+    "cublasLtMatmulPreference_t*": ctypes.c_size_t,
     "cudaStream_t*": ctypes.c_size_t,
     "ncclComm_t*": ctypes.c_size_t,
     "ncclUniqueId*": nccl.UniqueId,
 }
 _STRUCTS = {"ncclUniqueId": nccl.UniqueId, "ncclConfig_t*": ctypes.POINTER(nccl.Config)}
-_ENUMS = r"cublas\w+_t|cudaDataType|cufftType|nccl(Result|DataType|RedOp|ScalarResidence)_t"
+_ENUMS = r"cublas\w+_t|cudaDataType(_t)?|cufftType|nccl(Result|DataType|RedOp|ScalarResidence)_t"
 _ARRAYS = {"int*": IntArray, "long long int*": LongArray}
+
+
+def _headers(library: str) -> str:
+    # Headers of cuBLASLt come with those of cuBLAS.
+    return header("cublas" if library == "cublasLt" else library, *_HEADERS[library])
 
 
 def _all_prototypes() -> list[tuple[str, Prototype]]:
@@ -55,7 +76,7 @@ def _expected(c_type: str, declared: Any, *, output: bool) -> Any:
         return _STRUCTS[c_type]
     if declared in (IntArray, LongArray):
         return _ARRAYS[c_type]
-    if c_type.endswith("*") or c_type in ("cublasHandle_t", "cudaStream_t", "ncclComm_t"):
+    if c_type.endswith("*") or c_type in _OPAQUE:
         return ctypes.c_void_p
     if c_type in _NUMBERS:
         return _NUMBERS[c_type]
@@ -67,9 +88,11 @@ def _expected(c_type: str, declared: Any, *, output: bool) -> Any:
     ("library", "prototype"), _all_prototypes(), ids=lambda value: getattr(value, "name", value)
 )
 def test_prototypes(library: str, prototype: Prototype) -> None:
-    returned, parameters = functions(header(library, *_HEADERS[library]))[prototype.symbol]
+    returned, parameters = functions(_headers(library))[prototype.symbol]
     if prototype.restype is ctypes.c_char_p:
         assert returned == "const char*"
+    elif prototype.restype is ctypes.c_size_t:
+        assert returned == "size_t"
     else:
         assert returned in ("cublasStatus_t", "cufftResult", "ncclResult_t")
     assert len(parameters) == len(prototype.argtypes)
@@ -97,6 +120,11 @@ def test_names_are_those_of_the_macros() -> None:
             for enum in vars(cublas).values()
             if isinstance(enum, type) and issubclass(enum, IntEnum) and enum is not IntEnum
         ),
+        *(
+            ("cublasLt", enum)
+            for name, enum in vars(cublaslt).items()
+            if name.startswith("cublasLt") and isinstance(enum, type) and issubclass(enum, IntEnum)
+        ),
         ("cublas", library_types.cudaDataType),
         ("cufft", cufft.cufftResult),
         ("cufft", cufft.cufftType),
@@ -107,7 +135,7 @@ def test_names_are_those_of_the_macros() -> None:
     ],
 )
 def test_enums(library: str, enum: type[IntEnum]) -> None:
-    values = enums(header(library, *_HEADERS[library]))
+    values = enums(_headers(library))
     assert {name: value for name, value in values.items() if name in enum.__members__} == dict(
         enum.__members__.items()
     )
@@ -148,6 +176,15 @@ def test_structs() -> None:
     assert re.search(r"#define NCCL_CONFIG_UNDEF_INT INT_MIN\s", text)
 
 
+def test_structs_of_cublaslt() -> None:
+    text = _headers("cublasLt")
+    body = re.search(r"typedef struct \{([^}]*)\} cublasLtMatmulHeuristicResult_t;", text)
+    assert body
+    names = re.findall(r"(\w+)(?:\[\d+\])?;", body[1])
+    assert [name for name, *_ in cublaslt.HeuristicResult._fields_] == names
+    assert re.search(r"typedef struct \{\s*uint64_t data\[8\];\s*\} cublasLtMatmulAlgo_t;", text)
+
+
 def _bound(name: str) -> Any:
     try:
         return libraries.bind(name)
@@ -155,7 +192,7 @@ def _bound(name: str) -> Any:
         pytest.skip(f"{name} is not installed")
 
 
-@pytest.mark.parametrize("name", ["cublas", "cufft", "nccl"])
+@pytest.mark.parametrize("name", ["cublas", "cublasLt", "cufft", "nccl"])
 def test_every_symbol_exists(name: str) -> None:
     bound = _bound(name)
     for prototype in prototypes(_DECLARED[name]).values():

@@ -27,8 +27,21 @@ def test_gradients_of_biases_and_of_norms() -> None:
     for width, out in pairwise(widths):
         operands += [_randn(*shape, grad=True) for shape in ((out, width), (out,), (out,), (out,))]
     _, backward = _compiled(function, *operands).split("backward: ")
-    assert "3 of sum " in backward, backward
+    # Products sum up the gradients of biases by themselves.
+    assert backward.count("linear.outer_sum_and_sum ") == 3, backward
     assert "3 of row_normalization.weight_gradients " in backward, backward
+
+
+def test_gradients_of_added_vectors() -> None:
+    def function(x: Any, *vectors: Any) -> Any:
+        for vector in vectors:
+            x = (x + vector).relu()
+        return x
+
+    _, backward = _compiled(
+        function, *(_randn(*shape, grad=True) for shape in ((30, 16), *[(16,)] * 3))
+    ).split("backward: ")
+    assert "3 of sum " in backward, backward
 
 
 def test_reductions_of_a_function() -> None:

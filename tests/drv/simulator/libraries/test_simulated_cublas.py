@@ -32,7 +32,9 @@ def test_each_runtime_has_its_own_library() -> None:
     assert first.library("cublas") is library
     drv.reset()
     assert simulator.install().library("cublas") is not library
-    with pytest.raises(drv.InvalidValueError, match="no library 'cusparse': expected one of cublas, cufft"):
+    with pytest.raises(
+        drv.InvalidValueError, match="no library 'cusparse': expected one of cublas, cublasLt, cufft"
+    ):
         drv.runtime().library("cusparse")
 
 

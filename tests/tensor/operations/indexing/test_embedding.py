@@ -9,7 +9,9 @@ import pytest
 
 import drv
 import tensor
+from nn import functional
 from tensor.operations.indexing import embedding as embeddings
+from tests.tensor.launched_kernels import launched
 from tests.tensor.operations.neural_comparison import assert_like_torch, close, on
 
 _RNG = np.random.default_rng(0)
@@ -113,6 +115,61 @@ def test_derivatives(device_name: str) -> None:
     expected = np.zeros((4, 2))
     expected[[0, 2, 3]] = 2
     np.testing.assert_allclose(w.grad.cpu().numpy(), expected)
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize("index", [tensor.int32, tensor.int64], ids=str)
+@pytest.mark.parametrize("dtype", [tensor.float32, tensor.float64, tensor.float16, tensor.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("rows", "columns", "lookups", "padding"),
+    [
+        (256, 384, 512, None),
+        (5, 3, 100, 2),
+        (64, 130, 64, 0),
+        (7, 1, 4096, None),
+        (9, 128, 0, None),
+        (2, 129, 33, 1),
+    ],
+)
+@pytest.mark.sampled(7)
+def test_gradients_in_one_launch(
+    rows: int, columns: int, lookups: int, padding: int | None, dtype: Any, index: Any
+) -> None:
+    """Rows named often, once and never, tiles of columns that are full and not, and parts of warps."""
+    drv.simulator.install(check="full", schedule="lazy")
+    rng = np.random.default_rng(rows)
+    # Some rows come much more often than others.
+    numbers = np.minimum(rng.integers(0, rows, lookups), rng.integers(0, rows, lookups))
+    gradients = rng.integers(-8, 8, (lookups, columns))
+    table = tensor.zeros(rows, columns, device="cuda", dtype=dtype, requires_grad=True)
+    values = tensor.tensor(gradients, device="cuda", dtype=dtype)
+    result = functional.embedding(
+        tensor.tensor(numbers, device="cuda", dtype=index), table, padding_idx=padding
+    )
+    with launched() as names:
+        (got,) = tensor.autograd.grad(result, table, values)
+    expected = np.zeros((rows, columns))
+    np.add.at(expected, numbers, gradients)
+    if padding is not None:
+        expected[padding] = 0
+    rounded = tensor.tensor(expected, dtype=dtype).double().numpy()
+    np.testing.assert_array_equal(got.cpu().double().numpy(), rounded)
+    assert [each for each in names if each.startswith(("embedding_", "fill", "sort"))] == [
+        "embedding_gradient"
+    ]
+    assert not drv.simulator.findings()
+
+
+@pytest.mark.simulator_only
+def test_gradients_of_many_lookups_are_sorted() -> None:
+    drv.simulator.install(check="full")
+    table = tensor.zeros(3, 2, device="cuda", requires_grad=True)
+    indices = tensor.arange(4097, device="cuda") % 3
+    with launched() as names:
+        functional.embedding(indices, table).sum().backward()
+    assert "embedding_gradient" not in names
+    assert table.grad is not None
+    assert table.grad[:, 0].tolist() == [1366, 1366, 1365]
 
 
 def test_the_same_in_every_run(device_name: str) -> None:

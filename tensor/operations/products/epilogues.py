@@ -1,0 +1,223 @@
+"""Products through cuBLASLt, which do in one launch what cuBLAS needs another one for.
+
+A bias is added before the result is rounded and stored, or the sums of a factor, which are the gradient of a bias, are stored
+beside the product. What a product is described by belongs to the thread's handle of cuBLAS, as addresses are set in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from drv.bindings.cublaslt import HeuristicResult
+from drv.bindings.cublaslt import cublasLtEpilogue_t as Epilogue
+from drv.bindings.cublaslt import cublasLtMatmulDescAttributes_t as Desc
+from drv.bindings.cublaslt import cublasLtMatmulPreferenceAttributes_t as Preference
+from drv.bindings.cublaslt import cublasLtReductionScheme_t as Reduction
+from drv.errors import LibraryNotInstalledError, NotSupportedError
+from tensor.core.modes.precision import settings
+
+from .blas import TYPES, Precision, handle_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.devices.state import CudaState
+
+    from .blas import Factor, Handle
+
+BIAS = int(Epilogue.CUBLASLT_EPILOGUE_BIAS)
+#: The sums of the first factor's columns; cuBLAS, which computes the transposes, calls it B.
+SUMS_OF_FIRST = int(Epilogue.CUBLASLT_EPILOGUE_BGRADB)
+#: Alignments in bytes that algorithms are asked for: that of memory as it is allocated, and of most views.
+_ALLOCATED, _USUAL = 256, 16
+_ALIGNMENT_ATTRIBUTES = tuple(each for each in Preference if "_ALIGNMENT_" in each.name)
+_IN_COMPUTE_TYPE = (
+    Reduction.CUBLASLT_REDUCTION_SCHEME_INPLACE | Reduction.CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+)
+#: Descriptions that a handle has at most.
+_MOST = 1024
+_WIDTHS = ("float16", "bfloat16", "float32")
+
+
+def product(
+    device_state: CudaState,
+    dtype: dtype,
+    sizes: tuple[int, int, int],
+    factors: tuple[Factor, Factor, Factor],
+    epilogue: int,
+    *,
+    tf32: str = "matmul_tf32",
+    output: dtype | None = None,
+) -> Callable[[int, int, int, int], bool] | None:
+    """``run(c, a, b, vector)``: ``C = A @ B`` with an epilogue, for addresses; whether it was possible.
+
+    It runs on the current stream of the thread that calls it, as precisely as the settings say then. Where it is not
+    possible nothing has been done: the library has no algorithm for it, or addresses are not aligned.
+
+    Parameters
+    ----------
+    sizes
+        Rows of A, columns of B, columns of A.
+    factors
+        How A, B and C are read; C is row-major.
+    epilogue
+        :data:`BIAS` (the vector, an element for each column of C, is added to its rows) or :data:`SUMS_OF_FIRST` (the vector,
+        an element for each row of C, becomes the sums of A's columns).
+    output
+        Type of C and the vector, where it is another one than that of the factors.
+
+    Returns
+    -------
+    callable or None
+        ``None`` where the library is missing, or never does that.
+    """
+    m, n, k = sizes
+    if dtype.name not in _WIDTHS or min(sizes) < 2:
+        return None
+    try:
+        library: Any = device_state.runtime.library("cublasLt")
+    except LibraryNotInstalledError:
+        return None
+    a, b, c = factors
+    data = int(TYPES[dtype.name])
+    result = data if output is None else int(TYPES[output.name])
+    precision = Precision(dtype, tf32, widened=result != data)
+    now, reduction = precision.now, precision.reduction
+    multiply, local = library.cublasLtMatmul, device_state.local
+    native, current = device_state.native, device_state.runtime.current
+    # Row-major matrices are the transposes of what cuBLAS sees: it computes the transpose of the product.
+    matrices = (
+        (data, *((k, n) if b.transposed else (n, k)), b.leading),
+        (data, *((m, k) if a.transposed else (k, m)), a.leading),
+        (result, n, m, c.leading),
+    )
+    question = _Question(library, epilogue, (int(b.transposed), int(a.transposed)), matrices)
+
+    def run(c_address: int, a_address: int, b_address: int, vector: int) -> bool:
+        together = c_address | a_address | b_address | vector
+        if together % _USUAL:
+            return False
+        blas = local.blas
+        if blas is None or blas.stream is not local.stream or current.device is not native:
+            blas = handle_for(device_state)
+        compute, scalar = now()
+        key = question, compute, together % _ALLOCATED == 0, reduction is None or getattr(settings, reduction)
+        described = blas.described.get(key)
+        if described is None:
+            described = _describe(blas, key, scalar, vector)
+        if not described.algorithm:
+            return False
+        if described.vector != vector:
+            described.point(vector)
+        one, zero = blas.one_and_zero[scalar]
+        first, second, third = described.matrices
+        multiply(
+            blas.handle, described.operation, one, b_address, first, a_address, second, zero, c_address, third,
+            c_address, third, described.algorithm, *blas.workspace, blas.stream_address,
+        )  # fmt: skip
+        return True
+
+    return run
+
+
+@dataclass(slots=True, eq=False, frozen=True)
+class _Question:
+    """What a product is, but for what the settings and the addresses say."""
+
+    library: Any
+    epilogue: int
+    transposed: tuple[int, int]
+    matrices: tuple[tuple[int, int, int, int], ...]
+
+
+class Described:
+    """An operation and matrices as cuBLASLt knows them, with an algorithm.
+
+    Attributes
+    ----------
+    operation : int
+        The description of the operation.
+    matrices : tuple of int
+        Those of the factors and the result.
+    algorithm : int
+        Address of the algorithm; 0 where there is none.
+    vector : int
+        Address of the epilogue's vector.
+    """
+
+    __slots__ = ("_library", "_pointer", "_result", "algorithm", "matrices", "operation", "vector")
+
+    def __init__(self, library: Any, operation: int, matrices: tuple[int, ...]) -> None:
+        self._library = library
+        self.operation = operation
+        self.matrices = matrices
+        self.algorithm = self.vector = 0
+        self._result = HeuristicResult()
+        self._pointer = ctypes.c_uint64()
+
+    def point(self, address: int) -> None:
+        """Have the epilogue's vector at an address."""
+        self.vector = self._pointer.value = address
+        self.set(Desc.CUBLASLT_MATMUL_DESC_BIAS_POINTER, self._pointer)
+
+    def set(self, attribute: int, value: Any) -> None:
+        """Set an attribute of the operation to a ctypes value."""
+        self._library.cublasLtMatmulDescSetAttribute(
+            self.operation, int(attribute), ctypes.addressof(value), ctypes.sizeof(value)
+        )
+
+    def choose(self, handle: int, preference: int) -> None:
+        """Ask for an algorithm."""
+        first, second, third = self.matrices
+        try:
+            number = self._library.cublasLtMatmulAlgoGetHeuristic(
+                handle, self.operation, first, second, third, third, preference, 1, ctypes.addressof(self._result)
+            )  # fmt: skip
+        except NotSupportedError:
+            return
+        if number and self._result.state == 0:
+            self.algorithm = ctypes.addressof(self._result)
+
+    def destroy(self) -> None:
+        """Give the descriptions back."""
+        self._library.cublasLtMatmulDescDestroy(self.operation)
+        for each in self.matrices:
+            self._library.cublasLtMatrixLayoutDestroy(each)
+
+
+def _describe(blas: Handle, key: tuple[_Question, int, bool, bool], scalar: int, vector: int) -> Described:
+    question, compute, is_allocated, reduced = key
+    library = question.library
+    if len(blas.described) >= _MOST:
+        for each in blas.described.values():
+            each.destroy()
+        blas.described.clear()
+    result = Described(
+        library,
+        library.cublasLtMatmulDescCreate(compute, scalar),
+        tuple(library.cublasLtMatrixLayoutCreate(*matrix) for matrix in question.matrices),
+    )
+    first_transposed, second_transposed = question.transposed
+    result.set(Desc.CUBLASLT_MATMUL_DESC_TRANSA, ctypes.c_int32(first_transposed))
+    result.set(Desc.CUBLASLT_MATMUL_DESC_TRANSB, ctypes.c_int32(second_transposed))
+    result.set(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE, ctypes.c_uint32(question.epilogue))
+    result.point(vector)
+    alignment = _ALLOCATED if is_allocated else _USUAL
+    wishes: dict[int, Any] = {each: ctypes.c_uint32(alignment) for each in _ALIGNMENT_ATTRIBUTES}
+    wishes[Preference.CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES] = ctypes.c_uint64(blas.workspace[1])
+    if not reduced:
+        wishes[Preference.CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] = ctypes.c_uint32(_IN_COMPUTE_TYPE)
+    preference = library.cublasLtMatmulPreferenceCreate()
+    try:
+        for attribute, value in wishes.items():
+            library.cublasLtMatmulPreferenceSetAttribute(
+                preference, int(attribute), ctypes.addressof(value), ctypes.sizeof(value)
+            )
+        result.choose(blas.handle, preference)
+    finally:
+        library.cublasLtMatmulPreferenceDestroy(preference)
+    blas.described[key] = result
+    return result
