@@ -10,6 +10,7 @@ steps make more of them.
     python examples/train_gpt.py --checkpoint gpt.safetensors --resume  # stop it and go on
     python examples/train_gpt.py --graph                      # a step is a CUDA graph: one call of the driver
     python examples/train_gpt.py --compile                    # chains of operations are one kernel
+    python examples/train_gpt.py --compile reduce-overhead    # and both passes are replayed as CUDA graphs
     python examples/train_gpt.py --simulate                   # some steps on a simulated GPU, with races looked for
 
 Needs tqdm: pip install 'graphroot[examples]'.
@@ -191,7 +192,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=0.05)
     parser.add_argument("--lr", type=float, default=3e-3, help="highest learning rate")
     parser.add_argument("--graph", action="store_true", help="capture a step into a CUDA graph and replay it")
-    parser.add_argument("--compile", action="store_true", help="compile the model and its loss")
+    parser.add_argument(
+        "--compile",
+        nargs="?",
+        const="default",
+        choices=("default", "reduce-overhead"),
+        help="compile the model and its loss; in the second mode they are replayed as CUDA graphs",
+    )
     parser.add_argument("--amp", action="store_true", help="compute in half precision where that is safe")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", type=Path, help="file to save to")
@@ -260,7 +267,7 @@ def main() -> None:
 
     x, y = (tensor.zeros(args.batch_size, args.context, dtype=tensor.int64, device=device) for _ in range(2))
 
-    loss_to_learn_by = tensor.compile(loss_of) if args.compile else loss_of
+    loss_to_learn_by = tensor.compile(loss_of, mode=args.compile) if args.compile else loss_of
 
     def learn() -> tensor.Tensor:
         loss = loss_to_learn_by(model, x, y, args)

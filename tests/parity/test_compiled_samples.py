@@ -16,6 +16,7 @@ import pytest
 
 import drv
 import tensor
+from tensor.compilation import replayed_parts
 from tensor.compilation.tape import map_tensors
 from tensor.core.base import TensorBase
 from tests.pytorch import torch
@@ -30,6 +31,8 @@ pytestmark = pytest.mark.parity
 
 #: Of so many operations one is tested by default, in each of as many tests of several.
 _EVERY, _AT_ONCE = 40, 8
+#: Modes, and how often a sample is called: the third call is captured, and the backward pass of the fourth.
+_CALLS = {"default": 3, "reduce-overhead": 5}
 #: Of memory that nothing has written, or of what is worked out on the host by an order of its own.
 _UNDETERMINED = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
 
@@ -75,7 +78,7 @@ def _outcome(call: Callable[..., Any], first: Any) -> list[Any]:
     return results
 
 
-def _difference(info: Any) -> str | None:
+def _difference(info: Any, mode: str) -> str | None:
     """In what a compiled sample differs from the sample."""
     function = operation(info)
     assert function is not None
@@ -99,8 +102,8 @@ def _difference(info: Any) -> str | None:
     except Exception:
         # What the operation by itself does not take is tested elsewhere.
         return None
-    compiled = tensor.compile(call)
-    for number in range(3):
+    compiled = tensor.compile(call, mode=mode)
+    for number in range(_CALLS[mode]):
         results = _outcome(compiled, first)
         for one, other in zip(results, expected, strict=True):
             if (one is None) != (other is None):
@@ -114,10 +117,13 @@ def _difference(info: Any) -> str | None:
     return None
 
 
-def test_compiled_samples(infos: list[Any]) -> None:
+@pytest.mark.parametrize("mode", _CALLS)
+def test_compiled_samples(infos: list[Any], mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drv.simulator.install(check="race")
+    # Also what is too little to be a graph becomes one.
+    monkeypatch.setattr(replayed_parts, "_FEWEST", 1)
     with warnings.catch_warnings():
         # Operations that ask for values are not compiled, and say so.
         warnings.simplefilter("ignore")
-        problems = [text for info in infos if (text := _difference(info)) is not None]
+        problems = [text for info in infos if (text := _difference(info, mode)) is not None]
     assert not problems, "\n\n".join(problems)
