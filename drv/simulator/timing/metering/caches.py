@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-#: Sectors of a page of the level-2 set: 2 MiB of addresses.
-_PAGE = 1 << 16
+#: Sectors of a page of the level-2 set: 256 KiB of addresses. What is touched here and there takes memory by pages.
+_PAGE = 1 << 13
 #: Bits of a sector's number within its line.
 _LINE_SHIFT = (LINE // SECTOR).bit_length() - 1
 #: How long ago a sector was touched that never was.
@@ -102,6 +102,11 @@ class Level2:
         self._pages: dict[int, Array | int] = {}
         self._trim_at = self._most_pages = 64 + 4 * self._capacity // _PAGE
 
+    @property
+    def sectors(self) -> int:
+        """How many it can hold."""
+        return self._capacity
+
     def touch(self, sectors: Array) -> int:
         """Use distinct ``sectors``, in ascending order; how many of them were not there."""
         if not sectors.size:
@@ -140,8 +145,9 @@ class Level2:
     def trim(self) -> None:
         """Forget pages of which nothing is left."""
         oldest = self._now - self._capacity
-        for page in [page for page, stamps in self._pages.items() if np.max(stamps) < oldest]:
-            del self._pages[page]
+        for page, stamps in list(self._pages.items()):
+            if (stamps if isinstance(stamps, int) else stamps.max()) < oldest:
+                del self._pages[page]
 
     def _touch_some(self, page: int, inside: Array | slice, oldest: int) -> int:
         stamps = self._pages.get(page, _NEVER)
@@ -155,7 +161,10 @@ class Level2:
 
     def _touch_all(self, page: int, oldest: int) -> int:
         stamps = self._pages.get(page, _NEVER)
-        absent = int(np.count_nonzero(stamps < oldest)) * (_PAGE if isinstance(stamps, int) else 1)
+        if isinstance(stamps, int):
+            absent = _PAGE if stamps < oldest else 0
+        else:
+            absent = int(np.count_nonzero(stamps < oldest))
         self._now += absent
         if page not in self._pages:
             self._make_room()

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _EXEMPLARS = 3
 #: Sectors that a wave's blocks may name in full; beyond, only ranges and random accesses are followed.
 _MOST_NAMED = 4_000_000
+#: How often the level-2 cache's size a range is of which what is touched at random counts as not there.
+_FAR = 16
 #: Waves that are followed from the start, and at the end of the grid.
 _FIRST_WAVES, _LAST_WAVES = 6, 2
 #: Share of the sampled blocks that must fit the linear function.
@@ -327,6 +329,10 @@ class _Access:
         generator = np.random.default_rng(int(blocks[0]))
         if distinct > _MOST_NAMED or distinct > size / 2:
             missing: float = level2.touch_range(low * SECTOR, high * SECTOR) * distinct / size
+        elif size > _FAR * level2.sectors:
+            # Of a range so large next to nothing is there.
+            missing = distinct
+            level2.pass_by(distinct)
         else:
             chosen = ascending(generator.integers(low, high, int(named)))
             missing = level2.touch(chosen)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drv.simulator.checks.observation import Access
-from drv.simulator.memory.address_space import PAGE
+from drv.simulator.memory.address_space import PAGE, touched_here_and_there
 from drv.simulator.timing.figures import SECTOR
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class _Map:
     @staticmethod
     def of(allocation: Allocation) -> _Map:
         parts = (allocation.size + SECTOR) // (1 << _PART_SHIFT) + 1
-        # The system provides what is written to, which is little of a large one.
-        return _Map(np.zeros(parts * _PART, np.uint8), np.zeros(parts, np.bool_))
+        elements = touched_here_and_there(np.zeros(parts * _PART, np.uint8))
+        return _Map(elements, np.zeros(parts, np.bool_))
 
     def whole(self) -> Iterator[tuple[int, int]]:
         """Ranges of bytes, of whole pages, all of which was touched."""
