@@ -15,7 +15,7 @@ import nn
 import tensor
 from tools.bench import measure, report
 from tools.bench.measure import OURS, Row
-from tools.bench.suites import compiled, copy, cpu, growth, start, train
+from tools.bench.suites import collectives, compiled, copy, cpu, growth, start, train
 from tools.bench.training_models import Training
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,6 +48,15 @@ def test_copies() -> None:
     names = {"pinned, to the device", "pageable, to the device", "pinned, to the device, beside products"}
     _checked([row for row in rows if not row.name.startswith("host time")], names)
     assert "host time, copy_ to the device" in {row.name for row in rows}
+
+
+def test_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collectives, "has_torch", lambda: False)
+    options = argparse.Namespace(ranks=2, rounds=1)
+    assert list(collectives.rows("no such size", options)) == []
+    (row,) = collectives.rows("1 MiB", options)
+    _checked([row], {"all_reduce, 2 ranks, 1 MiB"})
+    assert row.reach is None
 
 
 def test_training_steps(monkeypatch: pytest.MonkeyPatch) -> None:
