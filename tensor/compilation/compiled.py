@@ -22,7 +22,7 @@ from .elements import Fused
 from .entry import Entry, Gradients, Output, Sharing
 from .fusion import fuse, recomputed
 from .grouping import group_casts
-from .leaves import has_hooks, unhooked
+from .leaves import cut_off, has_hooks, watched_graphs
 from .moves import without_moves
 from .placement import place
 from .program import Program
@@ -413,12 +413,15 @@ class _Recorder:
         def refuse(reason: str, frame: Any) -> None:
             tape.fail(Unsupported(reason, f"{frame.f_code.co_filename}:{frame.f_lineno}"))
 
+        def follows() -> None:
+            tape.fail(Unsupported("a backward pass in it goes on to what a tensor from outside was made of"))
+
         casts, groups = autocast_settings.casts, autocast_settings.groups
         # Casts that are cached, or made together with others', would be on no tape.
         autocast_settings.casts, autocast_settings.groups = {}, {}
         _tracing.tape = tape
         try:
-            with tape, watched(self._readings, refuse):
+            with tape, watched(self._readings, refuse), watched_graphs(self._tensors, follows):
                 result = function()
                 tape.end()
                 return result
@@ -558,7 +561,7 @@ class _Recorder:
         draws = len(tape.draws)
         try:
             inputs_of_graph = [self._tensors[i] for i in asked]
-            with tape, unhooked(inputs_of_graph):
+            with tape, cut_off(inputs_of_graph):
                 derivatives = gradients_of(
                     [outputs[i] for i in differentiable],
                     inputs_of_graph,

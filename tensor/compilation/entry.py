@@ -15,7 +15,7 @@ from tensor.core.plans.copies import copied
 from tensor.core.plans.fills import filled
 
 from .generated import Code, expression
-from .leaves import has_hooks
+from .leaves import cut_off, has_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -338,13 +338,15 @@ class CallBackward(Node):
             for (i, _), grad in zip(gradients.outputs, grads, strict=True)
             if grad is not None
         ]
-        return gradients_of(
-            [x for x, _ in pairs],
-            [self.arguments[number] for number in gradients.inputs],
-            [grad for _, grad in pairs],
-            create_graph=True,
-            allow_unused=True,
-        )
+        inputs = [self.arguments[number] for number in gradients.inputs]
+        with cut_off(inputs):
+            return gradients_of(
+                [x for x, _ in pairs],
+                inputs,
+                [grad for _, grad in pairs],
+                create_graph=True,
+                allow_unused=True,
+            )
 
 
 def _freed(output: Tensor) -> CallBackward:

@@ -82,26 +82,48 @@ class Leaves:
 
 
 def has_hooks(leaf: Tensor) -> bool:
-    """Whether a hook is on the gradient of a leaf, or follows its accumulation."""
+    """Whether a hook is on the gradient of a leaf, or follows its accumulation; also where it is no leaf."""
     state = leaf._autograd
-    return state is not None and bool(state.hooks or state.post_hooks)
+    return state is not None and bool(state.hooks or state.post_hooks or state.edge is not None)
 
 
 @contextmanager
-def unhooked(tensors: Iterable[Tensor]) -> Iterator[None]:
-    """Inside, hooks on gradients of ``tensors`` do not run: the pass that uses what is recorded runs them."""
+def cut_off(tensors: Iterable[Tensor]) -> Iterator[None]:
+    """Inside, backward passes end at ``tensors``, before their hooks: the pass that uses what is recorded goes on from there."""
     owners: list[Any] = []
+    nodes: list[Any] = []
     for x in tensors:
         state: Any = x._autograd
         owners.append(state)
-        # A leaf's node is there as long as something refers to it.
-        owners.append(state.edge[0] if state.edge is not None else state.accumulator and state.accumulator())
-    owners = [each for each in owners if each is not None and each.hooks]
-    hooks = [each.hooks for each in owners]
+        if state.edge is not None:
+            nodes.append(state.edge[0])
+        elif state.accumulator is not None:
+            # A leaf's node is there as long as something refers to it.
+            owners.append(state.accumulator())
+    owners = [each for each in (*owners, *nodes) if each is not None and each.hooks]
+    hooks, edges = [each.hooks for each in owners], [each.next for each in nodes]
     for each in owners:
         each.hooks = None
+    for each in nodes:
+        each.next = (None,) * len(each.next)
     try:
         yield
     finally:
         for each, former in zip(owners, hooks, strict=True):
             each.hooks = former
+        # One of several outputs among ``tensors`` is told more than once: what it had at first counts.
+        for each, former in reversed([*zip(nodes, edges, strict=True)]):
+            each.next = former
+
+
+@contextmanager
+def watched_graphs(tensors: Iterable[Tensor], follows: Callable[[], None]) -> Iterator[None]:
+    """Inside, ``follows()`` is called by a backward pass that goes on from one of ``tensors`` to what it was made of."""
+    handles = [
+        x.grad_fn.register_prehook(lambda _: follows()) for x in tensors if x.requires_grad and not x.is_leaf
+    ]
+    try:
+        yield
+    finally:
+        for each in handles:
+            each.remove()

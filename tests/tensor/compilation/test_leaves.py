@@ -1,4 +1,4 @@
-"""Leaves of compiled functions: hooks on their gradients run once in a backward pass, as without compilation."""
+"""Where gradients of compiled functions end: what follows there, hooks and the rest of the graph, does so once."""
 
 from __future__ import annotations
 
@@ -41,6 +41,46 @@ def test_hooks_on_gradients(mode: str) -> None:
     assert len(expected) == 5 * (4 + 7)
     for one, other in zip(_hooked(mode), expected, strict=True):
         tensor.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize("name", ["sum", "layer"])
+def test_a_function_of_its_own_results(name: str, mode: str) -> None:
+    """Its parameters are also what its argument was made of, whose gradients the rest of the pass gives."""
+    layers = _layers()
+    weight: Any = layers[0].weight
+    function = layers.forward if name == "layer" else lambda x: (x + weight[0]) * 2 + weight[1]
+    compiled = tensor.compile(function, fullgraph=True, mode=mode)
+    for number in range(6):
+        results = []
+        for each in (function, compiled):
+            x = tensor.full((3, 4), 0.1 * number, device="cuda")
+            x = x + tensor.linspace(0, 1, 4, device="cuda")
+            for _ in range(3):
+                x = each(x)
+            (first,) = tensor.autograd.grad(x.square().sum(), weight, create_graph=number == 5)
+            results.append(first)
+            if number == 5:
+                results += tensor.autograd.grad(first.square().sum(), weight)
+        half = len(results) // 2
+        for one, other in zip(results[half:], results[:half], strict=True):
+            tensor.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    assert compiled.programs == 2
+
+
+def test_a_backward_pass_inside_that_goes_on() -> None:
+    weight = tensor.ones(4, device="cuda", requires_grad=True)
+
+    def step(x: Any) -> None:
+        (x * 2).sum().backward()
+
+    def penalty(x: Any) -> Any:
+        return tensor.autograd.grad((x * weight).sum(), weight)[0] * 2
+
+    for function in (step, penalty):
+        compiled = tensor.compile(function, fullgraph=True)
+        with pytest.raises(tensor.compiler.CompilationError, match="goes on to what a tensor from outside"):
+            compiled(weight * 3)
 
 
 def test_hooks_where_gradients_are_set_inside() -> None:
