@@ -85,7 +85,7 @@ class Described:
             raise Refusal(NOT_SUPPORTED, f"attribute {attribute} is not simulated")
         if nbytes != ctypes.sizeof(c_type) or not address:
             raise refuse_value(
-                f"attribute {attribute} has {ctypes.sizeof(c_type)} bytes, {nbytes} were state"
+                f"attribute {attribute} has {ctypes.sizeof(c_type)} bytes, {nbytes} were given"
             )
         self.values[attribute] = c_type.from_address(address).value
 
