@@ -23,6 +23,7 @@ from .blas import TYPES, Precision, handle_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from drv import Runtime
     from nvrtc_kernels.dtypes import dtype
     from tensor.core.devices.state import CudaState
 
@@ -77,9 +78,8 @@ def product(
     m, n, k = sizes
     if dtype.name not in _WIDTHS or min(sizes) < 2:
         return None
-    try:
-        library: Any = device_state.runtime.library("cublasLt")
-    except LibraryNotInstalledError:
+    library = _library(device_state.runtime)
+    if library is None:
         return None
     a, b, c = factors
     data = int(TYPES[dtype.name])
@@ -121,6 +121,18 @@ def product(
         return True
 
     return run
+
+
+def _library(runtime: Runtime) -> Any:
+    """cuBLASLt; ``None`` where it is missing, which is looked for once."""
+
+    def find() -> Any:
+        try:
+            return runtime.library("cublasLt")
+        except LibraryNotInstalledError:
+            return None
+
+    return runtime.cache("cublasLt, if it is there", find)
 
 
 @dataclass(slots=True, eq=False, frozen=True)
