@@ -1,4 +1,4 @@
-"""Pooling of images and its derivatives: see ``cuda/pooling.cuh``."""
+"""Pooling of images and its derivatives: see ``cuda/pooling.cuh``, and ``cuda/pooling_rows.cuh`` for windows that are regular."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .convolution import THREADS, Three, Windows, grid_of, sum_type
 from .plans import bound, includes
+from .pointwise_work import divisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,11 @@ class Fractional:
 
 Pool = Windows | Adaptive | Fractional
 
+#: Elements of a window that loops are unrolled for; outputs and elements that are counted to.
+_MOST_UNROLLED, _MOST_COUNTED = 64, 1 << 31
+#: Indices that a thread writes at once.
+_INDICES = 2
+
 
 def sizes(pool: Pool) -> tuple[int, int]:
     """Elements of a plane of the image, and of the result."""
@@ -66,6 +72,9 @@ def plan_max(device: Device, pool: Pool, planes: int, dtype: dtype) -> Callable[
         ``run(stream_handle, out_address, indices_address, in_address)``, the indices int64.
     """
     parameters = [f"{dtype.cuda}* out", "long long* positions", f"const {dtype.cuda}* in"]
+    if _has_rows(pool, planes):
+        window = f"Largest<{dtype.cuda}, {_INDICES}>(out, positions)"
+        return _bound_rows(device, "max_pool_rows", window, pool, dtype, parameters, planes, _INDICES)
     call = "max_pool(pool, planes, in, out, positions)"
     return _bound(device, "max_pool", call, pool, dtype, parameters, planes, sizes(pool)[1])
 
@@ -125,11 +134,77 @@ def plan_avg(
     callable
         ``run(stream_handle, out_address, in_address)``.
     """
+    if not fixed and isinstance(pool, Windows) and _are_whole(pool, with_padding=with_padding):
+        fixed = pool.kernel_elements
+    if fixed and not backward and _has_rows(pool, planes):
+        parameters = ["int divisor", f"{dtype.cuda}* out", f"const {dtype.cuda}* in"]
+        width = 16 // dtype.itemsize
+        window = f"Mean<{sum_type(dtype)}, {dtype.cuda}, {width}>(out, divisor)"
+        return _bound_rows(device, "avg_pool_rows", window, pool, dtype, parameters, planes, width, fixed)
     name = "avg_pool_backward" if backward else "avg_pool"
     parameters = ["int with_padding", "int fixed", f"{dtype.cuda}* out", f"const {dtype.cuda}* given"]
     call = f"{name}<{sum_type(dtype)}>(pool, planes, with_padding, fixed, given, out)"
     area = sizes(pool)[0 if backward else 1]
     return _bound(device, name, call, pool, dtype, parameters, planes, area, int(with_padding), fixed)
+
+
+def _are_whole(pool: Windows, *, with_padding: bool) -> bool:
+    """Whether every window has all its elements, those in the padding counted or not."""
+    if not with_padding and any(pool.padding):
+        return False
+    return all(
+        (out - 1) * stride + (kernel - 1) * dilation < size + 2 * padding
+        for out, stride, kernel, dilation, size, padding in zip(
+            pool.out, pool.stride, pool.kernel, pool.dilation, pool.size, pool.padding, strict=True
+        )
+    )
+
+
+def _has_rows(pool: Pool, planes: int) -> bool:
+    """Whether windows of this shape have a kernel of their own."""
+    return (
+        isinstance(pool, Windows)
+        and pool.kernel_elements <= _MOST_UNROLLED
+        and max(planes, 1) * max(prod(pool.out), prod(pool.size)) < _MOST_COUNTED
+    )
+
+
+def _bound_rows(
+    device: Device,
+    name: str,
+    window: str,
+    pool: Pool,
+    dtype: dtype,
+    parameters: list[str],
+    planes: int,
+    width: int,
+    *first: int,
+) -> Callable[..., None]:
+    """What launches a kernel that pools rows by ``window``, a C++ expression, ``width`` outputs in a thread.
+
+    ``first`` are values of its first parameters.
+    """
+    assert isinstance(pool, Windows)
+    numbers = {each: getattr(pool, each) for each in ("kernel", "stride", "padding", "dilation")}
+    shape = "".join(
+        f"    __device__ static constexpr int {each}(int axis) {{ "
+        f"return axis == 0 ? {values[0]} : axis == 1 ? {values[1]} : {values[2]}; }}\n"
+        for each, values in numbers.items()
+    )
+    text = "_".join("x".join(map(str, values)) for values in numbers.values())
+    kernel = f"{name}_{dtype.name}_{text}"
+    source = (
+        f"{includes('pooling_rows.cuh', dtype)}struct Shape_{text} {{\n{shape}}};\n"
+        f'extern "C" __global__ void {kernel}(PooledRows rows, {", ".join(parameters)}) {{\n'
+        f"    pool_rows<Shape_{text}, {width}>(rows, in, {window});\n}}\n"
+    )
+    depth, height, columns = pool.out
+    groups = -(-columns // width)
+    count = planes * depth * height * groups
+    divisors = [number for size in (groups, height, depth) for number in (size, *divisor(size))]
+    packed = struct.pack("=10I6i", *divisors, count, *pool.size, *pool.out)
+    codes = (len(packed), *("i" if each.startswith("int ") else "P" for each in parameters))
+    return bound(device, "pooling.cu", source, kernel, codes, grid_of(count), THREADS, packed, *first)
 
 
 def _packed(pool: Pool) -> bytes:
