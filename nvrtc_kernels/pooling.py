@@ -113,6 +113,11 @@ def plan_max_backward(device: Device, pool: Pool, planes: int, dtype: dtype) -> 
         ``run(stream_handle, out_address, grad_address, places_address)``.
     """
     parameters = [f"{dtype.cuda}* out", f"const {dtype.cuda}* grad", "const long long* positions"]
+    if _has_rows(pool, planes, backward=True):
+        gradient = f"ToLargest<{sum_type(dtype)}, {dtype.cuda}>{{grad, positions}}"
+        return _bound_rows_backward(
+            device, "max_pool_backward_rows", gradient, pool, dtype, parameters, planes
+        )
     call = f"max_pool_backward<{sum_type(dtype)}>(pool, planes, grad, positions, out)"
     return _bound(device, "max_pool_backward", call, pool, dtype, parameters, planes, sizes(pool)[0])
 
@@ -136,7 +141,12 @@ def plan_avg(
     """
     if not fixed and isinstance(pool, Windows) and _are_whole(pool, with_padding=with_padding):
         fixed = pool.kernel_elements
-    if fixed and not backward and _has_rows(pool, planes):
+    if fixed and _has_rows(pool, planes, backward=backward):
+        if backward:
+            parameters = ["int divisor", f"{dtype.cuda}* out", f"const {dtype.cuda}* grad"]
+            gradient = f"ToAll<{sum_type(dtype)}, {dtype.cuda}>{{grad, divisor}}"
+            name = "avg_pool_backward_rows"
+            return _bound_rows_backward(device, name, gradient, pool, dtype, parameters, planes, fixed)
         parameters = ["int divisor", f"{dtype.cuda}* out", f"const {dtype.cuda}* in"]
         width = 16 // dtype.itemsize
         window = f"Mean<{sum_type(dtype)}, {dtype.cuda}, {width}>(out, divisor)"
@@ -160,11 +170,12 @@ def _are_whole(pool: Windows, *, with_padding: bool) -> bool:
     )
 
 
-def _has_rows(pool: Pool, planes: int) -> bool:
+def _has_rows(pool: Pool, planes: int, *, backward: bool = False) -> bool:
     """Whether windows of this shape have a kernel of their own."""
     return (
         isinstance(pool, Windows)
         and pool.kernel_elements <= _MOST_UNROLLED
+        and not (backward and max(pool.dilation) > 1)
         and max(planes, 1) * max(prod(pool.out), prod(pool.size)) < _MOST_COUNTED
     )
 
@@ -184,6 +195,39 @@ def _bound_rows(
 
     ``first`` are values of its first parameters.
     """
+    call = f"pool_rows<Shape, {width}>(rows, in, {window})"
+    return _shaped(device, name, call, pool, dtype, parameters, planes, pool.out, width, *first)
+
+
+def _bound_rows_backward(
+    device: Device,
+    name: str,
+    gradient: str,
+    pool: Pool,
+    dtype: dtype,
+    parameters: list[str],
+    planes: int,
+    *first: int,
+) -> Callable[..., None]:
+    """What launches a kernel that gives the image its gradient, by a C++ expression; otherwise as :func:`_bound_rows`."""
+    width = 16 // dtype.itemsize
+    call = f"unpool_rows<Shape, {width}, {sum_type(dtype)}>(rows, {gradient}, out)"
+    return _shaped(device, name, call, pool, dtype, parameters, planes, pool.size, width, *first)
+
+
+def _shaped(
+    device: Device,
+    name: str,
+    call: str,
+    pool: Pool,
+    dtype: dtype,
+    parameters: list[str],
+    planes: int,
+    counted: Three,
+    width: int,
+    *first: int,
+) -> Callable[..., None]:
+    """What launches a kernel that knows the shape of windows, for groups of ``width`` in the rows of ``counted``."""
     assert isinstance(pool, Windows)
     numbers = {each: getattr(pool, each) for each in ("kernel", "stride", "padding", "dilation")}
     shape = "".join(
@@ -191,14 +235,12 @@ def _bound_rows(
         f"return axis == 0 ? {values[0]} : axis == 1 ? {values[1]} : {values[2]}; }}\n"
         for each, values in numbers.items()
     )
-    text = "_".join("x".join(map(str, values)) for values in numbers.values())
-    kernel = f"{name}_{dtype.name}_{text}"
+    kernel = f"{name}_{dtype.name}"
     source = (
-        f"{includes('pooling_rows.cuh', dtype)}struct Shape_{text} {{\n{shape}}};\n"
-        f'extern "C" __global__ void {kernel}(PooledRows rows, {", ".join(parameters)}) {{\n'
-        f"    pool_rows<Shape_{text}, {width}>(rows, in, {window});\n}}\n"
+        f"{includes('pooling_rows.cuh', dtype)}struct Shape {{\n{shape}}};\n"
+        f'extern "C" __global__ void {kernel}(PooledRows rows, {", ".join(parameters)}) {{\n    {call};\n}}\n'
     )
-    depth, height, columns = pool.out
+    depth, height, columns = counted
     groups = -(-columns // width)
     count = planes * depth * height * groups
     divisors = [number for size in (groups, height, depth) for number in (size, *divisor(size))]

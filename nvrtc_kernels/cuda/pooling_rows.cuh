@@ -152,3 +152,73 @@ __device__ inline void pool_rows(const PooledRows& rows, const T* in, Window win
         window.template finish<false>(at, number);
     }
 }
+
+// Gradients of V neighbouring elements of a row of the image, whose windows are not dilated: from each output whose window may
+// hold one of them, which are few, and read once for all V.
+
+template <class Sum, class T>
+struct ToLargest {
+    typedef T Element;
+    const T* grad;
+    const long long* positions;
+    // visit(index in the row, gradient) for what output `at` gives to elements of the plane from `start` on.
+    template <class Visit>
+    __device__ void give(long long at, int start, int, int, Visit visit) const {
+        visit(static_cast<int>(positions[at]) - start, static_cast<Sum>(to_compute(grad[at])));
+    }
+};
+
+template <class Sum, class T>
+struct ToAll {
+    typedef T Element;
+    const T* grad;
+    int divisor;
+    template <class Visit>
+    __device__ void give(long long at, int, int left, int kernel, Visit visit) const {
+        const Sum each = static_cast<Sum>(to_compute(grad[at])) / static_cast<Sum>(divisor);
+        for (int k = 0; k < kernel; ++k) visit(left + k, each);
+    }
+};
+
+template <class Shape>
+__device__ inline int first_window(int axis, int at) {
+    const int from = at + Shape::padding(axis) - Shape::kernel(axis) + Shape::stride(axis);
+    return from > 0 ? from / Shape::stride(axis) : 0;
+}
+template <class Shape>
+__device__ inline int end_of_windows(const PooledRows& rows, int axis, int at) {
+    return min((at + Shape::padding(axis)) / Shape::stride(axis) + 1, rows.out[axis]);
+}
+
+// Here `rows` has groups of V elements of the image.
+template <class Shape, int V, class Sum, class Gradient, class T>
+__device__ inline void unpool_rows(const PooledRows& rows, const Gradient& gradient, T* result) {
+    const unsigned int n = blockIdx.x * blockDim.x + threadIdx.x;
+    if (n >= rows.count) return;
+    const unsigned int row = quotient(rows.groups, n), above = quotient(rows.height, row), plane = quotient(rows.depth, above);
+    const int x = (n - row * rows.groups.size) * V, y = row - above * rows.height.size, z = above - plane * rows.depth.size;
+    const long long first = static_cast<long long>(plane) * rows.out[0] * rows.out[1] * rows.out[2];
+    const int start = (z * rows.size[1] + y) * rows.size[2] + x;
+    Sum sums[V] = {};
+    const int from = first_window<Shape>(2, x), end = end_of_windows<Shape>(rows, 2, min(x + V, rows.size[2]) - 1);
+    for (int i = first_window<Shape>(0, z); i < end_of_windows<Shape>(rows, 0, z); ++i)
+        for (int j = first_window<Shape>(1, y); j < end_of_windows<Shape>(rows, 1, y); ++j)
+            for (int k = from; k < end; ++k)
+                gradient.give(
+                    first + (static_cast<long long>(i) * rows.out[1] + j) * rows.out[2] + k, start,
+                    k * Shape::stride(2) - Shape::padding(2) - x, Shape::kernel(2), [&](int to, Sum value) {
+#pragma unroll
+                        for (int v = 0; v < V; ++v) sums[v] += v == to ? value : Sum(0);
+                    });
+    T* out = result + static_cast<long long>(row) * rows.size[2] + x;
+    if (rows.size[2] % V == 0 && reinterpret_cast<unsigned long long>(out) % (V * sizeof(T)) == 0) {
+        Pack<T, V> pack;
+#pragma unroll
+        for (int v = 0; v < V; ++v) pack.items[v] = to_element<T>(sums[v]);
+        *reinterpret_cast<Pack<T, V>*>(out) = pack;
+    } else {
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (x + v < rows.size[2]) out[v] = to_element<T>(sums[v]);
+    }
+}

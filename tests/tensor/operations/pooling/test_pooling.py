@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import drv
 import tensor
 from nn import functional
 
@@ -140,3 +141,43 @@ def test_wrong_arguments(name: str) -> None:
     call, error, message = WRONG[name]
     with pytest.raises(error, match=message):
         call(tensor.ones(1, 2, 4, 4))
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize("dtype", [tensor.float32, tensor.float64, tensor.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((3, 2, 8, 16), {"kernel_size": 2}),
+        ((2, 3, 7, 13), {"kernel_size": 2, "ceil_mode": True}),
+        ((1, 2, 9, 24), {"kernel_size": (3, 2), "stride": (2, 3)}),
+        ((2, 1, 6, 32), {"kernel_size": 3, "stride": 2, "padding": 1}),
+        ((1, 1, 1, 40), {"kernel_size": (1, 5), "stride": 1, "padding": (0, 2)}),
+        ((2, 2, 5, 1), {"kernel_size": (2, 1)}),
+        ((0, 2, 4, 4), {"kernel_size": 2}),
+    ],
+)
+@pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d"])
+@pytest.mark.sampled(3)
+def test_rows_of_windows(name: str, shape: tuple[int, ...], options: dict[str, Any], dtype: Any) -> None:
+    """Rows of whole packs and others, windows apart and overlapping, on a device that checks every access."""
+    drv.simulator.install(check="full", schedule="lazy")
+    array = _RNG.integers(-4, 5, shape).astype(np.float32)
+    array[array == 4] = np.nan if "max" in name else 4
+    function = getattr(functional, name)
+
+    def computed(x: Any) -> list[Any]:
+        x = x.requires_grad_()
+        result = function(x, **options)
+        grad = tensor.arange(result.numel()).view(result.shape).remainder(7).to(x.device, x.dtype)
+        return [
+            each.detach().cpu().double().numpy() for each in (result, *tensor.autograd.grad(result, x, grad))
+        ]
+
+    host = tensor.from_numpy(array).to(dtype)
+    # A view whose first element is not where a pack begins.
+    shifted = tensor.empty(host.numel() + 1, dtype=dtype, device="cuda")[1:].view(shape)
+    for x in (host.cuda(), shifted.copy_(host)):
+        for got, expected in zip(computed(x), computed(host.clone()), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-2 if dtype is tensor.bfloat16 else 1e-6)
+    assert not drv.simulator.findings()
