@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
 import struct
 import threading
 import time
-from contextlib import contextmanager
+import weakref
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,18 @@ if TYPE_CHECKING:
 _LENGTH = struct.Struct("<I")
 # The users of a store with a world size are counted in the log, under keys that no caller can name.
 _JOINED, _LEFT = b"\xff joined", b"\xff left"
+
+
+#: Those of this process.
+_stores: weakref.WeakSet[FileStore] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Leave the files of stores that nobody has closed, while there are modules to do it with."""
+    for store in list(_stores):
+        with suppress(DistStoreError, OSError):
+            store.close()
 
 
 class FileStore(Store):
@@ -58,6 +72,7 @@ class FileStore(Store):
         except OSError as error:
             raise DistStoreError(f"cannot open the file {file_name!r} of a FileStore: {error}") from error
         self._open = True
+        _stores.add(self)
         self._process = os.getpid()
         if world_size >= 0:
             self._join()

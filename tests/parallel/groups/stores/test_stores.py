@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -450,3 +452,25 @@ class TestTCPStore:
         with pytest.raises(DistStoreError, match="a store takes 100 at most"):
             server.set("key", bytes(101))
         server.close()
+
+
+_JOIN_AND_END = """
+import sys, parallel
+
+def rank(number, path):
+    parallel.init_process_group("gloo", f"file://{path}", rank=number, world_size=1)
+
+if __name__ == "__main__":
+    parallel.spawn(rank, (sys.argv[1],), nprocs=1)
+"""
+
+
+def test_a_process_that_ends_leaves_its_file(tmp_path: Path) -> None:
+    """Also one that has closed nothing; the last to go removes the file, and nobody reads of errors."""
+    path, script = tmp_path / "store", tmp_path / "script.py"
+    script.write_text(_JOIN_AND_END)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[4])}
+    command = [sys.executable, str(script), str(path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not path.exists()
