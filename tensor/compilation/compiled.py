@@ -22,6 +22,7 @@ from .elements import Fused
 from .entry import Entry, Gradients, Output, Sharing
 from .fusion import fuse, recomputed
 from .grouping import group_casts
+from .host_tensors import watched_on_host
 from .leaves import cut_off, has_hooks, watched_graphs
 from .moves import without_moves
 from .placement import place
@@ -421,7 +422,12 @@ class _Recorder:
         autocast_settings.casts, autocast_settings.groups = {}, {}
         _tracing.tape = tape
         try:
-            with tape, watched(self._readings, refuse), watched_graphs(self._tensors, follows):
+            with (
+                tape,
+                watched(self._readings, refuse),
+                watched_graphs(self._tensors, follows),
+                watched_on_host(self._tensors, tape.host_asked),
+            ):
                 result = function()
                 tape.end()
                 return result

@@ -453,6 +453,11 @@ class Tape:
         if threading.get_ident() == self._thread:
             self.fail(Unsupported("the host asks for a value on the device"))
 
+    def host_asked(self) -> None:
+        """Note that the host reads or writes elements of a tensor on the CPU that comes from outside."""
+        if threading.get_ident() == self._thread and self.device_state.plans is not self._plans:
+            self.fail(Unsupported("the host asks for a value of a tensor on the CPU from outside"))
+
     def _drawn(self, generator: Any, device_state: Any, seed: int, call: int) -> None:
         if threading.get_ident() == self._thread:
             self._draws.note(generator, device_state, seed, call)
