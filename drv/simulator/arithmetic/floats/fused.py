@@ -1,7 +1,7 @@
 """Multiply-add with one rounding, by float64 arithmetic and error-free transformations.
 
 The product of two float32 is exact in float64, so ``float32(float64(a * b) + c)`` rounds twice, which
-is wrong only where the first rounding lands on a tie of the second. Rounding those lanes to odd (of
+is wrong only where the first rounding, if there is one, lands on a tie of the second. Rounding those lanes to odd (of
 the two neighbours of an inexact sum, the one whose last bit is set) makes the second rounding right:
 Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding
 to odd", IEEE Transactions on Computers 57(4), 2008, which also gives the algorithm for float64.
@@ -37,11 +37,14 @@ def fma_f32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
         # Zeros, which are common, become the largest.
         magnitude -= np.uint32(1)
         if has_tie or np.minimum.reduce(magnitude) < 0xFFFFFF:
-            doubtful = np.flatnonzero((dropped == _LOWEST) | (magnitude < 0xFFFFFF))
-            lanes = len(result)
-            product = product[doubtful] if len(product) == lanes else product
-            addend = c[doubtful] if len(c) == lanes else c
-            result[doubtful] = sum_to_odd(product, addend.astype(np.float64)).astype(np.float32)
+            # One of the two differences is exact, and differs from its term where the sum was rounded.
+            rounded = (total - product != c) | (total - c != product)
+            if np.logical_or.reduce(rounded):
+                doubtful = np.flatnonzero(rounded & ((dropped == _LOWEST) | (magnitude < 0xFFFFFF)))
+                lanes = len(result)
+                product = product[doubtful] if len(product) == lanes else product
+                addend = c[doubtful] if len(c) == lanes else c
+                result[doubtful] = sum_to_odd(product, addend.astype(np.float64)).astype(np.float32)
     return result
 
 
