@@ -36,7 +36,7 @@ _SHARED_EVENT = 6
 #: Newer than any architecture that NVRTC knows, so that kernels are compiled to PTX, as for such a GPU.
 DEFAULT_CAPABILITY = "15.0"
 
-LIBRARIES = ("cublas", "cufft")
+LIBRARIES = ("cublas", "cublasLt", "cufft")
 
 
 class FakeLibcuda:

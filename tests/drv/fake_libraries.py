@@ -11,15 +11,15 @@ import subprocess
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from drv.bindings import cublas, cufft
+from drv.bindings import cublas, cublaslt, cufft
 from drv.bindings.prototypes import IntArray, LongArray, Prototype, prototypes
 from drv.errors import CudaError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_DECLARATIONS = {"cublas": cublas.Cublas, "cufft": cufft.Cufft}
-_STATUSES = {"cublas": cublas.cublasStatus_t, "cufft": cufft.cufftResult}
+_DECLARATIONS = {"cublas": cublas.Cublas, "cublasLt": cublaslt.CublasLt, "cufft": cufft.Cufft}
+_STATUSES = {"cublas": cublas.cublasStatus_t, "cublasLt": cublas.cublasStatus_t, "cufft": cufft.cufftResult}
 #: CUBLAS_STATUS_INTERNAL_ERROR; cuFFT has no such number.
 _UNKNOWN = 14
 _SYMBOL = """

@@ -60,6 +60,7 @@ _STRUCTURES = {
     "CUstreamAttrValue": 64,
     "CUexecAffinityParam": 8,
     "CUdevprop": 56,
+    "CUDA_LAUNCH_PARAMS": 56,
 }
 #: The machine that code for a GPU names in its ELF header.
 _EM_CUDA = 190

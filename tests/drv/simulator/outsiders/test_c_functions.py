@@ -214,7 +214,7 @@ def test_attributes_by_their_own_sizes(machine: Machine, c: C) -> None:
     assert c.cuStreamSetAttribute(int(stream), attribute, pointer(priority)) == SUCCESS
 
 
-def test_descriptors_are_ints(machine: Machine, c: C) -> None:
+def test_memory_that_is_mapped_and_exported(machine: Machine, c: C) -> None:
     properties = cuda.CUmemAllocationProp()
     properties.type = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     properties.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
@@ -223,8 +223,19 @@ def test_descriptors_are_ints(machine: Machine, c: C) -> None:
     )
     memory = machine.cuMemCreate(2 << 20, properties, 0)
     descriptor = (ctypes.c_int * 2)(-1, -1)
+    address = int(machine.cuMemAddressReserve(2 << 20, 0, 0, 0))
+    machine.cuMemMap(address, 2 << 20, 0, memory, 0)
+    access = cuda.CUmemAccessDesc()
+    access.location, access.flags = (
+        properties.location,
+        cuda.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    )
+    assert c.cuMemSetAccess(address, 2 << 20, access.getPtr(), 1) == SUCCESS
+    assert c.cuMemSetAccess(address, 2 << 20, 0, 1) == INVALID_VALUE
+    machine.cuMemsetD8(address, 1, 16)
     assert c.cuMemExportToShareableHandle(pointer(descriptor), int(memory), int(kind), 0) == SUCCESS
     assert descriptor[0] >= 0
     assert descriptor[1] == -1
     os.close(descriptor[0])
+    machine.cuMemUnmap(address, 2 << 20)
     machine.cuMemRelease(memory)
