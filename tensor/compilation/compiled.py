@@ -6,6 +6,7 @@ import copy
 import functools
 import threading
 from functools import partial
+from operator import is_not
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -327,12 +328,20 @@ class Compiled:
             # A later call, outside of the capture, can be recorded; a CUDA graph has the function's own launches.
             return self._function(*args, **kwargs)
         recorder = _Recorder(device_state, readings, tensors)
+        before = list(map(_aspect, tensors))
         result = recorder.run(lambda: self._function(*args, **kwargs))
         try:
             entry = recorder.entry(result, len(arguments), replayed=self._replayed)
             change = readings.change()
             if change is not None:
                 raise Unsupported(f"it changes what it reads: {change}", _line_of(self._function))
+            now: list[Tensor] = []
+            is_same = (*described([args, kwargs], now, []), *environment()) == signature
+            if not is_same or any(map(is_not, now, arguments)) or list(map(_aspect, tensors)) != before:
+                raise Unsupported(
+                    "it changes its arguments, or settings, in another way than by writing to elements",
+                    _line_of(self._function),
+                )
         except Unsupported as reason_why:
             self._refused[signature] = reason_why
             self._report(reason_why)
@@ -344,6 +353,12 @@ class Compiled:
 def _compiled(function: Callable[..., Any], fullgraph: bool, limit: int, replayed: bool = False) -> Compiled:
     """A :class:`Compiled` from a pickle, or like another one."""
     return Compiled(function, fullgraph=fullgraph, limit=limit, replayed=replayed)
+
+
+def _aspect(x: Tensor) -> tuple[Any, ...]:
+    """What of a tensor changes only where it is made another one."""
+    attributes = {name: id(value) for name, value in x.__dict__.items()}
+    return id(x._storage), x._layout, x._offset, x.requires_grad, attributes
 
 
 def _line_of(function: Any) -> str:

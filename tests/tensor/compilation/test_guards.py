@@ -425,3 +425,73 @@ def test_an_error_in_the_function(x: Any) -> None:
         tensor.compile(function)(x)
     assert (x + 1).tolist() == [2.0] * 3
     assert not tensor.compiler.is_compiling()
+
+
+def _adds_entry(x: Any, options: Any) -> Any:
+    options["result"] = x * 2
+    return x + 1
+
+
+def _takes_entry(x: Any, options: Any) -> Any:
+    return x + options.pop("gain")
+
+
+def _changes_inner(x: Any, options: Any) -> Any:
+    options["inner"][0] = x * 2
+    return x + 1
+
+
+def _sets_attribute(x: Any, options: Any) -> Any:
+    x.name = "x"
+    return x + 1
+
+
+def _sets_data(x: Any, options: Any) -> Any:
+    x.data = options["inner"][0] * 2
+    return x + 1
+
+
+def _requires_gradient(x: Any, options: Any) -> Any:
+    x.requires_grad_()
+    return x + 1
+
+
+def _changes_shape(x: Any, options: Any) -> Any:
+    return x.unsqueeze_(0) + 1
+
+
+def _sets_mode(x: Any, options: Any) -> Any:
+    tensor.set_grad_enabled(False)
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _adds_entry,
+        _takes_entry,
+        _changes_inner,
+        _sets_attribute,
+        _sets_data,
+        _requires_gradient,
+        _changes_shape,
+        _sets_mode,
+    ],
+)
+def test_arguments_and_settings_that_are_changed(x: Any, function: Any) -> None:
+    """A program would not change them again."""
+
+    def outcome(function: Any) -> Any:
+        argument, options = x * 3, {"gain": 1.0, "inner": [x * 5]}
+        try:
+            result = function(argument, options).tolist(), tensor.is_grad_enabled()
+        finally:
+            tensor.set_grad_enabled(True)
+        return *result, str(options), argument.tolist(), argument.requires_grad, vars(argument)
+
+    compiled, expected = tensor.compile(function), outcome(function)
+    with pytest.warns(UserWarning, match="it changes its arguments, or settings"):
+        assert outcome(compiled) == expected
+    for _ in range(2):
+        assert outcome(compiled) == expected
+    assert compiled.programs == 0
