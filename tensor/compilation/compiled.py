@@ -175,7 +175,8 @@ class Compiled:
         objects: list[Any] = []
         try:
             signature = (*described([args, kwargs], arguments, objects), *environment())
-        except Special:
+        except (Special, RecursionError):
+            # Arguments that hold themselves have no description.
             return self._function(*args, **kwargs)
         if signature in self._on_host:
             return self._function(*args, **kwargs)

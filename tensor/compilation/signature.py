@@ -6,6 +6,8 @@ function tells at later calls whether nothing has changed, by comparisons alone;
 
 from __future__ import annotations
 
+import dataclasses
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import TensorBase
@@ -17,7 +19,7 @@ from tensor.core.modes.precision import settings as precision
 from tensor.methods.tensor import Tensor
 
 from .generated import Code, listed
-from .reading import PLAIN, is_signed_zero, same
+from .reading import PLAIN, is_module, is_signed_zero, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,8 +80,24 @@ def described(value: Any, tensors: list[Tensor], objects: list[Any]) -> tuple[An
         return dict, *((name, described(each, tensors, objects)) for name, each in value.items())
     if _is_of_library(value):
         return type(value), value
+    fields = _fields_of(value)
+    if fields is not None:
+        # Its methods may be called.
+        objects.append(type(value))
+        return type(value), *((name, described(each, tensors, objects)) for name, each in fields.items())
     objects.append(value)
     return type(value), id(value)
+
+
+def _fields_of(value: Any) -> dict[str, Any] | None:
+    """What a record is told apart by: the attributes of an instance of a dataclass, or of a namespace; ``None`` for others."""
+    is_record = dataclasses.is_dataclass(value) and not isinstance(value, type) and not is_module(value)
+    if not is_record and type(value) is not SimpleNamespace:
+        return None
+    attributes: dict[str, Any] | None = getattr(value, "__dict__", None)
+    if attributes is not None:
+        return attributes
+    return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
 
 
 def _is_of_library(value: Any) -> bool:
@@ -182,6 +200,11 @@ class _Recognizer:
                 return False
             self._refuse_if(f"{is_other_type} or {constant(tuple)}({source}) != {constant(tuple(value))}")
             return all(self._element(f"{source}[{constant(name)}]", each) for name, each in value.items())
+        elif (fields := _fields_of(value)) is not None:
+            self._refuse_if(is_other_type)
+            if hasattr(value, "__dict__"):
+                return self._element(f"{source}.__dict__", fields)
+            return all(self._element(f"{source}.{name}", each) for name, each in fields.items())
         else:
             self._refuse_if(f"{source} is not {constant(value)}")
         return True

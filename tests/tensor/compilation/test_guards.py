@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 import warnings
@@ -425,6 +426,53 @@ def test_an_error_in_the_function(x: Any) -> None:
         tensor.compile(function)(x)
     assert (x + 1).tolist() == [2.0] * 3
     assert not tensor.compiler.is_compiling()
+
+
+@dataclasses.dataclass
+class _Batch:
+    x: Any
+    gain: float = 2.0
+    parent: Any = None
+
+    def scaled(self) -> Any:
+        return self.x * self.gain
+
+
+@dataclasses.dataclass(slots=True)
+class _SlottedBatch:
+    x: Any
+    gain: float = 2.0
+
+    scaled = _Batch.scaled
+
+
+@pytest.mark.parametrize("record", [_Batch, _SlottedBatch])
+def test_records_are_told_apart_by_their_attributes(
+    x: Any, record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new one in each call, as a loader of data makes them."""
+    compiled = tensor.compile(lambda batch: batch.scaled() + 1, fullgraph=True)
+    for number in range(12):
+        assert compiled(record(x * number)).tolist() == [2.0 * number + 1] * 3
+    assert compiled.programs == 1
+    for gain, programs in ((3.0, 2), (2.0, 2), (3.0, 2)):
+        assert compiled(record(x, gain)).tolist() == [gain + 1] * 3
+        assert compiled.programs == programs
+    assert compiled(record(x.double())).dtype is tensor.float64
+    monkeypatch.setattr(record, "scaled", lambda self: self.x * 7)
+    assert compiled(record(x)).tolist() == [8.0] * 3
+    named = tensor.compile(lambda batch: batch.x * batch.gain, fullgraph=True)
+    for number in range(12):
+        assert named(SimpleNamespace(x=x, gain=2.0)).tolist() == [2.0] * 3, number
+    assert named.programs == 1
+
+
+def test_records_that_hold_themselves(x: Any) -> None:
+    batch = _Batch(x)
+    batch.parent = [batch]
+    compiled = tensor.compile(lambda batch: batch.scaled())
+    for _ in range(2):
+        assert compiled(batch).tolist() == [2.0] * 3
 
 
 def _adds_entry(x: Any, options: Any) -> Any:
