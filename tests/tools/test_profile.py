@@ -67,8 +67,8 @@ def test_json_has_every_metric_by_kernel(bench: Bench, tmp_path: Path, capsys: A
     document = json.loads(target.read_text())
     assert document["device_times"].endswith("NVIDIA A100-SXM4-80GB")
     kernels = {each["name"]: each for each in document["kernels"]}
-    assert any(name.startswith("copy_strided") for name in kernels), list(kernels)
-    copy = next(each for name, each in kernels.items() if name.startswith("copy_strided"))
+    assert any(name.startswith("copy_tiled") for name in kernels), list(kernels)
+    copy = next(each for name, each in kernels.items() if name.startswith("copy_tiled"))
     for name in (
         "load_sectors_per_request", "store_sectors_per_request", "sectors_over_needed", "shared_conflict_ways",
         "active_lanes", "occupancy", "registers", "shared_memory", "spills", "bound", "modelled_us", "launches",

@@ -23,7 +23,7 @@ def test_what_is_in_the_wheel(wheel: Path) -> None:
         names = archive.namelist()
     assert wheel.name == f"graphroot-{__version__}-py3-none-any.whl"
     assert {name.partition("/")[0] for name in names} == {*PACKAGES, f"graphroot-{__version__}.dist-info"}
-    suffixes = {".py", ".pyi", ".typed", ".cu", ".cuh", ".html", ".css", ".js"}
+    suffixes = {".py", ".pyi", ".typed", ".cu", ".cuh", ".html", ".css", ".js", ".md"}
     files = {
         str(path.relative_to(ROOT))
         for package in PACKAGES

@@ -89,7 +89,7 @@ def test_kernels_know_their_module_node_and_line(training: Any) -> None:
     kernels = [each for each in run.events() if each.device_type is DeviceType.CUDA]
     assert kernels
     assert all(each.line.startswith(__file__) for each in kernels)
-    forward = [each for each in kernels if not each.node and "cublasGemm" in each.name]
+    forward = [each for each in kernels if not each.node and "cublasLtMatmul bias" in each.name]
     assert [each.module for each in forward] == ["nn.Module: first", "nn.Module: rest.1"]
     relu = next(each for each in kernels if each.node == "ReluBackward0")
     assert relu.module == "nn.Module: rest.0"
