@@ -65,7 +65,7 @@ _MAX_DEPTH = 50
 #: Bytes of an array of NumPy that are compared at each call.
 _MAX_ARRAY = 4096
 #: Containers whose objects have nothing besides their elements.
-_CONTAINERS = (list, tuple, dict, deque, OrderedDict, defaultdict)
+CONTAINERS = (list, tuple, dict, deque, OrderedDict, defaultdict)
 #: Modules whose objects do not change, or are asked for what changes by what is recorded.
 _UNCHANGING = ("tensor.core.", "tensor.operations.", "tensor.compilation.", "nvrtc_kernels.", "drv.")
 _DESCRIPTORS = (
@@ -279,7 +279,7 @@ class Readings:
             self._orders.append((value, list(value)))
         for key in keys:
             self._item(value, key, depth + 1)
-        if type(value) not in _CONTAINERS and not isinstance(value, types.MappingProxyType):
+        if type(value) not in CONTAINERS and not isinstance(value, types.MappingProxyType):
             self._instance(value, depth)
 
     def _contents(self, value: Any, take: Callable[[Any], Any]) -> None:

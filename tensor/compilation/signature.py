@@ -19,7 +19,7 @@ from tensor.core.modes.precision import settings as precision
 from tensor.methods.tensor import Tensor
 
 from .generated import Code, listed
-from .reading import PLAIN, is_module, is_signed_zero, same
+from .reading import CONTAINERS, PLAIN, is_module, is_signed_zero, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,9 +75,11 @@ def described(value: Any, tensors: list[Tensor], objects: list[Any]) -> tuple[An
             )
         return type(value), value, str(value) if is_signed_zero(value) else None
     if isinstance(value, (list, tuple)):
-        return type(value), *(described(each, tensors, objects) for each in value)
+        own = _own_attributes(value, tensors, objects)
+        return type(value), *(described(each, tensors, objects) for each in value), *own
     if isinstance(value, dict):
-        return dict, *((name, described(each, tensors, objects)) for name, each in value.items())
+        own = _own_attributes(value, tensors, objects)
+        return type(value), *((name, described(each, tensors, objects)) for name, each in value.items()), *own
     if _is_of_library(value):
         return type(value), value
     fields = _fields_of(value)
@@ -87,6 +89,15 @@ def described(value: Any, tensors: list[Tensor], objects: list[Any]) -> tuple[An
         return type(value), *((name, described(each, tensors, objects)) for name, each in fields.items())
     objects.append(value)
     return type(value), id(value)
+
+
+def _own_attributes(value: Any, tensors: list[Tensor], objects: list[Any]) -> list[Any]:
+    """What a container of a class of the program's own has besides its elements."""
+    if type(value) in CONTAINERS:
+        return []
+    objects.append(type(value))
+    attributes = getattr(value, "__dict__", None) or {}
+    return [(name, described(each, tensors, objects)) for name, each in attributes.items()]
 
 
 def _fields_of(value: Any) -> dict[str, Any] | None:
@@ -193,6 +204,8 @@ class _Recognizer:
         elif isinstance(value, PLAIN):
             return False
         elif isinstance(value, (list, tuple)):
+            if getattr(value, "__dict__", None):
+                return False
             self._refuse_if(f"{is_other_type} or {constant(len)}({source}) != {len(value)}")
             return all(self._element(f"{source}[{number}]", each) for number, each in enumerate(value))
         elif isinstance(value, dict):

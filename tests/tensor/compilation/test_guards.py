@@ -467,6 +467,29 @@ def test_records_are_told_apart_by_their_attributes(
     assert named.programs == 1
 
 
+class _Features(dict[str, Any]):
+    """Of a program, or a library of models: entries are attributes, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
+class _Rows(list[Any]):
+    gain: float
+
+
+def test_containers_of_a_class_of_the_programs_own(x: Any) -> None:
+    compiled = tensor.compile(lambda features: features.x * features.gain, fullgraph=True)
+    rows_of = tensor.compile(lambda rows: rows[0] * rows.gain, fullgraph=True)
+    for number in range(4):
+        for gain in (2.0, 3.0):
+            assert compiled(_Features(x=x * number, gain=gain)).tolist() == [number * gain] * 3
+            rows = _Rows([x * number])
+            rows.gain = gain
+            assert rows_of(rows).tolist() == [number * gain] * 3
+    assert (compiled.programs, rows_of.programs) == (2, 2)
+
+
 def test_records_that_hold_themselves(x: Any) -> None:
     batch = _Batch(x)
     batch.parent = [batch]
