@@ -53,7 +53,7 @@ def plan(device: Device, operation: str, reducer: str, selection: Selection, val
     """What combines values with the selected elements, as :func:`.accumulation.plan` says."""
     work = _work(selection, (0,) * len(selection.shape) if values is None else values[0])
     keys = _keys(device, operation, selection, work)
-    order = sort.plan(device, 1, work.positions, work.key)
+    order = sort.plan(device, 1, work.positions, work.key, below=work.keys)
     reduce, open_bytes = (_last if reducer == LAST else _reduction)(
         device, operation, reducer, selection.element_dtype, values, work
     )
@@ -73,10 +73,11 @@ def plan(device: Device, operation: str, reducer: str, selection: Selection, val
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """How a selection falls into positions, keys and slices, and where they lie."""
+    """How a selection falls into positions, keys (from 0 to below ``keys``) and slices, and where they lie."""
 
     indexed: Selection
     key: dtype
+    keys: int
     positions: int
     slices: int
     geometry: bytes
@@ -123,6 +124,7 @@ def _work(selection: Selection, values: Sequence[int]) -> _Work:
     return _Work(
         indexed,
         key,
+        total,
         count,
         width,
         struct.pack(f"={len(numbers)}{code}", *numbers),

@@ -34,7 +34,9 @@ BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned lon
 _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
-def plan(device: Device, rows: int, n: int, dtype: dtype, *, descending: bool = False) -> Plan:
+def plan(
+    device: Device, rows: int, n: int, dtype: dtype, *, descending: bool = False, below: int | None = None
+) -> Plan:
     """What sorts every row of ``n`` elements.
 
     The sort is stable in both directions: equal elements keep their order. -0.0 equals 0.0; NaN is larger
@@ -46,6 +48,8 @@ def plan(device: Device, rows: int, n: int, dtype: dtype, *, descending: bool = 
         Shape of the contiguous input, values and indices.
     dtype
         Type of the elements, not complex.
+    below
+        Where elements are integers from 0 on that are smaller than this: fewer of their digits are looked at.
 
     Returns
     -------
@@ -68,7 +72,7 @@ def plan(device: Device, rows: int, n: int, dtype: dtype, *, descending: bool = 
             launch(stream, 0, n, input_address, 0, values, indices)
 
         return Plan(run)
-    sort, scratch_bytes = long(device, rows, n, dtype, descending=descending)
+    sort, scratch_bytes = long(device, rows, n, dtype, descending=descending, below=below)
 
     def run_long(stream: Any, scratch: int, values: int, indices: int, input_address: int) -> None:
         sort(stream, scratch, input_address, 0, values, indices)
@@ -103,10 +107,13 @@ def short(
 
 
 def long(
-    device: Device, rows: int, n: int, dtype: dtype, *, descending: bool
+    device: Device, rows: int, n: int, dtype: dtype, *, descending: bool, below: int | None = None
 ) -> tuple[Callable[..., None], int]:
     """``launch(stream, scratch, input_address, source, values, indices)`` by radix, and its bytes of scratch."""
     bits, passes = BITS[dtype.itemsize], dtype.itemsize
+    if below is not None:
+        # Digits that are the same in all elements change no order.
+        passes = min(passes, max(-(-(below - 1).bit_length() // 8), 1))
     chunked, grid, chunks = cut(device, rows, n)
     source = order(dtype, descending=descending)
     source += (

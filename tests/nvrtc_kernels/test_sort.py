@@ -239,3 +239,26 @@ def test_what_cannot_be_selected(device: drv.Device) -> None:
         selection.topk(device, 1, 3, 1, dtypes.complex128)
     selection.topk(device, 5, 3, 0, dtypes.int8).run(device.default_stream.handle, 0, 0, 0, 0)
     selection.kth(device, 0, 3, 1, dtypes.int8).run(device.default_stream.handle, 0, 0, 0, 0)
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize(
+    ("kind", "below", "rounds"),
+    [(np.int32, 200, 1), (np.int32, 50304, 2), (np.int64, 70000, 3), (np.int16, 300, 2)],
+)
+def test_small_integers_take_fewer_rounds(device: drv.Device, kind: type, below: int, rounds: int) -> None:
+    x = np.random.default_rng(0).integers(0, below, 5000).astype(kind)
+    plan = sort.plan(device, 1, x.size, dtypes.from_numpy(np.dtype(kind)), below=below)
+    source, values = DeviceArray(device, x), DeviceArray(device, np.zeros_like(x))
+    indices, scratch = (
+        DeviceArray(device, np.zeros(x.size, np.int64)),
+        drv.DeviceMemory(max(plan.scratch_bytes, 1)),
+    )
+    with drv.simulator.timed(results=False) as timing:
+        plan.run(
+            device.default_stream.handle, scratch.address, values.address, indices.address, source.address
+        )
+        device.synchronize()
+    assert sum(each.name == "radix_count_digits" for each in timing.operations) == rounds
+    np.testing.assert_array_equal(indices.numpy_array(), np.argsort(x, kind="stable"))
+    np.testing.assert_array_equal(values.numpy_array(), np.sort(x))
