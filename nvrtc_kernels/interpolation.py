@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Rows with at most so many weights are held in registers.
 _FEW = 4
 #: Planes that a thread goes over with the weights that it has read, where there are planes enough.
-_PLANES = 8
+_PLANES = 64
 #: Threads of a multiprocessor that keep the memory busy.
 _BUSY = 2048
 #: So many elements and more are numbered with 64 bits.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -154,7 +155,7 @@ def test_devices_agree(name: str, monkeypatch: pytest.MonkeyPatch, request: pyte
     grads, results = [], []
     for device, many in (("cpu", 1), ("cuda", 1 << 31), ("cuda", 1)):
         monkeypatch.setattr(kernels, "_MANY", many)
-        monkeypatch.setattr(kernels, "_BUSY", 0.01)
+        monkeypatch.setattr(kernels, "_BUSY", Fraction(1, 100))
         x = tensor.from_numpy(array).to(device)[:, 1:].requires_grad_()
         x._layout.device_state.plans.clear()
         y = interpolate(x, **options)
