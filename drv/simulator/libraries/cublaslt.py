@@ -299,11 +299,13 @@ class SimulatedCublasLt(CublasState):
         epilogue = described.get(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE, _PLAIN)
         transa = described.get(Desc.CUBLASLT_MATMUL_DESC_TRANSA, 0)
         transb = described.get(Desc.CUBLASLT_MATMUL_DESC_TRANSB, 0)
-        types, orders, rows, columns, leading, batches, _ = (
-            tuple(each[attribute] for each in matrices) for attribute in Matrix
-        )
+        attributes = tuple(tuple(each[attribute] for each in matrices) for attribute in Matrix)
+        types, orders, rows, columns, leading, batches, _ = attributes
         compute = described[Desc.CUBLASLT_MATMUL_DESC_COMPUTE_TYPE]
-        key = compute, epilogue, transa, transb, types, rows, columns, leading
+        scale = described[Desc.CUBLASLT_MATMUL_DESC_SCALE_TYPE]
+        bias_type = described.get(Desc.CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, types[3])
+        # All that is checked below: what was accepted once says nothing about other batches, orders or types.
+        key = compute, scale, bias_type, epilogue, transa, transb, attributes
         known = self._checked.get(key)
         if known is not None:
             return known
@@ -311,7 +313,6 @@ class SimulatedCublasLt(CublasState):
             raise Refusal(NOT_SUPPORTED, f"epilogue {epilogue} is not simulated")
         if set(orders) != {_COLUMN_MAJOR} or set(batches) != {1}:
             raise Refusal(NOT_SUPPORTED, "batches, and orders other than column-major, are not simulated")
-        bias_type = described.get(Desc.CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, types[3])
         if bias_type != types[3]:
             raise Refusal(NOT_SUPPORTED, "a bias of another type than the result is not simulated")
         depth = columns[0] if transa == 0 else rows[0]
@@ -325,7 +326,7 @@ class SimulatedCublasLt(CublasState):
         sizes = (*result, depth, *leading[:3], 0, 0, 0, 1)
         name = "cublasLtMatmul" + {_PLAIN: "", _BIAS: " bias"}.get(Epilogue(epilogue), " bias gradient")
         product = checked_product(name, transa, transb, sizes, (types[0], types[1], types[3], compute, -1), 0)
-        if described[Desc.CUBLASLT_MATMUL_DESC_SCALE_TYPE] != product.rule.scale:
+        if scale != product.rule.scale:
             raise Refusal(NOT_SUPPORTED, f"scalars of another type than {product.rule.scale.name}")
         self._checked[key] = product
         return product

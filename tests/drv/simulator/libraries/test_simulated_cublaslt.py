@@ -17,6 +17,7 @@ from drv.bindings.cublaslt import CublasLt, HeuristicResult
 from drv.bindings.cublaslt import cublasLtEpilogue_t as Epilogue
 from drv.bindings.cublaslt import cublasLtMatmulDescAttributes_t as Desc
 from drv.bindings.cublaslt import cublasLtMatmulPreferenceAttributes_t as Preference
+from drv.bindings.cublaslt import cublasLtMatrixLayoutAttribute_t as Matrix
 from drv.bindings.library_types import cudaDataType as Type
 from drv.bindings.prototypes import prototypes
 from drv.simulator.libraries.cublaslt import SimulatedCublasLt
@@ -196,6 +197,24 @@ def test_what_is_refused() -> None:
         product.run()
     with pytest.raises(drv.InvalidHandleError, match="cublasLtDestroy"):
         product.library.cublasLtDestroy(12345)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        (Matrix.CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, ctypes.c_int32(2), "batches"),
+        (Matrix.CUBLASLT_MATRIX_LAYOUT_ORDER, ctypes.c_int32(1), "orders other than column-major"),
+    ],
+)
+def test_what_is_refused_though_the_like_was_accepted(attribute: int, value: Any, message: str) -> None:
+    product = Product()
+    product.run()
+    for layout in product.layouts:
+        product.library.cublasLtMatrixLayoutSetAttribute(
+            layout, attribute, ctypes.addressof(value), ctypes.sizeof(value)
+        )
+    with pytest.raises(drv.NotSupportedError, match=message):
+        product.run()
 
 
 def test_what_two_streams_write_is_a_race() -> None:
