@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from drv.host.processors import processor_count
 
 from .device_models import MODELS
 
@@ -135,8 +136,7 @@ def _integer(name: str, value: Any, low: int, high: int) -> int:
 
 
 def _cores(name: str, value: Any) -> int:
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return available if value == "all" else _integer(name, value, 1, _MAX_CORES)
+    return processor_count() if value == "all" else _integer(name, value, 1, _MAX_CORES)
 
 
 def _word(name: str, value: Any, words: Iterable[str]) -> str:

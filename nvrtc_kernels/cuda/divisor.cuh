@@ -13,3 +13,7 @@ struct Divisor<unsigned int> {
     unsigned int size, multiplier, shift;
     __device__ unsigned int quotient(unsigned int n) const { return __umulhi(n, multiplier) >> shift; }
 };
+// The same where the size may also be 1, for which there is no multiplier.
+__device__ inline unsigned int quotient(const Divisor<unsigned int>& by, unsigned int n) {
+    return by.size == 1 ? n : by.quotient(n);
+}

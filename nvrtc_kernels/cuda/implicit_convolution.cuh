@@ -33,9 +33,6 @@ struct Convolution {
     int out_stride[3], out_item, out_channel, out_first;
     int bias;
 
-    __device__ static unsigned int quotient(const Divisor<unsigned int>& by, unsigned int n) {
-        return by.size == 1 ? n : by.quotient(n);
-    }
     // Item, z, y and x of a window.
     __device__ void find(int window, int (&at)[4]) const {
 #pragma unroll

@@ -1,8 +1,8 @@
 // Pooling by windows whose shape is known when the kernel is compiled, and whose outputs need not be counted to 64 bits.
 //
-// A thread has V neighbouring outputs of a row, as many as are written 16 bytes at a time, for which it reads what their windows hold of each row of the image at once: in
-// whole packs where windows do not overlap and rows begin at a multiple of a pack, elsewhere element by element. Loops over a
-// window are unrolled, and positions come from multiplications.
+// A thread has V neighbouring outputs of a row, as many as are written 16 bytes at a time, for which it reads what their
+// windows hold of each row of the image at once: in whole packs where windows do not overlap and rows begin at a multiple of
+// a pack, elsewhere element by element. Loops over a window are unrolled, and positions come from multiplications.
 
 #pragma once
 #include "divisor.cuh"
@@ -14,10 +14,6 @@ struct PooledRows {
     unsigned int count;
     int size[3], out[3];
 };
-
-__device__ inline unsigned int quotient(const Divisor<unsigned int>& by, unsigned int n) {
-    return by.size == 1 ? n : by.quotient(n);
-}
 
 // Largest elements and where they stand: the first of equal ones, and the last NaN.
 template <class T, int V>

@@ -28,6 +28,9 @@ _SETTLING = 0.3
 _GRACE_AFTER_FAILURE = 5.0
 _GRACE_TO_SAVE = 30.0
 
+#: Signals that end a launcher, unless they are ignored.
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
 _PIECE, _LARGEST_PIPE = 1 << 16, 1 << 20
 _TAIL = 1 << 16
 _TRACEBACK = re.compile(rb"^(  \+ Exception Group )?Traceback \(most recent call last\):", re.MULTILINE)
@@ -136,7 +139,7 @@ class LocalRanks:
         former = signal.set_wakeup_fd(writer)
         started = time.monotonic()
         try:
-            for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            for number in (signal.SIGCHLD, *ENDING_SIGNALS):
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                     handlers[number] = signal.signal(number, lambda *_: None)
             self._selector.register(reader, selectors.EVENT_READ)

@@ -24,7 +24,7 @@ from parallel.groups.waiting import seconds_until
 
 from .coordinator import Coordinator
 from .exit_codes import signal_name
-from .local_ranks import say
+from .local_ranks import ENDING_SIGNALS, say
 from .rounds import Round, reserve_port
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .local_ranks import Outcome
 
 _MESSAGES, _JOB = "messages", "job"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class NodeRendezvous:
@@ -295,7 +294,7 @@ def _raised_signals() -> Iterator[None]:
 
     former = {
         number: signal.signal(number, received)
-        for number in _SIGNALS
+        for number in ENDING_SIGNALS
         if signal.getsignal(number) is not signal.SIG_IGN  # nohup
     }
     try:

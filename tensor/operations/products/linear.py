@@ -1,8 +1,9 @@
 """Linear maps: rows times a transposed matrix, plus a bias.
 
 One operation with one node: on a device the bias is added by the product's launch, and its gradient summed up by that of the
-weight's (:mod:`.epilogues`); where that cannot be, it is broadcast into the result, to which cuBLAS then adds the product. Dimensions before the last one are one long dimension of rows, without views. What does not fit that
-(integers, complex numbers, other shapes of weight and bias) consists of other operations.
+weight's (:mod:`.epilogues`); where that cannot be, it is broadcast into the result, to which cuBLAS then adds the product.
+Dimensions before the last one are one long dimension of rows, without views. What does not fit that (integers, complex
+numbers, other shapes of weight and bias) consists of other operations.
 """
 
 from __future__ import annotations
