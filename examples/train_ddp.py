@@ -55,16 +55,17 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
 
 def set_up(args: argparse.Namespace) -> tensor.device:
     """Join the other processes, which the launcher has told of each other. Returns this one's device."""
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    local_rank = parallel.get_node_local_rank(0)
     if args.simulate:
         drv.simulator.install(check="race")
     devices = tensor.cuda.device_count()
     if args.cpu or not devices:
-        parallel.init_process_group("gloo")
+        parallel.init_process_group(args.backend or "gloo")
         return tensor.device("cpu")
-    # NCCL wants a GPU for each process; gloo also serves simulated ones, and several processes on one GPU.
-    own = not args.simulate and devices >= int(os.environ["LOCAL_WORLD_SIZE"])
-    parallel.init_process_group("nccl" if own else "gloo")
+    # NCCL wants a GPU for each process; gloo also serves simulated ones, and several processes on one GPU. mpiexec does not
+    # set this variable, and is taken to have started a process for each GPU.
+    own = not args.simulate and devices >= int(os.environ.get("LOCAL_WORLD_SIZE", devices))
+    parallel.init_process_group(args.backend or ("nccl" if own else "gloo"))
     tensor.cuda.set_device(local_rank % devices)
     return tensor.device("cuda", local_rank % devices)
 
@@ -107,6 +108,9 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cpu", action="store_true", help="use no GPUs")
+    parser.add_argument(
+        "--backend", choices=("gloo", "nccl", "mpi"), help="what carries tensors; default: nccl or gloo"
+    )
     parser.add_argument("--simulate", action="store_true", help="simulate a GPU for each, and look for races")
     parser.add_argument("--epochs", type=int, help="default: 10; simulated, 1")
     parser.add_argument("--steps", type=int, help="at most so many in an epoch (default: all; simulated, 3)")

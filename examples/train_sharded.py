@@ -8,6 +8,8 @@ batches, however many they are, so that the losses are those of one process.
     graphroot launch --nproc-per-node 2 examples/train_sharded.py --checkpoint gpt --resume  # stop it and go on with two
     graphroot launch --nproc-per-node 4 examples/train_sharded.py --simulate --checkpoint gpt  # a simulated GPU for each
     graphroot launch --nproc-per-node 4 --max-restarts 3 examples/train_sharded.py --checkpoint gpt --resume  # by itself
+    mpiexec -n 4 python examples/train_sharded.py --checkpoint gpt --backend mpi             # on the machines that MPI has
+    srun -N 2 -n 16 python examples/train_sharded.py --checkpoint gpt                        # on those of Slurm
 
 It learns from a text file, by default this project's README. Needs tqdm: pip install 'graphroot[examples]'.
 """
@@ -159,16 +161,17 @@ def train(args: argparse.Namespace, device: tensor.device) -> list[float]:
 
 def set_up(args: argparse.Namespace) -> tensor.device:
     """Join the other processes, which the launcher has told of each other. Returns this one's device."""
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    local_rank = parallel.get_node_local_rank(0)
     if args.simulate:
         drv.simulator.install(check="race")
     devices = tensor.cuda.device_count()
     if args.cpu or not devices:
-        parallel.init_process_group("gloo")
+        parallel.init_process_group(args.backend or "gloo")
         return tensor.device("cpu")
-    # NCCL wants a GPU for each process; gloo also serves simulated ones, and several processes on one GPU.
-    own = not args.simulate and devices >= int(os.environ["LOCAL_WORLD_SIZE"])
-    parallel.init_process_group("nccl" if own else "gloo")
+    # NCCL wants a GPU for each process; gloo also serves simulated ones, and several processes on one GPU. mpiexec does not
+    # set this variable, and is taken to have started a process for each GPU.
+    own = not args.simulate and devices >= int(os.environ.get("LOCAL_WORLD_SIZE", devices))
+    parallel.init_process_group(args.backend or ("nccl" if own else "gloo"))
     tensor.cuda.set_device(local_rank % devices)
     return tensor.device("cuda", local_rank % devices)
 
@@ -180,6 +183,9 @@ def arguments(command: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--text", type=Path, default=ROOT / "README.md", help="file to learn from")
     parser.add_argument("--cpu", action="store_true", help="use no GPUs")
+    parser.add_argument(
+        "--backend", choices=("gloo", "nccl", "mpi"), help="what carries tensors; default: nccl or gloo"
+    )
     parser.add_argument("--simulate", action="store_true", help="simulate a GPU for each, and look for races")
     parser.add_argument("--steps", type=int, help="default: 300; simulated, 2")
     parser.add_argument("--batch-size", type=int, help="of all together; default: 32; simulated, 8")

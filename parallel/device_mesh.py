@@ -7,7 +7,6 @@ four groups of two along ``replicate``. Each rank has one group of each dimensio
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 import tensor
 from parallel.groups.process_groups import (
     checked_group,
+    get_node_local_rank,
     get_process_group_ranks,
     get_rank,
     get_world_size,
@@ -561,9 +561,9 @@ def _set_up(device_type: str) -> None:
     """Join the job, and use the device of this process's number on its machine, unless the program did so."""
     if not is_initialized():
         init_process_group()
-    local = os.environ.get("LOCAL_RANK")
-    if device_type == "cuda" and local is not None and not tensor.cuda.is_initialized():
-        tensor.cuda.set_device(int(local))
+    local = get_node_local_rank(-1)
+    if device_type == "cuda" and local >= 0 and not tensor.cuda.is_initialized():
+        tensor.cuda.set_device(local)
 
 
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from parallel.backends.selection import text_of
 
+from .process_managers import started
+from .rendezvous import leave
+
 if TYPE_CHECKING:
     from datetime import timedelta
 
@@ -207,7 +210,7 @@ class World:
             each.shutdown()
         self.connections.close()
         if self._owned_store is not None:
-            self._owned_store.close()
+            leave(self._owned_store)
 
 
 class Job:
@@ -393,17 +396,21 @@ def get_pg_count() -> int:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """Rank of this process on its machine, as the launcher set it in ``LOCAL_RANK``.
+    """Rank of this process on its machine, as the launcher set it in ``LOCAL_RANK``, or as ``mpiexec`` or ``srun`` says.
 
     Raises
     ------
     RuntimeError
-        If it is not set and there is no ``fallback_rank``.
+        If nothing says it and there is no ``fallback_rank``.
     """
-    rank: Any = os.environ.get("LOCAL_RANK", fallback_rank)
+    rank: Any = os.environ.get("LOCAL_RANK")
+    if rank is None and (by_manager := started()) is not None:
+        rank = by_manager.local_rank
+    if rank is None:
+        rank = fallback_rank
     if rank is None:
         raise RuntimeError(
             "LOCAL_RANK is not in the environment. Consider passing fallback_rank, or starting the script with "
-            "graphroot launch"
+            "graphroot launch, mpiexec or srun"
         )
     return int(rank)

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from .errors import DistNetworkError, DistStoreError
+from .process_managers import started
+from .stores import tcp_store
 from .stores.file_store import FileStore
 from .stores.store import DEFAULT_TIMEOUT, Store
 from .stores.tcp_store import TCPStore
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
     from datetime import timedelta
     from urllib.parse import SplitResult
@@ -25,7 +28,8 @@ def rendezvous(
     Parameters
     ----------
     init_method
-        ``"env://"``: the variables MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE; ``"tcp://host:port"``: rank 0 serves
+        ``"env://"``: the variables MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, or what ``mpiexec`` or ``srun`` says where
+        one is not set; ``"tcp://host:port"``: rank 0 serves
         a store there; ``"file:///path"``: a file that all ranks can reach and that does not exist yet. Each may
         end in ``?rank=R&world_size=N``.
     rank, world_size
@@ -58,23 +62,35 @@ def _from_environment(
         raise ValueError(
             f"env:// takes its address from MASTER_ADDR and MASTER_PORT, not from {init_method!r}"
         )
-    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+    variables = {
+        name: os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
+    }
+    by_manager = started()
+    if by_manager is not None:
+        variables["RANK"] = variables["RANK"] or str(by_manager.rank)
+        variables["WORLD_SIZE"] = variables["WORLD_SIZE"] or str(by_manager.size)
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not variables[name]]
+    if missing and by_manager is not None:
+        host, port = by_manager.address(timeout)
+        variables["MASTER_ADDR"] = variables["MASTER_ADDR"] or host
+        variables["MASTER_PORT"] = variables["MASTER_PORT"] or str(port)
+        missing = []
     missing += [
         f"{name} (or the argument {name.lower()})"
         for name, value in (("RANK", rank), ("WORLD_SIZE", world_size))
-        if value < 0 and not os.environ.get(name)
+        if value < 0 and not variables[name]
     ]
     if missing:
         raise ValueError(
             f"init_method env:// needs the environment variables {', '.join(missing)}; graphroot launch sets "
-            f"all of them"
+            f"all of them, and mpiexec and srun say the like"
         )
-    rank = rank if rank >= 0 else _number("the environment variable RANK", os.environ["RANK"])
+    rank = rank if rank >= 0 else _number("the environment variable RANK", variables["RANK"])
     if world_size < 0:
-        world_size = _number("the environment variable WORLD_SIZE", os.environ["WORLD_SIZE"])
+        world_size = _number("the environment variable WORLD_SIZE", variables["WORLD_SIZE"])
     _check_rank(rank, world_size, init_method)
-    port = _number("the environment variable MASTER_PORT", os.environ["MASTER_PORT"])
-    return _tcp_store(os.environ["MASTER_ADDR"], port, rank, world_size, timeout), rank, world_size
+    port = _number("the environment variable MASTER_PORT", variables["MASTER_PORT"])
+    return _tcp_store(variables["MASTER_ADDR"], port, rank, world_size, timeout), rank, world_size
 
 
 def _from_tcp(
@@ -114,11 +130,52 @@ _HANDLERS: dict[str, Callable[[SplitResult, str, int, int, timedelta], tuple[Sto
 }
 
 
+#: Connections to stores that this process has left, by host and port: as long as they are open, what answers there is the
+#: server of the job before.
+_left: dict[tuple[str, int], socket.socket] = {}
+
+
+def leave(store: Store) -> None:
+    """Close a store that :func:`rendezvous` has made, so that the next one at the same place is not taken for it."""
+    if not isinstance(store, TCPStore) or _served_by_launcher():
+        store.close()
+        return
+    endpoint = store.host, store.port
+    connection = tcp_store.leave(store)
+    if connection is not None:
+        former, _left[endpoint] = _left.get(endpoint), connection
+        if former is not None:
+            former.close()
+
+
+def _await_end(host: str, port: int, timeout: timedelta) -> None:
+    """Wait until the server is gone that has served the job before at ``host`` and ``port``, if there was one."""
+    connection = _left.pop((host, port), None)
+    if connection is None:
+        return
+    with connection:
+        connection.settimeout(timeout.total_seconds())
+        try:
+            connection.recv(1)
+        except TimeoutError:
+            raise DistNetworkError(
+                f"{host}:{port} has served the process group before this one for another {timeout}: rank 0 has not destroyed "
+                "that yet"
+            ) from None
+        except OSError:  # the connection was lost, and so is the server
+            pass
+
+
+def _served_by_launcher() -> bool:
+    """Whether every rank is a client of a launcher's store, as torchrun's are."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
 def _tcp_store(host: str, port: int, rank: int, world_size: int, timeout: timedelta) -> Store:
     if port == 0 and world_size > 1:
         raise ValueError("port 0 is one that only rank 0 would know: give the port that all ranks use")
-    # A launcher that serves the store itself says so, and every rank is a client of it, as torchrun's are.
-    served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    served = _served_by_launcher()
+    _await_end(host, port, timeout)
     try:
         store = TCPStore(host, port, world_size, rank == 0 and not served, timeout, wait_for_workers=False)
     except (DistNetworkError, DistStoreError) as error:

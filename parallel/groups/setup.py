@@ -60,7 +60,8 @@ def init_process_group(
         type of device, such as ``"cpu:gloo,cuda:nccl"``, which is the default on machines with GPUs; else it is
         ``"gloo"``.
     init_method : str, optional
-        Where the processes meet: ``"env://"`` (the default; variables MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE),
+        Where the processes meet: ``"env://"`` (the default; variables MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, or
+        what ``mpiexec`` and ``srun`` say where one is not set),
         ``"tcp://host:port"``, where rank 0 serves a store, or ``"file:///path"`` on a file system that all share.
     timeout : timedelta, optional
         How long operations of the group may take, and how long to wait for the other processes now; 30 minutes by

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parallel.groups.errors import DistError
-from parallel.groups.job_secret import VARIABLE, job_secret, new_secret
+from parallel.groups.job_secret import KNOWN, VARIABLE, job_secret, new_secret
 from tensor.torch_names.children import search_path
 
 from .local_ranks import LocalRanks, Rank
@@ -202,12 +202,16 @@ def process_count(parser: argparse.ArgumentParser, text: str) -> int:
 
 
 def _secret(parser: argparse.ArgumentParser, alone: bool) -> dict[str, str]:
-    """A secret for the ranks, where the environment has none; launchers on several machines cannot make the same."""
+    """A secret for the ranks, where the environment has none; launchers on several machines have the same if MPI told it."""
     try:
-        job_secret()
+        known = job_secret()
     except ValueError as error:
         parser.error(str(error))
-    return {VARIABLE: new_secret()} if alone and VARIABLE not in os.environ else {}
+    if VARIABLE in os.environ:
+        return {}
+    if known.stance == KNOWN:
+        return {VARIABLE: known.key.decode()}
+    return {VARIABLE: new_secret()} if alone else {}
 
 
 def _command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from parallel.groups.errors import DistError
+from parallel.groups.process_managers import started
 
 from .coordinator import Rules
 from .node_rendezvous import NodeRendezvous
@@ -24,9 +28,10 @@ def add_options(option: Callable[..., None]) -> None:
     """Describe the options to a parser's ``option``."""
     option(
         "--nnodes",
-        default="1",
+        default=None,
         metavar="M",
-        help="machines, on each of which the launcher is started; MIN:MAX if they may come and go",
+        help="machines, on each of which the launcher is started, 1 by default; MIN:MAX if they may come and go. Under srun or "
+        "mpiexec, one process for each machine, this and where they meet need not be said",
     )
     option("--node-rank", type=int, default=None, metavar="R", help="number of this machine, from 0")
     option("--master-addr", metavar="HOST", help="name or address of machine 0; this machine by default")
@@ -66,6 +71,11 @@ def rendezvous_of(parser: argparse.ArgumentParser, options: argparse.Namespace, 
     processes
         How many ranks each machine starts.
     """
+    try:
+        _ask_manager(options)
+    except (ValueError, ImportError, RuntimeError, DistError) as error:
+        parser.error(str(error))
+    options.nnodes = options.nnodes or "1"
     least, most = _counts(parser, options.nnodes)
     if options.max_restarts < 0:
         parser.error(f"--max-restarts must be 0 or more, not {options.max_restarts}")
@@ -82,6 +92,22 @@ def rendezvous_of(parser: argparse.ArgumentParser, options: argparse.Namespace, 
         address, port = _endpoint(parser, options)
         return NodeRendezvous(address, port, options.rdzv_id or "none", rules, processes, serves=serves)
     return _numbered(parser, options, rules, processes)
+
+
+def _ask_manager(options: argparse.Namespace) -> None:
+    """Fill in what the program says that has started the launchers, where the options say nothing of it."""
+    by_manager = started()
+    if by_manager is None or options.standalone:
+        return
+    if options.nnodes not in (None, str(by_manager.size)) or by_manager.size == 1:
+        return
+    if options.node_rank is not None or options.rdzv_endpoint is not None or options.rdzv_backend == "c10d":
+        return
+    if options.master_addr is None or options.master_port is None:
+        host, port = by_manager.address(timedelta(seconds=Rules(1, 1).join_timeout))
+        options.master_addr = options.master_addr or host
+        options.master_port = options.master_port or port
+    options.nnodes, options.node_rank = str(by_manager.size), by_manager.rank
 
 
 def _numbered(

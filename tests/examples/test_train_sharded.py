@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import drv
+import parallel
 import tensor
+from tests.parallel.mpiexec import run_program
 from tests.parallel.thread_ranks import run_threads
 
 from .running import load, run
@@ -67,3 +69,37 @@ def test_it_is_launched(text: Path) -> None:
     assert int(weights) / 4 <= int(share) < int(weights) / 2
     assert re.findall(r"step +(\d): loss", begun) == ["1", "2"]
     assert re.findall(r"step +(\d): loss", resumed) == ["3"]
+
+
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+def test_mpiexec_starts_it(text: Path, backend: str) -> None:
+    if backend == "mpi":
+        pytest.importorskip("mpi4py")
+
+    def train(ranks: int, *options: str) -> list[tuple[str, str]]:
+        where = (
+            "--cpu",
+            "--text",
+            str(text),
+            *SMALL,
+            "--checkpoint",
+            str(text.with_name("gpt")),
+            "--save-every",
+            "1",
+        )
+        program = ["examples/train_sharded.py", *where, "--backend", backend, *options]
+        code, output, errors = run_program(program, ranks, OMP_NUM_THREADS="1")
+        assert code == 0, errors
+        return re.findall(r"step +(\d): loss ([0-9.]+)", output)
+
+    begun, resumed = train(4, "--steps", "2"), train(2, "--resume", "--steps", "3")
+    example = load("train_sharded")
+    parallel.init_process_group("gloo", store=parallel.HashStore(), rank=0, world_size=1)
+    try:
+        alone = example.train(
+            example.arguments([*SMALL, "--cpu", "--text", str(text), "--steps", "3"]), tensor.device("cpu")
+        )
+    finally:
+        parallel.destroy_process_group()
+    assert [step for step, _ in begun + resumed] == ["1", "2", "3"]
+    assert [float(loss) for _, loss in begun + resumed] == pytest.approx(alone, abs=1e-3)

@@ -235,6 +235,13 @@ class TCPStore(Store):
         raise DistStoreError(f"{late}; {refused}") if refused else late
 
 
+def leave(store: TCPStore) -> socket.socket | None:
+    """Close a store but for one connection, on which it is seen when the server ends; None in the process that serves it."""
+    connection = None if store.is_master else store._connections.take_idle()
+    store.close()
+    return connection
+
+
 class _Connections:
     """A client's connections: one for each thread that waits for an answer at the same time."""
 
@@ -275,6 +282,10 @@ class _Connections:
             return str(connection.getsockname()[0])
         finally:
             self.release(connection)
+
+    def take_idle(self) -> socket.socket | None:
+        with self._lock:
+            return self._idle.pop() if self._idle and self._process == os.getpid() else None
 
     def close(self) -> None:
         with self._lock:

@@ -226,3 +226,44 @@ def test_a_timeout_may_be_as_long_as_can_be(
 ) -> None:
     url = f"tcp://127.0.0.1:{free_port}" if way == "tcp" else f"file://{tmp_path}/store"
     assert run(_patient, 2, url, timeout) == [[1.0] * 3] * 2
+
+
+def _comes_again(rank: int, size: int, port: int) -> list[float]:
+    url = f"tcp://127.0.0.1:{port}"
+    sums = []
+    for turn in range(4):
+        parallel.init_process_group("gloo", init_method=url, rank=rank, world_size=size)
+        total = tensor.tensor(float(rank + turn))
+        parallel.all_reduce(total)
+        sums.append(total.item())
+        # Now one, now the other leaves first, and is back while the group of before is still there.
+        if turn % size == rank:
+            time.sleep(0.1)
+        parallel.destroy_process_group()
+    return sums
+
+
+def test_a_group_after_another_at_the_same_port(free_port: int) -> None:
+    sums = [2.0 * turn + 1 for turn in range(4)]
+    assert run(_comes_again, 2, free_port) == [sums, sums]
+
+
+def _comes_too_early(rank: int, size: int, port: int) -> str:
+    url = f"tcp://127.0.0.1:{port}"
+    parallel.init_process_group("gloo", init_method=url, rank=rank, world_size=size)
+    parallel.barrier()
+    told = ""
+    if rank:
+        parallel.destroy_process_group()
+        try:
+            parallel.init_process_group("gloo", init_method=url, rank=rank, world_size=size, timeout=SHORT)
+        except DistNetworkError as error:
+            told = str(error)
+    else:
+        time.sleep(1)
+        parallel.destroy_process_group()
+    return told
+
+
+def test_a_group_after_one_that_rank_0_does_not_leave(free_port: int) -> None:
+    assert "rank 0 has not destroyed that yet" in run(_comes_too_early, 2, free_port)[1]

@@ -2,87 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import time
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import parallel
 from parallel.backends.mpi.process import library
+from tests.parallel.mpiexec import run_program
 
 pytest.importorskip("mpi4py")
-
-_ROOT = Path(__file__).parents[4]
-_MARK = "GRAPHROOT_TEST_OF_MPI"
-# Open MPI refuses more ranks than there are cores, and the administrator, unless told.
-_OPEN_MPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
-
-
-def _mpiexec() -> str:
-    folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    result = shutil.which("mpiexec", path=folders)
-    if result is None:
-        pytest.skip("mpiexec is not installed")
-    return result
-
-
-def _marked(mark: str) -> Iterator[int]:
-    """Processes that were started with this mark."""
-    entry = f"{_MARK}={mark}".encode()
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdigit() and entry in (folder / "environ").read_bytes().split(b"\0"):
-                yield int(folder.name)
-        except OSError:
-            continue
 
 
 def run(*names: str, ranks: int = 3, timeout: float = 60, **variables: str) -> tuple[int, str, str]:
     """Exit code, output and errors of ranks that call functions of ``mpi_ranks``. None of them stays behind."""
-    mark = uuid.uuid4().hex
     notes = tempfile.TemporaryDirectory()
-    program = [sys.executable, "-m", "tests.parallel.backends.mpi.mpi_ranks", notes.name, *names]
-    command = [_mpiexec(), "-n", str(ranks), *program]
-    environment = {**os.environ, **_OPEN_MPI, _MARK: mark, "PYTHONPATH": str(_ROOT), **variables}
-    process = subprocess.Popen(
-        command,
-        cwd=_ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    program = ["-m", "tests.parallel.backends.mpi.mpi_ranks", notes.name, *names]
     try:
-        output, errors = process.communicate(timeout=timeout)
-        deadline = time.monotonic() + 5
-        while left := list(_marked(mark)):
-            assert time.monotonic() < deadline, f"processes stayed behind: {left}\n{errors}"
-            time.sleep(0.05)
+        return run_program(program, ranks, timeout=timeout, **variables)
     finally:
-        for left_behind in _marked(mark):
-            os.kill(left_behind, signal.SIGKILL)
         with notes:
             for note in Path(notes.name).iterdir():
                 for file in note.read_text().split():
                     Path(file).unlink(missing_ok=True)
-    if "cannot load MPI library" in errors:
-        pytest.skip("no MPI library is installed")
-    return process.returncode, output, errors
 
 
 def _attack(number: int, seed: int, ranks: int = 3) -> None:
