@@ -14,6 +14,7 @@ from typing import Literal, cast
 from .errors import InvalidValueError
 
 DriverChoice = Literal["auto", "nvidia", "simulator"]
+NativeLoops = Literal["auto", "on", "off"]
 
 
 def driver_choice() -> DriverChoice:
@@ -43,6 +44,20 @@ def launch_blocking() -> bool:
 def memory_caching() -> bool:
     """Whether allocators may cache: false with ``GRAPHROOT_NO_CUDA_MEMORY_CACHING=1`` or PyTorch's name."""
     return not (_flag("GRAPHROOT_NO_CUDA_MEMORY_CACHING") or _flag("PYTORCH_NO_CUDA_MEMORY_CACHING"))
+
+
+def native_loops() -> NativeLoops:
+    """``GRAPHROOT_CPU_NATIVE``: which operations on CPU tensors run as native code where the extra ``native`` is installed.
+
+    Raises
+    ------
+    InvalidValueError
+        If it is none of ``auto`` (those on many elements), ``on`` (those of any size, as tests need it) and ``off``.
+    """
+    text = os.environ.get("GRAPHROOT_CPU_NATIVE", "").strip().lower() or "auto"
+    if text not in ("auto", "on", "off"):
+        raise InvalidValueError(f"GRAPHROOT_CPU_NATIVE={text!r}: expected 'auto', 'on' or 'off'")
+    return cast("NativeLoops", text)
 
 
 def cublas_workspace_bytes() -> int | None:

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from drv import bind
 
-from .dtypes import complex128, int8, int16, int32, int64
+from . import host_loops
+from .dtypes import bfloat16, complex128, float16, float32, int8, int16, int32, int64
+from .host_loops import ELEMENT, RELOCATABLE
 from .kernel_cache import KernelCache
 from .pointwise_work import FEW, THREADS, WORD, operands_of, work_for
 from .program import library_program
@@ -131,6 +133,35 @@ def plan(
     return _strided(device, expression, types, operands)
 
 
+def plan_on_host(
+    expression: Expression,
+    shape: Sequence[int],
+    output: tuple[Sequence[int], dtype],
+    *inputs: tuple[Sequence[int], dtype],
+) -> Callable[..., None] | None:
+    """What computes ``expression`` on the CPU over operands of given strides (in elements) and types, as a native loop.
+
+    Returns
+    -------
+    callable or None
+        ``run(output_address, *input_addresses, *scalars)``; ``None`` where there is no such loop.
+    """
+    types = (output[1], *(dtype for _, dtype in inputs))
+    if not _has_host_form(expression, types):
+        return None
+    text = _source(expression, types, ELEMENT, None)
+    program = library_program(text, f"{expression.name}.cu", *RELOCATABLE, *expression.options)
+    codes = tuple(str(code) for _, code in expression.scalars)
+    signature = host_loops.Signature(((0, output[1]),), types[1:], codes)
+    return host_loops.plan(program, signature, shape, [output[0], *(steps for steps, _ in inputs)])
+
+
+def _has_host_form(expression: Expression, types: Sequence[dtype]) -> bool:
+    """Whether what is computed are numbers that the processor knows: neither complex nor float8."""
+    known = (*types, *(each for each in (expression.compute, expression.result) if each is not None))
+    return not any(each.is_complex or each.is_storage_only for each in known)
+
+
 def plan_copy(
     device: Device,
     shape: Sequence[int],
@@ -148,6 +179,25 @@ def plan_copy(
     if to is origin:
         to = origin = _CARRIERS[to.itemsize]
     return plan(device, _COPY, shape, (output[0], to), (source[0], origin))
+
+
+def plan_copy_on_host(
+    shape: Sequence[int],
+    output: tuple[Sequence[int], dtype],
+    source: tuple[Sequence[int], dtype],
+) -> Callable[..., None] | None:
+    """What converts elements on the CPU as a native loop, where NumPy has none: from and to half precision.
+
+    Returns
+    -------
+    callable or None
+        ``run(output_address, input_address)``; ``None`` where NumPy is as quick.
+    """
+    to, origin = output[1], source[1]
+    half = {float16, bfloat16}
+    if to is origin or not {to, origin} & half or not {to, origin} <= half | {float32}:
+        return None
+    return plan_on_host(_COPY, shape, output, source)
 
 
 def plan_generator(device: Device, expression: Expression, count: int, output: dtype) -> Callable[..., None]:
@@ -261,7 +311,8 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, work
     result = expression.result
     half = any(ctype is not None and ctype.cuda in ("__half", "__nv_bfloat16") for ctype in (*types, result))
     headers = ["half_elements.cuh" if half else "elements.cuh"]
-    headers += ["pointwise.cuh" if work is None else "pointwise_strided.cuh"]
+    if variant != ELEMENT:
+        headers += ["pointwise.cuh" if work is None else "pointwise_strided.cuh"]
     headers += expression.include.split()
     scalars = [(name, _CTYPES[code]) for name, code in expression.scalars]
     taken = [name for name, _ in scalars if name in tuple(_NAMES)]
@@ -299,11 +350,18 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, work
         template = f"<{_width(types)}, {_UNROLL}>" if variant == "flat" else ""
         function = "generate_flat" if variant == "generate" else f"pointwise_{variant}"
         call = f"{function}{template}({operation}, count, {passed})"
+    entry = (
+        f'extern "C" __global__ void {expression.name}_{variant}({head}, {parameters}) {{\n    {call};\n}}\n'
+    )
+    if variant == ELEMENT:
+        parameters = ", ".join(filter(None, (values, *(f"{ctype} {name}" for name, ctype in scalars))))
+        call = f"{operation}({', '.join(f'{name}_' for name in names)})"
+        entry = f'extern "C" __device__ {output} {ELEMENT}({parameters}) {{\n    return {call};\n}}\n'
     return (
         "".join(f'#include "{header}"\n' for header in headers)
         + f"\n{typedefs}\nstruct Operation {{\n"
         + "".join(f"    {ctype} {name};\n" for name, ctype in scalars)
         + f"    __device__ {output} operator()({values}) const {{\n{widened}"
         + f"        return {value};\n    }}\n}};\n\n"
-        + f'extern "C" __global__ void {expression.name}_{variant}({head}, {parameters}) {{\n    {call};\n}}\n'
+        + entry
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nvrtc_kernels import host_loops
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import pointwise as kernels
 from nvrtc_kernels.dtypes import STORAGE_ONLY, Category, dtype, int64, uint64
@@ -23,6 +24,7 @@ from tensor.core.base import TensorBase, maker
 from tensor.core.creation_arguments import shaped
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number, wrapped
+from tensor.core.host import native_loops
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import not_implemented
 from tensor.core.plans.copies import host_conversion
@@ -410,21 +412,7 @@ class Pointwise:
         """What launches the kernel; with ``fresh``, on a new tensor."""
         device_state: Any = target.device_state
         compute_dtype = rules.computes_in(compute)
-        scalars = tuple(
-            (_LETTERS[position], rules.number_code(compute_dtype))
-            for position, operand in enumerate(signature)
-            if isinstance(operand, type)
-        )
-        expression = kernels.Expression(
-            self.name,
-            self.cuda if isinstance(self.cuda, str) else self.cuda(compute_dtype),
-            scalars,
-            compute=compute_dtype,
-            # Of the output's own type is the same kernel for out= as without.
-            result=None if result is target.dtype else result,
-            include="complex_math.cuh" if compute_dtype.is_complex else self.include,
-            options=self.options,
-        )
+        expression = self._expression(target, signature, compute_dtype, result)
         tensors = [position for position, operand in enumerate(signature) if not isinstance(operand, type)]
         numbers = [position for position, operand in enumerate(signature) if isinstance(operand, type)]
         launch = kernels.plan(
@@ -502,7 +490,65 @@ class Pointwise:
 
         return _allocating(run, target, signature) if fresh else run
 
+    def _expression(
+        self, target: Layout, signature: Sequence[Layout | type], compute_dtype: dtype, result: dtype
+    ) -> kernels.Expression:
+        """What is computed for an element, in ``compute_dtype``, as CUDA C++."""
+        scalars = tuple(
+            (_LETTERS[position], rules.number_code(compute_dtype))
+            for position, operand in enumerate(signature)
+            if isinstance(operand, type)
+        )
+        return kernels.Expression(
+            self.name,
+            self.cuda if isinstance(self.cuda, str) else self.cuda(compute_dtype),
+            scalars,
+            compute=compute_dtype,
+            # Of the output's own type is the same kernel for out= as without.
+            result=None if result is target.dtype else result,
+            include="complex_math.cuh" if compute_dtype.is_complex else self.include,
+            options=self.options,
+        )
+
     def _host(
+        self, target: Layout, signature: Sequence[Layout | type], compute: dtype, result: dtype
+    ) -> Callable[..., None]:
+        run = self._numpy(target, signature, compute, result)
+        if not host_loops.worth(target.numel) or not self._gains(target, signature, compute, result):
+            return run
+        compute_dtype = rules.computes_in(compute)
+        tensors = [position for position, operand in enumerate(signature) if not isinstance(operand, type)]
+        loop = kernels.plan_on_host(
+            self._expression(target, signature, compute_dtype, result),
+            target.shape,
+            (target.strides, target.dtype),
+            *[(signature[position].strides, signature[position].dtype) for position in tensors],  # type: ignore[union-attr]
+        )
+        if loop is None:
+            return run
+        numbers = [position for position, operand in enumerate(signature) if isinstance(operand, type)]
+        return native_loops.on_tensors(loop, run, tensors, numbers, packed_number(compute_dtype))
+
+    def _gains(
+        self, target: Layout, signature: Sequence[Layout | type], compute: dtype, result: dtype
+    ) -> bool:
+        """Whether a native loop is quicker than NumPy: where that goes over its arrays more than once.
+
+        Only for floating point: integers are NumPy's. What is written to does not matter, so that ``out=`` gives what a new
+        tensor gives.
+        """
+        compute_dtype = rules.computes_in(compute)
+        if compute_dtype.category is not Category.FLOATING or result.category is Category.INTEGER:
+            return False
+        if target.dtype.category is Category.INTEGER:
+            return False
+        converted = result is not compute_dtype or any(
+            not isinstance(each, type) and each.dtype is not compute_dtype
+            for each in signature[: len(signature) - self.masks]
+        )
+        return converted or not isinstance(self.numpy, np.ufunc)
+
+    def _numpy(
         self, target: Layout, signature: Sequence[Layout | type], compute: dtype, result: dtype
     ) -> Callable[..., None]:
         compute_dtype = rules.computes_in(compute)

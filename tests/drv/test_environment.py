@@ -31,6 +31,16 @@ def test_launch_blocking(monkeypatch: pytest.MonkeyPatch, text: str, blocking: b
     assert environment.launch_blocking() is blocking
 
 
+def test_native_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRAPHROOT_CPU_NATIVE", raising=False)
+    assert environment.native_loops() == "auto"
+    monkeypatch.setenv("GRAPHROOT_CPU_NATIVE", " Off ")
+    assert environment.native_loops() == "off"
+    monkeypatch.setenv("GRAPHROOT_CPU_NATIVE", "yes")
+    with pytest.raises(drv.InvalidValueError, match="expected .auto., .on. or .off."):
+        environment.native_loops()
+
+
 @pytest.mark.parametrize("name", ["GRAPHROOT_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_CUDA_MEMORY_CACHING"])
 def test_memory_caching(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     assert environment.memory_caching()

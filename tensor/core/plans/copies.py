@@ -29,6 +29,7 @@ from nvrtc_kernels.dtypes import (
 from tensor.core.base import empty, maker
 from tensor.core.devices.graph_capture import capture_of
 from tensor.core.dtypes import float8
+from tensor.core.host.native_loops import address
 from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.sync_debug import sync_debug
 
@@ -61,7 +62,7 @@ def _copy_plan(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], N
         return _nothing
     there, here = to.device_state, origin.device_state
     if not there.is_cuda and not here.is_cuda:
-        return _host_copy(to.dtype, origin.dtype)
+        return _host_copy(to, origin)
     if there.is_cuda and there is here:
         return _device_copy(to, origin, there)
     if _same_bytes(to, origin):
@@ -176,8 +177,8 @@ def _nothing(*_: Any) -> None:
 # On the host
 
 
-def _host_copy(to: dtype, origin: dtype) -> Callable[[Tensor, Tensor, bool], None]:
-    convert = host_conversion(origin, to)
+def _host_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
+    convert = host_conversion(origin.dtype, to.dtype)
 
     def run(destination: Tensor, source: Tensor, _: bool) -> None:
         target = destination._writable
@@ -185,7 +186,17 @@ def _host_copy(to: dtype, origin: dtype) -> Callable[[Tensor, Tensor, bool], Non
         if target is not with_source:
             convert(target, with_source)
 
-    return run
+    loop = pointwise.plan_copy_on_host(to.shape, (to.strides, to.dtype), (origin.strides, origin.dtype))
+    if loop is None:
+        return run
+
+    def run_loop(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
+        if destination._storage is source._storage:
+            run(destination, source, non_blocking)
+        else:
+            loop(address(destination, writes=True), address(source))
+
+    return run_loop
 
 
 def host_conversion(origin: dtype, to: dtype) -> Callable[[NDArray[Any], NDArray[Any]], None]:

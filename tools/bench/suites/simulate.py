@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import drv
 from drv.compiler import architecture_of
-from drv.simulator.execution.native import machine_code
+from drv.host import machine_code
 from nvrtc_kernels import RawKernel
 from tools.bench.measure import OURS, Row, host_time
 

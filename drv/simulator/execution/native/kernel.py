@@ -6,9 +6,9 @@ import functools
 import hashlib
 from typing import TYPE_CHECKING
 
+from drv.host import machine_code
 from drv.simulator.execution.translation import translation_cache
 
-from . import machine_code
 from .crew import Crew
 from .machine import Machine
 from .program import NativeProgram, build, load_scheduler, scheduler_image
@@ -16,12 +16,11 @@ from .program import NativeProgram, build, load_scheduler, scheduler_image
 if TYPE_CHECKING:
     from types import CodeType
 
+    from drv.host.machine_code import LoadedCode
     from drv.simulator.execution.batch import Batch
     from drv.simulator.execution.launch_state import LaunchState
     from drv.simulator.execution.translation.plan import KernelPlan
     from drv.simulator.ptx.program import Instruction
-
-    from .machine_code import LoadedCode
 
 #: Nanoseconds that compiling an instruction takes, and running it by NumPy: once, and for each lane more. A kernel is
 #: compiled when NumPy has run it for about as long as that takes, so that neither is ever much of a loss. Time is not

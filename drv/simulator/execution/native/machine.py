@@ -17,13 +17,13 @@ from .scheduling import RECORD
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from drv.host.machine_code import LoadedCode
     from drv.simulator.execution.batch import Batch
     from drv.simulator.execution.lanes import Lanes
     from drv.simulator.execution.launch_state import LaunchState
     from drv.simulator.execution.translation.code import Code
     from drv.simulator.execution.translation.plan import FunctionPlan
 
-    from .machine_code import LoadedCode
     from .program import NativeProgram
 
     Array = NDArray[Any]

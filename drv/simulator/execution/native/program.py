@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drv.host.machine_code import LoadedCode, compiled
 from drv.simulator.execution.translation.blocks import translate
 from drv.simulator.execution.translation.code import polls
 from drv.simulator.ptx.control_flow import Block, End, member_mask
@@ -17,7 +18,6 @@ from . import scheduling
 from .forms import NotNative, llvm_type
 from .instructions import compute, exchange, modify, store
 from .layout import Layout
-from .machine_code import LoadedCode, compiled
 from .pieces import Piece, Sort, cut, decision_registers
 from .scheduling import EXCHANGE_FIELDS, RECORD
 from .subset import compile_functions

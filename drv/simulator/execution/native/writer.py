@@ -11,7 +11,7 @@ from drv.simulator.arithmetic import DTYPES
 from drv.simulator.execution.translation.special_registers import SPECIAL_REGISTERS
 from drv.simulator.ptx.program import Address, Immediate, Negated, Register, Symbol, Vector
 
-from .forms import Emitter, NotNative, Value, constant, llvm_type
+from .forms import NotNative, OperandEmitter, Value, llvm_type
 from .scheduling import RECORD
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def stored_type(dtype: np.dtype[Any]) -> str:
     return "i8" if dtype.kind == "b" else llvm_type(dtype)
 
 
-class LaneWriter(Emitter):
+class LaneWriter(OperandEmitter):
     """The statements of one lane, and what is computed once before the loop (``head``)."""
 
     def __init__(self, plan: FunctionPlan, layout: Layout, before: LaneWriter | None = None) -> None:
@@ -174,40 +174,6 @@ class LaneWriter(Emitter):
             forms[dtype.name] = self.resized(next(iter(forms.values())), dtype)
         return forms[dtype.name]
 
-    def resized(self, value: Value, dtype: np.dtype[Any]) -> Value:
-        """The low bits of a value, or the value with zeros above, as another type."""
-        own = value.dtype
-        assert own is not None
-        if own == dtype:
-            return value
-        if "b" in (own.kind, dtype.kind):
-            raise NotNative("a predicate as a number")
-        if own.itemsize == dtype.itemsize:
-            return self.bits(value, dtype)
-        bits = self.bits(value, np.dtype(f"u{own.itemsize}"))
-        return self.bits(self.converted(bits, np.dtype(f"u{dtype.itemsize}")), dtype)
-
-    def immediate(self, operand: Immediate, ptx_type: str) -> Value:
-        """A constant of the text."""
-        value, dtype = operand.value, DTYPES[ptx_type]
-        if ptx_type == "pred":
-            return Value("true" if value else "false", dtype)
-        if operand.kind == "f64" and dtype == np.float32:
-            value = int(np.array([value], np.uint64).view(np.float64).astype(np.float32).view(np.uint32)[0])
-        elif operand.kind == "f32" and dtype == np.float64:
-            value = int(
-                np.array([value & 0xFFFFFFFF], np.uint32)
-                .view(np.float32)
-                .astype(np.float64)
-                .view(np.uint64)[0]
-            )
-        elif operand.kind == "int" and dtype.kind == "f" and dtype.itemsize > 2:
-            return Value(constant(value, dtype), dtype)
-        bits = value & ((1 << 8 * dtype.itemsize) - 1)
-        if dtype.kind == "f":
-            return Value(f"bitcast (i{8 * dtype.itemsize} {bits} to {llvm_type(dtype)})", dtype)
-        return Value(str(bits), dtype)
-
     def symbol(self, name: str) -> Value:
         """An address that a name stands for."""
         ptx_type, value = self.plan.kernel.symbol(self.plan, name)
@@ -234,23 +200,6 @@ class LaneWriter(Emitter):
             f"getelementptr inbounds ptr, ptr {self.field('constants')}, i64 {number}",
         )
         return self.load_row(self.at_head(f"constant {number}", f"load ptr, ptr {pointer}"), _U32)
-
-    def packed(self, operand: Vector, dtype: np.dtype[Any]) -> Value:
-        """Parts put together, the first lowest."""
-        count = len(operand.items)
-        size = dtype.itemsize // count
-        if dtype.kind != "u" or size * count != dtype.itemsize or count < 2:
-            raise NotNative(str(operand))
-        ir_type = llvm_type(dtype)
-        result = ""
-        for position, item in enumerate(operand.items):
-            shifted = self.converted(self.use(item, f"u{8 * size}"), dtype).text
-            if position:
-                shifted = self.emit(f"shl {ir_type} {shifted}, {8 * size * position}")
-                result = self.emit(f"or {ir_type} {result}, {shifted}")
-            else:
-                result = shifted
-        return Value(result, dtype)
 
     def define(self, operand: Operand, value: Value) -> None:
         """Let a register have a value; one of fewer bits is extended as its type says."""

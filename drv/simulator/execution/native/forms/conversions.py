@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from drv.host.machine_code import has_feature
 from drv.simulator.arithmetic.operation import DTYPES
-from drv.simulator.execution.native.machine_code import has_feature
 
 from .expressions import F16, F32, NE, OR, U16, U32, Emitter, NotNative, Value, llvm_type
 from .floats import flushed, saturated

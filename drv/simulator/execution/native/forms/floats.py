@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from drv.host.machine_code import has_feature
 from drv.simulator.arithmetic.floats.approximate import COEFFICIENTS, FARTHEST, WHOLE
-from drv.simulator.execution.native.machine_code import has_feature
 
 from .expressions import (
     ADD,

@@ -8,9 +8,9 @@ import zlib
 import numpy as np
 import pytest
 
+from drv.host import machine_code
 from drv.simulator.arithmetic.operation import DTYPES, VectorOperation
 from drv.simulator.arithmetic.resolution import FAMILIES, resolve, table
-from drv.simulator.execution.native import machine_code
 from drv.simulator.execution.native.forms import Emitter, NotNative, Value, llvm_type, native_form
 from drv.simulator.execution.native.writer import METADATA, stored_type
 from tests.drv.simulator.arithmetic.lanes import demanding_floats

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import drv
-from drv.simulator.execution.native import crew, machine_code
+from drv.host import machine_code
+from drv.simulator.execution.native import crew
 from drv.simulator.execution.native import kernel as native_kernel
 from drv.simulator.execution.native.machine import Machine
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import drv
-from drv.simulator.execution.native import NativeKernel, machine_code
+from drv.host import machine_code
+from drv.simulator.execution.native import NativeKernel
 from drv.simulator.execution.native import kernel as native_kernel
 
 pytestmark = pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed")

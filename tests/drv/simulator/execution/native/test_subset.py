@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drv.simulator.execution.native import machine_code
+from drv.host import machine_code
 from drv.simulator.execution.native.subset import NotInSubset, Record, compile_functions
 
 pytestmark = pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed")

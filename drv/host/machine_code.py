@@ -10,8 +10,6 @@ import functools
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from drv.errors import LibraryNotInstalledError
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,15 +28,6 @@ def available() -> bool:
         return False
     version = tuple(int(number) for number in llvmlite.__version__.split(".")[:2] if number.isdecimal())
     return version >= _OLDEST and _machine() is not None
-
-
-def require() -> None:
-    """Raise :class:`LibraryNotInstalledError` if native code cannot be made."""
-    if not available():
-        raise LibraryNotInstalledError(
-            "native=on: native code for simulated kernels needs llvmlite, on a processor that LLVM knows: "
-            "pip install 'graphroot[native]', or leave it to NumPy with native=off"
-        )
 
 
 @functools.cache

@@ -1,0 +1,139 @@
+"""Compiled loops: in memory, on disk, or compiled when they are first asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import drv
+from drv.compiler import compile_program, compiler_version
+from drv.disk_cache import DiskCache
+from drv.environment import cache_directory
+from drv.errors import CudaError
+from drv.host import machine_code
+
+from .signature import ELEMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nvrtc_kernels.program import Program
+
+    from .signature import Signature
+
+#: What PTX is made for: the instructions that this package reads do not differ from one to the next.
+_ARCHITECTURE = "compute_90"
+_CTYPES: dict[str, Any] = {
+    "d": ctypes.c_double,
+    "f": ctypes.c_float,
+    "i": ctypes.c_int32,
+    "q": ctypes.c_int64,
+    "Q": ctypes.c_uint64,
+    "?": ctypes.c_bool,
+}
+#: What is on disk for a device function that has no loop.
+_REFUSED = b"refused"
+
+_functions: dict[tuple[str, Signature, int, tuple[str, ...]], Callable[..., None] | None] = {}
+_lock = threading.Lock()
+#: Loaded code stays as long as the process.
+_loaded: list[machine_code.LoadedCode] = []
+
+
+def function(
+    program: Program, signature: Signature, rank: int, accesses: tuple[str, ...]
+) -> Callable[..., None] | None:
+    """The loop of :func:`.loop.text` over the device function ``element`` of ``program``; ``None`` if there can be none."""
+    key = program.key, signature, rank, accesses
+    if key not in _functions:
+        with _lock:
+            if key not in _functions:
+                _functions[key] = _function(program, signature, rank, accesses)
+    return _functions[key]
+
+
+def _function(
+    program: Program, signature: Signature, rank: int, accesses: tuple[str, ...]
+) -> Callable[..., None] | None:
+    if not machine_code.available():
+        return None
+    try:
+        key = _key(program, signature, rank, accesses)
+    except CudaError:
+        # NVRTC is not installed.
+        return None
+    disk = DiskCache.of(cache_directory() / "host")
+    image = None if key is None else disk.load(key)
+    if image is None:
+        image = _compiled(program, signature, rank, accesses)
+        if key is not None:
+            disk.store(key, image)
+    if image == _REFUSED:
+        return None
+    code = machine_code.LoadedCode(image, f"loop {len(_loaded)}", ["loop"])
+    _loaded.append(code)
+    pointers = 1 + len(signature.results) + len(signature.inputs)
+    types = [ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * pointers]
+    types += [_CTYPES[code] for code in signature.scalars]
+    # Other threads run while it does.
+    result: Callable[..., None] = ctypes.CFUNCTYPE(None, *types)(code.addresses["loop"])
+    return result
+
+
+def _key(program: Program, signature: Signature, rank: int, accesses: tuple[str, ...]) -> str | None:
+    headers = program.header_digest()
+    if headers is None:
+        return None
+    described = (
+        [(byte, each.name) for byte, each in signature.results],
+        [each.name for each in signature.inputs],
+        signature.scalars,
+        signature.counted,
+    )
+    key = (
+        program.key,
+        headers,
+        compiler_version(),
+        described,
+        rank,
+        accesses,
+        machine_code.identity(),
+        _version(),
+    )
+    return hashlib.sha256(repr(key).encode()).hexdigest()
+
+
+@functools.cache
+def _version() -> str:
+    """Digest of the source files that decide what a device function becomes."""
+    simulator = Path(drv.__file__).parent / "simulator"
+    folders = (
+        Path(__file__).parent,
+        simulator / "ptx",
+        simulator / "arithmetic",
+        simulator / "execution" / "native" / "forms",
+    )
+    digest = hashlib.sha256()
+    for folder in folders:
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _compiled(program: Program, signature: Signature, rank: int, accesses: Sequence[str]) -> bytes:
+    # The parser and the arithmetic of the simulator take as long to import as a loop to compile, and most loops are on disk.
+    from .loop import text
+
+    compiled = compile_program(
+        program.source,
+        _ARCHITECTURE,
+        name=program.name,
+        options=program.options,
+        include_dirs=program.include_dirs,
+    )
+    assembler = text(compiled.image.decode().rstrip("\0"), ELEMENT, signature, rank, accesses)
+    return _REFUSED if assembler is None else machine_code.compiled(assembler)

@@ -1,0 +1,193 @@
+"""Loops over elements as text of LLVM's assembler: rows, and in each row columns, which become vectors.
+
+The function has the C signature ``loop(first, last, geometry, results..., inputs..., scalars...)``. Without outer dimensions
+``first`` and ``last`` are columns, else rows, which are counted through all outer dimensions; a part of them is work for a
+thread. ``geometry`` are numbers of 64 bits: columns of a row; sizes of the outer dimensions; for each operand its steps along
+these in bytes, and the one along a row. No two operands have memory in common, or they are the same element by element.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drv.simulator.execution.native.forms import NotNative
+from drv.simulator.ptx import parse
+
+from .element import ElementWriter
+from .signature import NEIGHBOURS, SAME, STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nvrtc_kernels.dtypes import dtype
+
+    from .signature import Signature
+
+#: LLVM's types by the size of an integer, and those of numbers by their code of :mod:`struct`.
+_INTEGERS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+_SCALARS = {"d": "double", "f": "float", "i": "i32", "q": "i64", "Q": "i64", "?": "i8"}
+_METADATA = """
+attributes #0 = { nounwind "prefer-vector-width"="512" }
+!0 = distinct !{}
+!1 = distinct !{!1, !2, !3}
+!2 = !{!"llvm.loop.parallel_accesses", !0}
+!3 = !{!"llvm.loop.vectorize.enable", i1 true}
+"""
+
+
+def _ir_type(of: dtype) -> str:
+    if of.is_floating_point and of.itemsize in (4, 8):
+        return "float" if of.itemsize == 4 else "double"
+    if of.itemsize not in _INTEGERS or of.is_complex:
+        raise NotNative(of.name)
+    return _INTEGERS[of.itemsize]
+
+
+def text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequence[str]) -> str | None:
+    """Text of the module with the function ``loop``; ``None`` if the device function does what has no form here.
+
+    Parameters
+    ----------
+    ptx
+        A module with the device function ``name`` of an element.
+    signature
+        Its types.
+    rank
+        Outer dimensions.
+    accesses
+        How each operand is read or written along a row, results first.
+    """
+    try:
+        return _text(ptx, name, signature, rank, accesses)
+    except NotNative:
+        return None
+
+
+def _text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequence[str]) -> str:
+    outputs = [_ir_type(each) for _, each in signature.results]
+    inputs = [_ir_type(each) for each in signature.inputs]
+    scalars = [_SCALARS[code] for code in signature.scalars]
+    writer = ElementWriter(parse(ptx).functions[name])
+    numbers = ["i64"] * signature.counted
+    signs = [each.is_signed and not each.is_floating_point for each in signature.inputs]
+    function = writer.text(
+        "element",
+        [*numbers, *inputs, *scalars],
+        [*(False for _ in numbers), *signs, *(code == "i" for code in signature.scalars)],
+        [(byte, ir_type) for (byte, _), ir_type in zip(signature.results, outputs, strict=True)],
+    )
+    operands = [*outputs, *inputs]
+    parameters = ["i64 %first", "i64 %last", "ptr %geometry"]
+    parameters += [f"ptr %base{k}" for k in range(len(operands))]
+    parameters += [f"{ir_type} %scalar{k}" for k, ir_type in enumerate(scalars)]
+    lines = [
+        *writer.declarations,
+        function,
+        f"define void @loop({', '.join(parameters)}) #0 {{",
+        "entry:",
+        *_geometry(rank, len(operands)),
+        "%any = icmp slt i64 %first, %last",
+        "br i1 %any, label %row, label %end",
+        "row:",
+        *_row(rank, len(operands)),
+        *_same(operands, accesses),
+        "br i1 %some, label %column, label %next",
+        "column:",
+        "%i = phi i64 [ %begin, %row ], [ %j, %column ]",
+        *_element(signature, outputs, inputs, scalars, accesses),
+        "%j = add nuw nsw i64 %i, 1",
+        "%more = icmp slt i64 %j, %stop",
+        "br i1 %more, label %column, label %next, !llvm.loop !1",
+        "next:",
+    ]
+    if rank:
+        lines += [
+            "%following = add nuw nsw i64 %r, 1",
+            "%others = icmp slt i64 %following, %last",
+            "br i1 %others, label %row, label %end",
+        ]
+    else:
+        lines.append("br label %end")
+    return "\n".join([*lines, "end:", "ret void", "}", _METADATA])
+
+
+def _geometry(rank: int, operands: int) -> list[str]:
+    """Load the numbers that the geometry consists of."""
+    names = ["columns", *(f"size{d}" for d in range(rank))]
+    for k in range(operands):
+        names += [*(f"step{k}.{d}" for d in range(rank)), f"along{k}"]
+    lines = []
+    for position, name in enumerate(names):
+        lines.append(f"%at.{name} = getelementptr inbounds i64, ptr %geometry, i64 {position}")
+        lines.append(f"%{name} = load i64, ptr %at.{name}")
+    return lines
+
+
+def _row(rank: int, operands: int) -> list[str]:
+    """Columns ``%begin`` to ``%stop`` of a row, and where each operand's row begins."""
+    if not rank:
+        return [
+            "%begin = add i64 %first, 0",
+            "%stop = add i64 %last, 0",
+            "%some = icmp slt i64 %begin, %stop",
+            *(f"%p{k} = getelementptr inbounds i8, ptr %base{k}, i64 0" for k in range(operands)),
+        ]
+    lines = [
+        "%r = phi i64 [ %first, %entry ], [ %following, %next ]",
+        "%begin = add i64 0, 0",
+        "%stop = add i64 %columns, 0",
+        "%some = icmp slt i64 %begin, %stop",
+    ]
+    left = "%r"
+    for d in range(rank - 1, 0, -1):
+        lines += [
+            f"%outer{d} = udiv i64 {left}, %size{d}",
+            f"%inner{d} = mul i64 %outer{d}, %size{d}",
+            f"%index{d} = sub i64 {left}, %inner{d}",
+        ]
+        left = f"%outer{d}"
+    lines.append(f"%index0 = add i64 {left}, 0")
+    for k in range(operands):
+        pointer = f"%base{k}"
+        for d in range(rank):
+            name = f"%p{k}" if d == rank - 1 else f"%p{k}.{d}"
+            lines.append(f"%byte{k}.{d} = mul i64 %index{d}, %step{k}.{d}")
+            lines.append(f"{name} = getelementptr inbounds i8, ptr {pointer}, i64 %byte{k}.{d}")
+            pointer = name
+    return lines
+
+
+def _same(operands: Sequence[str], accesses: Sequence[str]) -> list[str]:
+    return [
+        f"%x{k} = load {ir_type}, ptr %p{k}"
+        for k, (ir_type, access) in enumerate(zip(operands, accesses, strict=True))
+        if access == SAME
+    ]
+
+
+def _element(
+    signature: Signature,
+    outputs: Sequence[str],
+    inputs: Sequence[str],
+    scalars: Sequence[str],
+    accesses: Sequence[str],
+) -> list[str]:
+    lines = []
+    operands = [*outputs, *inputs]
+    for k, (ir_type, access) in enumerate(zip(operands, accesses, strict=True)):
+        if access == NEIGHBOURS:
+            lines.append(f"%q{k} = getelementptr inbounds {ir_type}, ptr %p{k}, i64 %i")
+        elif access == STEPS:
+            lines.append(f"%offset{k} = mul i64 %i, %along{k}")
+            lines.append(f"%q{k} = getelementptr inbounds i8, ptr %p{k}, i64 %offset{k}")
+        if k >= len(outputs) and access != SAME:
+            lines.append(f"%x{k} = load {ir_type}, ptr %q{k}, !llvm.access.group !0")
+    passed = ["i64 %i"] * signature.counted
+    passed += [f"{ir_type} %x{len(outputs) + k}" for k, ir_type in enumerate(inputs)]
+    passed += [f"{ir_type} %scalar{k}" for k, ir_type in enumerate(scalars)]
+    structure = "{ " + ", ".join(outputs) + " }"
+    lines.append(f"%result = call {structure} @element({', '.join(passed)})")
+    for k, ir_type in enumerate(outputs):
+        lines.append(f"%y{k} = extractvalue {structure} %result, {k}")
+        lines.append(f"store {ir_type} %y{k}, ptr %q{k}, !llvm.access.group !0")
+    return lines

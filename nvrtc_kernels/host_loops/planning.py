@@ -1,0 +1,115 @@
+"""Which loop computes operands of given layouts, and its call on several threads."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drv.environment import native_loops
+from drv.host import machine_code
+from drv.host.threads import share
+from nvrtc_kernels.pointwise_work import operands_of
+
+from .code import function
+from .signature import NEIGHBOURS, SAME, STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv.environment import NativeLoops
+    from nvrtc_kernels.program import Program
+
+    from .signature import Signature
+
+#: Elements from which on a loop is worth its call, and from which on a second thread is worth starting.
+FEW, PIECE = 1 << 16, 1 << 17
+#: Most pieces of a loop: enough for threads that are not equally quick.
+_MOST_PIECES = 64
+#: Outer dimensions at most, and columns that a row has at least if it is not the only one.
+_RANK, _COLUMNS = 4, 16
+
+
+class _Mode:
+    """Which loops are compiled; ``None`` before the environment was asked."""
+
+    name: NativeLoops | None = None
+
+
+def mode() -> NativeLoops:
+    """``auto``, ``on`` or ``off``, as ``GRAPHROOT_CPU_NATIVE`` or :func:`set_mode` says; ``off`` without llvmlite."""
+    if _Mode.name is None:
+        _Mode.name = native_loops()
+    return _Mode.name if _Mode.name == "off" or machine_code.available() else "off"
+
+
+def set_mode(name: NativeLoops) -> None:
+    """Compile loops for what is planned from now on, or not."""
+    _Mode.name = name
+
+
+def worth(count: int) -> bool:
+    """Whether ``count`` elements are enough for a loop."""
+    return (count >= FEW or mode() == "on") and count > 0 and mode() != "off"
+
+
+def plan(
+    program: Program, signature: Signature, shape: Sequence[int], strides: Sequence[Sequence[int]]
+) -> Callable[..., None] | None:
+    """What computes ``program``'s function ``element`` over operands that lie as ``strides`` say, results first.
+
+    Parameters
+    ----------
+    program : Program
+        CUDA C++ with a device function ``element``, compiled as relocatable code.
+    signature : Signature
+        Its types.
+    shape : sequence of int
+        Common shape of all operands.
+    strides : sequence of sequences of int
+        In elements; 0 along a stretched dimension.
+
+    Returns
+    -------
+    callable or None
+        ``run(*addresses, *scalars)``; ``None`` where NumPy is the better choice, or there is no such loop.
+    """
+    count = prod(shape)
+    if not worth(count):
+        return None
+    types = [*(each for _, each in signature.results), *signature.inputs]
+    operands = operands_of(shape, strides, [each.itemsize for each in types])
+    *outer, columns = operands.sizes
+    accesses = tuple({0: SAME, 1: NEIGHBOURS}.get(steps[-1], STEPS) for steps in operands.strides)
+    if (
+        len(outer) > _RANK
+        or (outer and columns < _COLUMNS and mode() == "auto")
+        or SAME in accesses[: len(signature.results)]
+    ):
+        return None
+    loop = function(program, signature, len(outer), accesses)
+    if loop is None:
+        return None
+    numbers = [columns, *outer]
+    for steps, itemsize in zip(operands.strides, operands.itemsizes, strict=True):
+        numbers += [step * itemsize for step in steps]
+    return _shared(loop, np.array(numbers, np.int64), prod(outer) if outer else columns, count)
+
+
+def _shared(loop: Callable[..., None], geometry: Any, total: int, count: int) -> Callable[..., None]:
+    """The call of a loop over ``total`` rows or columns with ``count`` elements, in pieces if they are many."""
+    address = geometry.ctypes.data
+    pieces = min(count // PIECE, total, _MOST_PIECES)
+    if pieces < 2:
+
+        def run_at_once(*arguments: Any, _keeps: Any = geometry) -> None:
+            loop(0, total, address, *arguments)
+
+        return run_at_once
+    bounds = [total * piece // pieces for piece in range(pieces + 1)]
+
+    def run(*arguments: Any, _keeps: Any = geometry) -> None:
+        share(lambda piece: loop(bounds[piece], bounds[piece + 1], address, *arguments), pieces)
+
+    return run

@@ -1,0 +1,36 @@
+"""What the function of an element takes and returns, and how a loop reads its operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nvrtc_kernels.dtypes import dtype
+
+#: Name of the device function, and options by which the compiler keeps it though no kernel calls it.
+ELEMENT, RELOCATABLE = "element", ("--relocatable-device-code=true",)
+#: How an operand is read along a row: neighbours, one element for all, or with a step.
+NEIGHBOURS, SAME, STEPS = "neighbours", "same", "steps"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What the function of an element takes and returns.
+
+    Attributes
+    ----------
+    results : tuple of (byte, dtype)
+        Where each is in what the device function returns.
+    inputs : tuple of dtype
+        Types of the operands.
+    scalars : tuple of str
+        Codes of the numbers.
+    counted : bool
+        Whether it takes the element's number first, and no inputs.
+    """
+
+    results: tuple[tuple[int, dtype], ...]
+    inputs: tuple[dtype, ...]
+    scalars: tuple[str, ...] = ()
+    counted: bool = False

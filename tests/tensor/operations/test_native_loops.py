@@ -1,0 +1,322 @@
+"""Native loops on the CPU give what NumPy gives, up to the roundings that samples allow, whatever operands are and how they lie."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import nn
+import tensor
+from drv.host import machine_code
+from nvrtc_kernels import dtypes, host_loops, pointwise
+from tensor.core.devices.state import cpu
+from tests.tensor.operations.operands import call, mask, operands, reference, units_off
+from tests.tensor.operations.samples import SAMPLES, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from drv.environment import NativeLoops
+
+pytestmark = pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed")
+
+_FLOATING = [sample for sample in SAMPLES if "f" in sample.kinds]
+#: Units in the last place beside what a sample allows: what a device's functions are off beyond NumPy's.
+_DEVICE_UNITS = 6.0
+_SPECIAL = [
+    0.0,
+    -0.0,
+    1e-45,
+    -1e-45,
+    1e-38,
+    0.5,
+    -0.5,
+    1.0,
+    -1.0,
+    2.5,
+    88.0,
+    -88.0,
+    3e38,
+    -3e38,
+    np.inf,
+    -np.inf,
+    np.nan,
+]
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Loops that are planned in the test, ``None`` for those that there are none for; all sizes have one."""
+    result: list[Any] = []
+    plan = pointwise.plan_on_host
+
+    def noted(*arguments: Any) -> Any:
+        result.append(plan(*arguments))
+        return result[-1]
+
+    monkeypatch.setattr(pointwise, "plan_on_host", noted)
+    with _Mode("on"):
+        yield result
+
+
+class _Mode:
+    """Plans of the CPU are made anew in another mode."""
+
+    def __init__(self, name: NativeLoops) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._former = host_loops.mode()
+        cpu.plans.clear()
+        host_loops.set_mode(self._name)
+
+    def __exit__(self, *_: object) -> None:
+        cpu.plans.clear()
+        host_loops.set_mode(self._former)
+
+
+def _by_numpy(function: Any, *arguments: Any) -> Any:
+    with _Mode("off"):
+        return function(*arguments)
+
+
+def _assert_like_numpy(result: Any, expected: Any, units: float) -> None:
+    assert result.dtype is expected.dtype
+    if not result.dtype.is_floating_point:
+        np.testing.assert_array_equal(result.numpy(), expected.numpy())
+        return
+    off = units_off(result, expected.double().numpy(), 0.1)
+    assert off.max() <= units, (
+        off.max(),
+        result.reshape(-1)[off.argmax()],
+        expected.reshape(-1)[off.argmax()],
+    )
+
+
+@pytest.mark.parametrize("kind", [dtypes.float32, dtypes.float64, dtypes.bfloat16, dtypes.float16], ids=str)
+@pytest.mark.parametrize("sample", _FLOATING, ids=str)
+@pytest.mark.sampled(4)
+def test_samples(sample: Sample, kind: Any, planned: list[Any]) -> None:
+    arrays = operands(sample, kind, (3, 50))
+    result = call(sample, [tensor.from_numpy(np.array(each)) for each in arrays])
+    if not isinstance(result, tensor.Tensor) or result.dtype.is_complex:
+        return
+    expected = reference(sample, result.dtype, arrays)
+    if not result.dtype.is_floating_point:
+        np.testing.assert_array_equal(result.numpy(), expected)
+        return
+    half = result.dtype.itemsize == 2
+    off = units_off(result, expected, max(sample.least, 1e-3 if half else 0.0))
+    # The quick forms of half precision have relative errors of 2^-16.
+    assert off.max() <= (sample.half_ulps + 0.05 if half else sample.ulps + _DEVICE_UNITS)
+
+
+#: Rows that have a loop in single precision, of one operand; the others' functions have loops or tables in them.
+_UNARY = ("relu", "sigmoid", "tanh", "gelu", "silu", "softplus", "elu", "hardswish", "mish", "erf", "erfc", "expm1", "log1p",
+          "rsqrt", "lgamma", "exp2", "atan", "asinh", "round", "sign")  # fmt: skip
+
+
+def _unary(name: str) -> Any:
+    return getattr(tensor, name, None) or getattr(nn.functional, name)
+
+
+@pytest.mark.parametrize("kind", [dtypes.float32, dtypes.bfloat16], ids=str)
+@pytest.mark.parametrize("name", _UNARY)
+@pytest.mark.sampled(3)
+def test_special_values(name: str, kind: Any, planned: list[Any]) -> None:
+    x = tensor.tensor(_SPECIAL * 5, dtype=kind)
+    result = _unary(name)(x)
+    expected = _by_numpy(_unary(name), x)
+    if kind is dtypes.bfloat16:
+        assert planned[-1] is not None
+    found, numbers = result.double().numpy(), expected.double().numpy()
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(numbers))
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(numbers))
+    nonzero = np.isfinite(numbers) & (np.abs(numbers) > 1e-37)
+    np.testing.assert_array_equal(np.sign(found[nonzero]), np.sign(numbers[nonzero]))
+    if name in ("tanh", "erf", "expm1", "log1p", "atan", "asinh", "round"):
+        zeros = numbers == 0
+        np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(numbers[zeros]))
+    _assert_like_numpy(result, expected, 2 if kind is dtypes.bfloat16 else 8)
+
+
+def test_what_is_rounded_correctly_has_the_same_bits(planned: list[Any]) -> None:
+    rng = np.random.default_rng(0)
+    numbers = np.concatenate([rng.standard_normal(1000), 10.0 ** rng.uniform(-44, 38, 1000), _SPECIAL])
+    with np.errstate(over="ignore"):
+        x, y = (tensor.tensor(each.astype(np.float32)) for each in (numbers, rng.permutation(numbers)))
+    for kind in (tensor.bfloat16, tensor.float16):
+        a, b = x.to(kind), y.to(kind)
+        assert planned[-1] is not None
+        for function in (tensor.add, tensor.sub, tensor.mul, tensor.div, tensor.maximum, tensor.minimum):
+            result, expected = function(a, b), _by_numpy(function, a, b)
+            assert planned[-1] is not None
+            np.testing.assert_array_equal(result.float().numpy(), expected.float().numpy())
+            np.testing.assert_array_equal(
+                result.float().signbit().numpy()[~result.isnan().numpy()],
+                expected.float().signbit().numpy()[~result.isnan().numpy()],
+            )
+        np.testing.assert_array_equal(a.float().numpy(), _by_numpy(a.float).numpy())
+        np.testing.assert_array_equal(x.to(kind).float().numpy(), _by_numpy(x.to, kind).float().numpy())
+
+
+#: Operands of a loop over (40, 30): transposed, with gaps, stretched, of a larger rank, alone.
+_LAYOUTS = {
+    "contiguous": lambda x: x(40, 30),
+    "transposed": lambda x: x(30, 40).t(),
+    "every second column": lambda x: x(40, 60)[:, ::2],
+    "every second row": lambda x: x(80, 30)[::2],
+    "a row for all": lambda x: x(30).expand(40, 30),
+    "a column for all": lambda x: x(40, 1).expand(40, 30),
+    "one for all": lambda x: x(1).expand(40, 30),
+}
+
+
+@pytest.mark.parametrize("second", _LAYOUTS)
+@pytest.mark.parametrize("first", _LAYOUTS)
+def test_layouts(first: str, second: str, planned: list[Any]) -> None:
+    tensor.manual_seed(0)
+    a, b = (
+        _LAYOUTS[name](lambda *shape: tensor.randn(*shape, dtype=tensor.bfloat16)) for name in (first, second)
+    )
+    result = a * b
+    assert planned[-1] is not None
+    expected = _by_numpy(lambda: a * b)
+    assert result.stride() == expected.stride()
+    np.testing.assert_array_equal(result.float().numpy(), expected.float().numpy())
+    a = a.clone()
+    a.mul_(b)
+    np.testing.assert_array_equal(a.float().numpy(), expected.float().numpy())
+
+
+def test_many_dimensions(planned: list[Any]) -> None:
+    x = tensor.randn(3, 4, 5, 6, 7, dtype=tensor.bfloat16)
+    for y in (x.permute(4, 2, 0, 3, 1), x[::2, 1:, :, ::2, 1:], x[:, :, :1].expand(3, 4, 5, 6, 7)):
+        result = y + y
+        np.testing.assert_array_equal(result.float().numpy(), _by_numpy(lambda y=y: y + y).float().numpy())
+    assert planned[-1] is not None
+
+
+def test_numbers_and_masks(planned: list[Any]) -> None:
+    x, y = tensor.randn(500), tensor.randn(500)
+    condition = tensor.from_numpy(mask((500,)))
+    for function in (
+        lambda: tensor.where(condition, x.bfloat16(), y.bfloat16()),
+        lambda: x.bfloat16() * 2.5,
+        lambda: 3 - x.bfloat16(),
+        lambda: tensor.addcmul(x, x, y, value=0.5),
+        lambda: x.bfloat16() > 0.25,
+        lambda: x.bfloat16().clamp(-0.5, 0.25),
+        lambda: nn.functional.leaky_relu(x, 0.25),
+        lambda: x.bfloat16() * condition,
+        lambda: tensor.lerp(x, y, 0.25),
+    ):
+        result = function()
+        assert planned[-1] is not None
+        _assert_like_numpy(result, _by_numpy(function), 8)
+
+
+def test_results_in_place_and_in_given_tensors(planned: list[Any]) -> None:
+    x = tensor.randn(1000)
+    expected = nn.functional.silu(x)
+    y = x.clone()
+    assert nn.functional.silu(y, inplace=True) is y
+    np.testing.assert_array_equal(y.numpy(), expected.numpy())
+    out = tensor.empty(1000, dtype=tensor.float64)
+    tensor.sigmoid(x, out=out)
+    np.testing.assert_array_equal(out.float().numpy(), tensor.sigmoid(x).numpy())
+    columns = tensor.zeros(1000, 2)
+    tensor.sigmoid(x, out=columns[:, 1])
+    np.testing.assert_array_equal(columns[:, 1].numpy(), tensor.sigmoid(x).numpy())
+    assert not columns[:, 0].any()
+    with pytest.raises(RuntimeError, match="single memory location"):
+        tensor.sigmoid(y[:-1], out=y[1:])
+
+
+def test_gradients(planned: list[Any]) -> None:
+    for name in ("relu", "sigmoid", "gelu", "silu", "softplus", "mish", "elu"):
+        grads = []
+        for mode in ("on", "off"):
+            with _Mode(mode):
+                tensor.manual_seed(2)
+                x = tensor.randn(300).requires_grad_()
+                _unary(name)(x).backward(tensor.randn(300))
+                grads.append(x.grad)
+        _assert_like_numpy(grads[0], grads[1], 16)
+
+
+def test_integers_are_numpys(planned: list[Any]) -> None:
+    x = tensor.arange(1000, dtype=tensor.int32)
+    x.clamp(3, 50)
+    tensor.addcmul(x, x, x)
+    assert planned == []
+
+
+def test_threads_share_the_elements() -> None:
+    x = tensor.randn(1_000_003)
+    former = tensor.get_num_threads()
+    with _Mode("auto"):
+        try:
+            tensor.set_num_threads(1)
+            one, rows = x.sigmoid(), x[:-3].view(1000, 1000).t().bfloat16().sigmoid()
+            tensor.set_num_threads(4)
+            np.testing.assert_array_equal(x.sigmoid().numpy(), one.numpy())
+            np.testing.assert_array_equal(
+                x[:-3].view(1000, 1000).t().bfloat16().sigmoid().float().numpy(), rows.float().numpy()
+            )
+        finally:
+            tensor.set_num_threads(former)
+
+
+def test_few_elements_are_numpys() -> None:
+    """The same numbers whatever ran before: size and dtype alone decide who computes."""
+    small, large = host_loops.FEW - 1, host_loops.FEW
+    assert not host_loops.worth(small)
+    with _Mode("auto"):
+        x = tensor.randn(large)
+        np.testing.assert_array_equal(x[:small].sigmoid().numpy(), _by_numpy(x[:small].sigmoid).numpy())
+        assert host_loops.worth(large)
+
+
+def test_without_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_code, "available", lambda: False)
+    with _Mode("on"):
+        assert host_loops.mode() == "off"
+        np.testing.assert_allclose(tensor.zeros(100).sigmoid().numpy(), 0.5)
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("", "auto"), ("on", "on"), ("off", "off")])
+def test_the_environment_decides(setting: str, expected: str) -> None:
+    code = "from nvrtc_kernels import host_loops; print(host_loops.mode())"
+    environment = os.environ | {"GRAPHROOT_CPU_NATIVE": setting}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == expected
+
+
+def test_loops_are_on_disk_for_the_next_process(tmp_path: Any) -> None:
+    code = """
+import tensor
+from nvrtc_kernels.host_loops import code
+compiled = []
+original = code._compiled
+code._compiled = lambda *arguments: compiled.append(1) or original(*arguments)
+x = tensor.linspace(-4, 4, 70_000)
+print(len(compiled), x.sigmoid().sum().item(), len(compiled))
+"""
+    environment = os.environ | {"GRAPHROOT_CACHE_DIR": str(tmp_path), "GRAPHROOT_CPU_NATIVE": "auto"}
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert outputs[0][::2] == ["0", "1"]
+    assert outputs[1][::2] == ["0", "0"]
+    assert outputs[0][1] == outputs[1][1]
