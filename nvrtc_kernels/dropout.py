@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import host_loops
 from .dtypes import float64
 from .plans import NOTHING, includes, launcher
+from .program import library_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,3 +64,37 @@ def plan(device: Device, count: int, inner: int, dtype: dtype) -> Callable[..., 
         )  # fmt: skip
 
     return run
+
+
+def plan_on_host(count: int, inner: int, dtype: dtype) -> Callable[..., None] | None:
+    """What drops of contiguous elements on the CPU as a native loop, the same ones.
+
+    Returns
+    -------
+    callable or None
+        ``run(out, in, seed, call, below, scale, shift, otherwise)``, as that of :func:`plan`; ``None`` where there is no such
+        loop.
+    """
+    if inner != 1 or dtype.is_complex or dtype.is_storage_only or not host_loops.worth(count):
+        return None
+    compute_type = "double" if dtype is float64 else "float"
+    lanes = range(_WORDS)
+    text = f"""{includes("dropout.cuh", dtype)}
+struct Numbers {{
+    {dtype.cuda} item[{_WORDS}];
+}};
+
+extern "C" __device__ Numbers {host_loops.ELEMENT}(
+    long long block, {", ".join(f"{dtype.cuda} in{lane}" for lane in lanes)},
+    Count seed, Count call, Count below, double scale, double shift, double otherwise) {{
+    const Dropout<{compute_type}> dropout = {{
+        seed, call, below, ({compute_type})scale, ({compute_type})shift, ({compute_type})otherwise}};
+    const Words4 words = philox(seed, call, block);
+    return {{{{{", ".join(f"to_element<{dtype.cuda}>(dropout(to_compute(in{lane}), words.word[{lane}]))" for lane in lanes)}}}}};
+}}
+"""
+    program = library_program(text, "dropout.cu", *host_loops.RELOCATABLE, "--fmad=false")
+    results = tuple((lane * dtype.itemsize, dtype) for lane in lanes)
+    scalars = ("Q", "Q", "Q", "d", "d", "d")
+    signature = host_loops.Signature(results, (dtype,) * _WORDS, scalars, counted=True, pack=_WORDS)
+    return host_loops.plan_packs(program, signature, count)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drv import prepare
 
+from . import host_loops
 from .kernel_cache import KernelCache
 from .layouts import broadcast_strides, collapse
 from .program import library_program
@@ -70,8 +71,7 @@ def plan(
     launches: dict[str, tuple[Callable[..., None], int]] = {}
 
     def prepared(distribution: str) -> tuple[Callable[..., None], int]:
-        functor, words = _FUNCTORS[distribution]
-        words = words or (1 if dtype.is_floating_point and dtype.itemsize < 8 else 2)
+        functor, words = _functor(distribution, dtype)
         variant = f"<{dtype.cuda}, {functor}<{dtype.cuda}>"
         if flat:
             launch, limit = _launcher(device, f"fill_flat{variant}>", "PQQQQQ")
@@ -83,18 +83,64 @@ def plan(
     def run(
         stream: Any, address: int, distribution: str, seed: int, call: int, first: float, second: float = 0
     ) -> None:
-        if distribution in ("bernoulli", "random"):
-            if distribution == "random" and not 0 < first <= 1 << 32:
-                distribution = "wide random"
-            parameters = int(first) & 0xFFFFFFFFFFFFFFFF, int(second) & 0xFFFFFFFFFFFFFFFF
-        else:
-            parameters = _words.unpack(_doubles.pack(first, second))
+        distribution, *parameters = parameters_of(distribution, first, second)
         launch, grid = launches.get(distribution) or prepared(distribution)
         launch(
             grid, 1, 1, _THREADS, 1, 1, 0, stream, address, count, seed, call, *parameters, *geometry
         )  # fmt: skip
 
     return run if count else _nothing
+
+
+def plan_on_host(distribution: str, dtype: dtypes.dtype, count: int) -> Callable[..., None] | None:
+    """What fills ``count`` contiguous elements on the CPU with the numbers of a call, as a native loop with the same bits.
+
+    Returns
+    -------
+    callable or None
+        ``run(address, seed, call, first, second)`` with the parameters of :func:`parameters_of`; ``None`` where there is no
+        such loop.
+    """
+    if dtype.is_complex or dtype.is_storage_only or not host_loops.worth(count):
+        return None
+    name, words = _functor(distribution, dtype)
+    per = 4 // words
+    functor = f"{name}<{dtype.cuda}>"
+    text = f"""#include "distributions.cuh"
+#include "philox.cuh"
+
+struct Numbers {{
+    {dtype.cuda} item[{per}];
+}};
+
+extern "C" __device__ Numbers {host_loops.ELEMENT}(Word64 block, Word64 seed, Word64 call, Word64 first, Word64 second) {{
+    const {functor} distribution(first, second);
+    const Words4 words = philox(seed, call, block);
+    Numbers numbers;
+#pragma unroll
+    for (int i = 0; i < {per}; ++i) numbers.item[i] = distribution(words.word + i * {words});
+    return numbers;
+}}
+"""
+    program = library_program(text, "random_numbers.cu", *host_loops.RELOCATABLE, "--fmad=false")
+    results = tuple((lane * dtype.itemsize, dtype) for lane in range(per))
+    signature = host_loops.Signature(results, (), ("Q", "Q", "Q", "Q"), counted=True, pack=per)
+    return host_loops.plan_packs(program, signature, count)
+
+
+def _functor(distribution: str, dtype: dtypes.dtype) -> tuple[str, int]:
+    """The functor of a distribution, and the words that it takes."""
+    functor, words = _FUNCTORS[distribution]
+    return functor, words or (1 if dtype.is_floating_point and dtype.itemsize < 8 else 2)
+
+
+def parameters_of(distribution: str, first: float, second: float) -> tuple[str, int, int]:
+    """The distribution that a kernel draws by, and its parameters as 64 bits each."""
+    if distribution in ("bernoulli", "random"):
+        if distribution == "random" and not 0 < first <= 1 << 32:
+            distribution = "wide random"
+        return distribution, int(first) & 0xFFFFFFFFFFFFFFFF, int(second) & 0xFFFFFFFFFFFFFFFF
+    return distribution, *_words.unpack(_doubles.pack(first, second))
 
 
 def _nothing(*_: Any) -> None:

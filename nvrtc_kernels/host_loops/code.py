@@ -76,7 +76,7 @@ def _function(
         return None
     code = machine_code.LoadedCode(image, f"loop {len(_loaded)}", ["loop"])
     _loaded.append(code)
-    pointers = 1 + len(signature.results) + len(signature.inputs)
+    pointers = 1 + signature.operands
     types = [ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * pointers]
     types += [_CTYPES[code] for code in signature.scalars]
     # Other threads run while it does.
@@ -93,6 +93,7 @@ def _key(program: Program, signature: Signature, rank: int, accesses: tuple[str,
         [each.name for each in signature.inputs],
         signature.scalars,
         signature.counted,
+        signature.pack,
     )
     key = (
         program.key,

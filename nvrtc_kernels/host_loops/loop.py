@@ -76,7 +76,7 @@ def _text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequen
         [*(False for _ in numbers), *signs, *(code == "i" for code in signature.scalars)],
         [(byte, ir_type) for (byte, _), ir_type in zip(signature.results, outputs, strict=True)],
     )
-    operands = [*outputs, *inputs]
+    operands = [*outputs, *inputs][:: signature.pack]
     parameters = ["i64 %first", "i64 %last", "ptr %geometry"]
     parameters += [f"ptr %base{k}" for k in range(len(operands))]
     parameters += [f"{ir_type} %scalar{k}" for k, ir_type in enumerate(scalars)]
@@ -173,21 +173,26 @@ def _element(
     accesses: Sequence[str],
 ) -> list[str]:
     lines = []
-    operands = [*outputs, *inputs]
-    for k, (ir_type, access) in enumerate(zip(operands, accesses, strict=True)):
-        if access == NEIGHBOURS:
+    pack = signature.pack
+    for v, ir_type in enumerate((*outputs, *inputs)):
+        k, lane = divmod(v, pack)
+        if pack > 1:
+            lines.append(f"%first{v} = mul i64 %i, {pack}")
+            lines.append(f"%number{v} = add i64 %first{v}, {lane}")
+            lines.append(f"%q{v} = getelementptr {ir_type}, ptr %p{k}, i64 %number{v}")
+        elif accesses[k] == NEIGHBOURS:
             lines.append(f"%q{k} = getelementptr inbounds {ir_type}, ptr %p{k}, i64 %i")
-        elif access == STEPS:
+        elif accesses[k] == STEPS:
             lines.append(f"%offset{k} = mul i64 %i, %along{k}")
             lines.append(f"%q{k} = getelementptr inbounds i8, ptr %p{k}, i64 %offset{k}")
-        if k >= len(outputs) and access != SAME:
-            lines.append(f"%x{k} = load {ir_type}, ptr %q{k}, !llvm.access.group !0")
+        if v >= len(outputs) and accesses[k] != SAME:
+            lines.append(f"%x{v} = load {ir_type}, ptr %q{v}, !llvm.access.group !0")
     passed = ["i64 %i"] * signature.counted
     passed += [f"{ir_type} %x{len(outputs) + k}" for k, ir_type in enumerate(inputs)]
     passed += [f"{ir_type} %scalar{k}" for k, ir_type in enumerate(scalars)]
     structure = "{ " + ", ".join(outputs) + " }"
     lines.append(f"%result = call {structure} @element({', '.join(passed)})")
-    for k, ir_type in enumerate(outputs):
-        lines.append(f"%y{k} = extractvalue {structure} %result, {k}")
-        lines.append(f"store {ir_type} %y{k}, ptr %q{k}, !llvm.access.group !0")
+    for v, ir_type in enumerate(outputs):
+        lines.append(f"%y{v} = extractvalue {structure} %result, {v}")
+        lines.append(f"store {ir_type} %y{v}, ptr %q{v}, !llvm.access.group !0")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,41 @@ def plan(
     for steps, itemsize in zip(operands.strides, operands.itemsizes, strict=True):
         numbers += [step * itemsize for step in steps]
     return _shared(loop, np.array(numbers, np.int64), prod(outer) if outer else columns, count)
+
+
+def plan_packs(program: Program, signature: Signature, count: int) -> Callable[..., None] | None:
+    """The same for ``count`` contiguous elements of each operand, of which an element of the loop takes several.
+
+    A last element whose neighbours are not all there is computed beside the operands.
+    """
+    if not worth(count):
+        return None
+    loop = function(program, signature, 0, (NEIGHBOURS,) * signature.operands)
+    if loop is None:
+        return None
+    pack, results = signature.pack, len(signature.results) // signature.pack
+    types = [*(each for _, each in signature.results), *signature.inputs][::pack]
+    sizes = [each.itemsize for each in types]
+    whole, rest = divmod(count, pack)
+    geometry = np.array([whole, *sizes], np.int64)
+    run_whole = _shared(loop, geometry, whole, whole * pack)
+    if not rest:
+        return run_whole
+
+    def run(*arguments: Any) -> None:
+        run_whole(*arguments)
+        addresses, scalars = arguments[: len(sizes)], arguments[len(sizes) :]
+        beside = [np.zeros(pack * size, np.uint8) for size in sizes]
+        ends = [address + whole * pack * size for address, size in zip(addresses, sizes, strict=True)]
+        for position in range(results, len(sizes)):
+            ctypes.memmove(beside[position].ctypes.data, ends[position], rest * sizes[position])
+        # The loop counts from the first element of all.
+        moved = [each.ctypes.data - whole * pack * size for each, size in zip(beside, sizes, strict=True)]
+        loop(whole, whole + 1, geometry.ctypes.data, *moved, *scalars)
+        for position in range(results):
+            ctypes.memmove(ends[position], beside[position].ctypes.data, rest * sizes[position])
+
+    return run
 
 
 def _shared(loop: Callable[..., None], geometry: Any, total: int, count: int) -> Callable[..., None]:

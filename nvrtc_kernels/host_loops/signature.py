@@ -27,10 +27,19 @@ class Signature:
     scalars : tuple of str
         Codes of the numbers.
     counted : bool
-        Whether it takes the element's number first, and no inputs.
+        Whether it takes the element's number first.
+    pack : int
+        How many neighbours of each operand it takes or returns at a time: then ``results`` and ``inputs`` have that many entries
+        for each operand, and all operands are contiguous.
     """
 
     results: tuple[tuple[int, dtype], ...]
     inputs: tuple[dtype, ...]
     scalars: tuple[str, ...] = ()
     counted: bool = False
+    pack: int = 1
+
+    @property
+    def operands(self) -> int:
+        """How many there are, in memory."""
+        return (len(self.results) + len(self.inputs)) // self.pack

@@ -16,6 +16,7 @@ from nvrtc_kernels import dropout as kernels
 from tensor.autograd.recording.inplace import check_in_place, record_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty
+from tensor.core.host.native_loops import address
 from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.plans import planned
 from tensor.core.plans.copies import copied
@@ -74,7 +75,17 @@ def _operation_plan(layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tenso
             result = np.where(mask.reshape(layout.shape), result, dtype(drop.otherwise))
             out._writable[...] = tensor_of(result, layout)._host
 
-        return on_host
+        loop = kernels.plan_on_host(count, inner, layout.dtype)
+        if loop is None:
+            return on_host
+
+        def in_loop(drop: Drop, input: Tensor, out: Tensor) -> None:
+            loop(
+                address(out, writes=True), address(input),
+                drop.seed, drop.call, drop.below, drop.scale, drop.shift, drop.otherwise,
+            )  # fmt: skip
+
+        return in_loop
     run = kernels.plan(device_state.native, count, inner, layout.dtype)
     local = device_state.local
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nvrtc_kernels import host_loops
 from nvrtc_kernels import random as kernels
 from nvrtc_kernels.dtypes import UNSIGNED
 from tensor.autograd.recording.inplace import check_in_place
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, view_of
 from tensor.core.devices.state import CudaState
+from tensor.core.host.native_loops import address
 from tensor.core.plans import planned
 from tensor.core.plans.copies import check_no_overlap
 from tensor.operations.creation.conversions import to
@@ -45,12 +47,30 @@ def _fill_plan(layout: Layout) -> Callable[..., None]:
     check_no_overlap(layout)
     device_state, shape, strides, dtype = layout.device_state, layout.shape, layout.strides, layout.dtype
     if not isinstance(device_state, CudaState):
-        return _on_host
+        return _host_fill(layout)
     local, fill = device_state.local, kernels.plan(device_state.native, shape, strides, dtype)
 
     def run(target: Tensor, draw: Draw, seed: int, call: int) -> None:
         name, first, second = draw
         fill(local.stream.handle, target._address, name, seed, call, first, second)
+
+    return run
+
+
+def _host_fill(layout: Layout) -> Callable[..., None]:
+    if not layout.contiguous or not host_loops.worth(layout.numel):
+        return _on_host
+    loops: dict[str, Callable[..., None] | None] = {}
+
+    def run(target: Tensor, draw: Draw, seed: int, call: int) -> None:
+        name, *parameters = kernels.parameters_of(*draw)
+        if name not in loops:
+            loops[name] = kernels.plan_on_host(name, layout.dtype, layout.numel)
+        loop = loops[name]
+        if loop is None:
+            _on_host(target, draw, seed, call)
+        else:
+            loop(address(target, writes=True), seed, call, *parameters)
 
     return run
 

@@ -250,6 +250,54 @@ def test_gradients(planned: list[Any]) -> None:
         _assert_like_numpy(grads[0], grads[1], 16)
 
 
+#: Fills whose numbers come from loops of four words at a time.
+_FILLS = {
+    "uniform_": lambda x: x.uniform_(-1, 3),
+    "normal_": lambda x: x.normal_(1, 2),
+    "exponential_": lambda x: x.exponential_(2.0),
+    "geometric_": lambda x: x.geometric_(0.25),
+    "bernoulli_": lambda x: x.bernoulli_(0.25),
+    "random_": lambda x: x.random_(0, 100),
+    "random_ of any range": lambda x: x.random_(),
+}
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 4097])
+@pytest.mark.parametrize("name", _FILLS)
+def test_random_numbers_have_the_same_bits(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loops: list[Any] = []
+    plan = host_loops.plan_packs
+    monkeypatch.setattr(
+        host_loops, "plan_packs", lambda *arguments: loops.append(plan(*arguments)) or loops[-1]
+    )
+    kinds = [tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16]
+    if name[:6] in ("random", "bernou"):
+        kinds += [tensor.int64, tensor.int32, tensor.uint8]
+    for kind in kinds:
+        drawn = []
+        for mode in ("on", "off"):
+            with _Mode(mode):
+                tensor.manual_seed(3)
+                drawn.append(_FILLS[name](tensor.empty(size, dtype=kind)))
+        assert loops[-1] is not None
+        np.testing.assert_array_equal(*[each.double().numpy() for each in drawn])
+
+
+def test_the_same_elements_are_dropped(planned: list[Any]) -> None:
+    for kind in (tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16):
+        results = []
+        for mode in ("on", "off"):
+            with _Mode(mode):
+                tensor.manual_seed(4)
+                x = tensor.randn(1003).to(kind).requires_grad_()
+                y = nn.functional.dropout(x, 0.25)
+                y.backward(x.detach())
+                tensor.manual_seed(5)
+                results.append((y.detach(), x.grad, nn.functional.alpha_dropout(x.detach(), 0.25, True)))
+        for first, second in zip(*results, strict=True):
+            np.testing.assert_array_equal(first.double().numpy(), second.double().numpy())
+
+
 def test_integers_are_numpys(planned: list[Any]) -> None:
     x = tensor.arange(1000, dtype=tensor.int32)
     x.clamp(3, 50)
