@@ -1,4 +1,4 @@
-"""Attention in one kernel, and its gradients in two, with no scores in memory.
+"""Attention in one kernel, and its gradients in one or two, with no scores in memory.
 
 See ``cuda/fused_attention.cuh`` and ``cuda/fused_attention_backward.cuh``.
 """
@@ -38,6 +38,8 @@ _TILES = {
 _BACKWARD_TILES = {32: (2, 2, 32), 64: (2, 2, 32), 128: (1, 1, 32), 256: (1, 1, 16)}
 #: Widest rows of which sums for keys and for values are held in registers together.
 _TOGETHER = 128
+#: Blocks of a multiprocessor that run at the same time, at least.
+_BLOCKS_AT_ONCE = 2
 #: Elements that a copy to shared memory may have, the most first: 16 bytes.
 PIECES = (8, 4, 2, 1)
 #: Bytes of what backward saves of a row.
@@ -165,6 +167,26 @@ def plan(
     return run
 
 
+def fits_one_launch(device: Device, sizes: Sizes) -> bool:
+    """Whether all blocks of a backward pass run at once, so that a second launch would cost more than it saves."""
+    padded = _padded(sizes)
+    return (
+        padded <= _TOGETHER
+        and sum(prod(each) for each in _backward_grids(sizes, padded))
+        <= _BLOCKS_AT_ONCE * device.properties.multi_processor_count
+    )
+
+
+def _backward_grids(sizes: Sizes, padded: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Blocks and matrices, of queries and of keys."""
+    tiles, tiles_of_keys, _ = _BACKWARD_TILES[padded]
+    matrices = prod(sizes.shape)
+    return (
+        (-(-sizes.positions // (tiles * _QUERIES)), matrices),
+        (-(-sizes.keys // (tiles_of_keys * _QUERIES)), matrices // sizes.groups),
+    )
+
+
 def plan_backward(
     device: Device,
     dtype: dtype,
@@ -176,6 +198,7 @@ def plan_backward(
     dropping: bool,
     of_key: bool,
     of_value: bool,
+    at_once: bool = False,
 ) -> Callable[..., None]:
     """What computes the gradients of what :func:`plan` computes, the same ones every time.
 
@@ -188,13 +211,15 @@ def plan_backward(
         As :func:`piece_of` tells it of widths, strides and addresses.
     of_key, of_value
         Whether these gradients are required.
+    at_once
+        Whether all is one launch: see :func:`fits_one_launch`. There ``of_key`` or ``of_value`` is true.
 
     Returns
     -------
     callable
         ``run(stream_handle, scale, mask, dropout, query, key, value, result, grad, logarithms, statistics, grad_query,
-        grad_key, grad_value)``: ``statistics`` are :data:`STATISTICS` bytes for each row, which are written; addresses of
-        gradients that are not required are 0.
+        grad_key, grad_value)``: ``statistics`` are :data:`STATISTICS` bytes for each row, which are written unless all is
+        one launch; addresses of gradients that are not required are 0.
     """
     padded = _padded(sizes)
     tiles, tiles_of_keys, at_a_time = _BACKWARD_TILES[padded]
@@ -207,12 +232,38 @@ def plan_backward(
         elements = (2 * own * _QUERIES + 4 * at_a_time) * padded
         return elements * int(dtype.itemsize)
 
+    (blocks, matrices), (blocks_of_keys, matrices_of_keys) = _backward_grids(sizes, padded)
+    if at_once:
+        # Rows of results, too.
+        shared = shared_bytes(max(tiles, tiles_of_keys)) + 2 * at_a_time * (
+            2 * STATISTICS + padded * dtype.itemsize
+        )
+        rows_of_keys = f"{_cuda(of_key)}, {_cuda(of_value)}"
+        launch = _launcher(
+            device, dtype, header, f"attention_of_{padded}_backward", of, operands, mask, dropping,
+            f"{inputs}, const {t}* result, const {t}* grad, const float* logarithms, {t}* grad_query, {t}* grad_key, "
+            f"{t}* grad_value",
+            f"attend_backward<{t}, {padded}, {piece}, {tiles}, {at_a_time}, {rows_of_keys}, {rank}>",
+            "query, key, value, result, grad, logarithms, grad_query, grad_key, grad_value", shared, first=f"{blocks}, ",
+        )  # fmt: skip
+
+        def run_at_once(
+            stream: Any, scale: float, seen: bytes, dropped: bytes, query: int, key: int, value: int, result: int,
+            grad: int, logarithms: int, statistics: int, grad_query: int, grad_key: int, grad_value: int,
+        ) -> None:  # fmt: skip
+            extra = [each for each in (seen, dropped) if each]
+            launch(
+                blocks + blocks_of_keys, matrices, 1, _THREADS, 1, 1, shared, stream, operands, scale, *extra, query, key,
+                value, result, grad, logarithms, grad_query, grad_key, grad_value,
+            )  # fmt: skip
+
+        return run_at_once
     shared = shared_bytes(tiles)
     by_queries = _launcher(
         device, dtype, header, f"attention_of_{padded}_backward_queries", of, operands, mask, dropping,
         f"{inputs}, const {t}* result, const {t}* grad, const float* logarithms, RowStatistics* statistics, {t}* grad_query",
         f"attend_backward_queries<{t}, {padded}, {piece}, {tiles}, {at_a_time}, {rank}>",
-        "query, key, value, result, grad, logarithms, statistics, grad_query", shared,
+        "query, key, value, result, grad, logarithms, statistics, grad_query", shared, first="blockIdx.x, gridDim.x, ",
     )  # fmt: skip
     # Beside rows also their statistics, and the addresses of those of a mask.
     shared_by_keys = shared_bytes(tiles_of_keys) + 2 * at_a_time * 2 * STATISTICS
@@ -223,16 +274,12 @@ def plan_backward(
         _launcher(
             device, dtype, header, f"attention_of_{padded}_backward{'_keys' * key}{'_values' * value}", of, operands,
             mask, dropping, f"{inputs}, const {t}* grad, const RowStatistics* statistics, {t}* grad_key, {t}* grad_value",
-            f"attend_backward_keys<{t}, {padded}, {piece}, {tiles_of_keys}, {at_a_time}, {_cuda(key)}, {_cuda(value)}, {rank}>",
-            "query, key, value, grad, statistics, grad_key, grad_value", shared_by_keys,
+            f"attend_backward_keys<{t}, {padded}, {piece}, {tiles_of_keys}, {at_a_time}, {_cuda(key)}, {_cuda(value)}, true, {rank}>",
+            "query, key, value, nullptr, grad, nullptr, statistics, grad_key, grad_value", shared_by_keys, first="blockIdx.x, ",
         )
         for key, value in passes
         if key or value
     ]  # fmt: skip
-    matrices = prod(sizes.shape)
-    matrices_of_keys = matrices // sizes.groups
-    blocks = -(-sizes.positions // (tiles * _QUERIES))
-    blocks_of_keys = -(-sizes.keys // (tiles_of_keys * _QUERIES))
 
     def run(
         stream: Any, scale: float, seen: bytes, dropped: bytes, query: int, key: int, value: int, result: int,
@@ -258,12 +305,15 @@ def _cuda(flag: bool) -> str:
 
 def _launcher(
     device: Device, dtype: dtype, header: str, name: str, operands_type: str, operands: bytes, mask: MaskRows | None,
-    dropping: bool, parameters: str, function: str, passed: str, shared: int,
+    dropping: bool, parameters: str, function: str, passed: str, shared: int, first: str = "",
 ) -> Callable[..., None]:  # fmt: skip
-    """A kernel that takes operands, scale, and, where there are, mask and dropout, before its addresses."""
+    """A kernel that takes operands, scale, and, where there are, mask and dropout, before its addresses.
+
+    ``first`` is what the function is given behind the operands.
+    """
     extras = Extras.of(dtype, mask, dropping=dropping)
     head = ", ".join([f"{operands_type} operands", "float scale", *extras.parameters])
-    call_arguments = ", ".join(["operands", "scale", *extras.arguments])
+    call_arguments = ", ".join(["operands", f"{first}scale", *extras.arguments])
     source = (
         f"{includes(header, *extras.dtypes)}"
         f'extern "C" __global__ void __launch_bounds__({_THREADS}) {name}({head}, {parameters}) {{\n'

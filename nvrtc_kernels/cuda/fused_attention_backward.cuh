@@ -9,7 +9,8 @@
 // row itself: the logarithm, of two, and the mean. The second has keys in its blocks and goes over the queries of all
 // matrices that share them; there rows of a product are keys, so that transposed weights and slopes are left operands as they
 // lie in registers. Both take 32 rows at a time, or 16, while the next ones travel to the other buffer in shared memory.
-// Where sums of both gradients are more than registers hold, the second kernel runs for each of them.
+// Where sums of both gradients are more than registers hold, the second kernel runs for each of them. Where there are few
+// blocks, both are one launch: blocks of keys then compute the means of rows themselves, from the results.
 
 #pragma once
 #include "attention_tiles.cuh"
@@ -23,8 +24,9 @@ struct alignas(8) RowStatistics {
 // Shared memory: queries and gradients of `Groups` times 64 rows; two buffers of `Keys` keys and values.
 template <class T, int Width, int Piece, int Groups, int Keys, int Rank, class M, class D>
 __device__ void attend_backward_queries(
-    const AttentionOperands<Rank, 8>& operands, float scale, M mask, D dropout, const T* query, const T* key,
-    const T* value, const T* result, const T* grad, const float* logarithms, RowStatistics* statistics, T* grad_query) {
+    const AttentionOperands<Rank, 8>& operands, int block, int all_blocks, float scale, M mask, D dropout, const T* query,
+    const T* key, const T* value, const T* result, const T* grad, const float* logarithms, RowStatistics* statistics,
+    T* grad_query) {
     constexpr int blocks = Keys / 8, rows = Groups * 64;
     extern __shared__ uint4 shared_memory[];
     T* const memory = reinterpret_cast<T*>(shared_memory);
@@ -45,7 +47,7 @@ __device__ void attend_backward_queries(
     result += at[RESULT];
     grad += at[GRAD];
     // The longest rows of a causal matrix first.
-    const long long first = static_cast<long long>(operands.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * rows;
+    const long long first = static_cast<long long>(operands.causal ? all_blocks - 1 - block : block) * rows;
     const int all = operands.keys;
     const long long seen = first + rows;
     const int end = operands.causal && seen < all ? static_cast<int>(seen) : all;
@@ -99,7 +101,7 @@ __device__ void attend_backward_queries(
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
         means[r] = sum;
-        if (lane % 4 == 0 && position < operands.positions) statistics[numbers + position] = {logs[r], sum};
+        if (statistics && lane % 4 == 0 && position < operands.positions) statistics[numbers + position] = {logs[r], sum};
     }
     if (!grad_query) return;
 
@@ -145,11 +147,13 @@ __device__ void attend_backward_queries(
 }
 
 // Shared memory: keys and values of `Groups` times 64 rows; two buffers of `Queries` queries, gradients and statistics, and
-// of the addresses of their rows of a mask.
-template <class T, int Width, int Piece, int Groups, int Queries, bool OfKey, bool OfValue, int Rank, class M, class D>
+// of the addresses of their rows of a mask; where there are no `statistics`, two of results.
+template <class T, int Width, int Piece, int Groups, int Queries, bool OfKey, bool OfValue, bool Statistics, int Rank, class M,
+          class D>
 __device__ void attend_backward_keys(
-    const AttentionOperands<Rank, 8>& operands, float scale, M mask, D dropout, const T* query, const T* key,
-    const T* value, const T* grad, const RowStatistics* statistics, T* grad_key, T* grad_value) {
+    const AttentionOperands<Rank, 8>& operands, int block, float scale, M mask, D dropout, const T* query, const T* key,
+    const T* value, const T* result, const T* grad, const float* logarithms, const RowStatistics* statistics, T* grad_key,
+    T* grad_value) {
     constexpr int blocks = Queries / 8, rows = Groups * 64;
     static_assert(Groups * blocks <= 8, "a word has the marks of dropout of all");
     extern __shared__ uint4 shared_memory[];
@@ -164,9 +168,12 @@ __device__ void attend_backward_keys(
     RowStatistics* const buffers = reinterpret_cast<RowStatistics*>(memory + (2 * rows + 4 * Queries) * Width);
     typedef typename M::Row MaskRow;
     MaskRow* const mask_rows = reinterpret_cast<MaskRow*>(buffers + 2 * Queries);
+    const auto results_of = [&](int buffer) {
+        return SharedRows<T, Width>{reinterpret_cast<T*>(mask_rows + 2 * Queries) + buffer * Queries * Width};
+    };
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
-    const long long first = static_cast<long long>(blockIdx.x) * rows, matrix = static_cast<long long>(blockIdx.y) * operands.groups;
+    const long long first = static_cast<long long>(block) * rows, matrix = static_cast<long long>(blockIdx.y) * operands.groups;
     long long at[8];
     operands.find(matrix, at);
     dropout.at(0);
@@ -181,10 +188,18 @@ __device__ void attend_backward_keys(
             queries_of(buffer), query + here[QUERY], operands.row[QUERY], start, operands.positions, operands.width);
         fetch_rows<Queries, Piece>(
             grads_of(buffer), grad + here[GRAD], operands.row[GRAD], start, operands.positions, operands.values);
+        if constexpr (!Statistics)
+            fetch_rows<Queries, Piece>(results_of(buffer), result + here[RESULT], operands.row[RESULT], start,
+                operands.positions, operands.values);
         if (threadIdx.x < Queries) {
             const bool there = start + threadIdx.x < operands.positions;
             const long long number = numbers + (there ? threadIdx.x : 0);
-            copy_async<sizeof(RowStatistics)>(buffers + buffer * Queries + threadIdx.x, statistics + number, there);
+            RowStatistics* const to = buffers + buffer * Queries + threadIdx.x;
+            if constexpr (Statistics) {
+                copy_async<sizeof(RowStatistics)>(to, statistics + number, there);
+            } else {
+                copy_async<sizeof(float)>(&to->logarithm, logarithms + number, there);
+            }
             if constexpr (is_masked<M>) {
                 M own = mask;
                 own.at(number, 0);
@@ -219,6 +234,27 @@ __device__ void attend_backward_keys(
             ++next_group;
         }
         if (next_group < operands.groups) fetch(next_group, next, buffer ^ 1);
+        if constexpr (!Statistics) {
+            // Four threads have a row.
+            static_assert(ATTENTION_THREADS >= 4 * Queries, "each row has its threads");
+            const int row = threadIdx.x / 4;
+            float sum = 0;
+            for (int chunk = lane % 4; row < Queries && chunk < Width / 8; chunk += 4) {
+                typedef Pack<T, 8> Elements;
+                const Elements a = *reinterpret_cast<const Elements*>(results_of(buffer).at(row, chunk));
+                const Elements b = *reinterpret_cast<const Elements*>(grads_of(buffer).at(row, chunk));
+#pragma unroll
+                for (int i = 0; i < 8; ++i) sum += to_compute(a.items[i]) * to_compute(b.items[i]);
+            }
+            sum += __shfl_xor_sync(~0u, sum, 1);
+            sum += __shfl_xor_sync(~0u, sum, 2);
+            if (lane % 4 == 0 && row < Queries) {
+                RowStatistics& own = buffers[buffer * Queries + row];
+                const float infinite = __int_as_float(0x7f800000), logarithm = own.logarithm;
+                own = {logarithm == -infinite ? infinite : logarithm * TO_TWO, sum};
+            }
+            __syncthreads();
+        }
 
         // For each key, the weights of these queries.
         float weights[Groups][blocks][4], slopes[Groups][blocks][4];
@@ -283,4 +319,19 @@ __device__ void attend_backward_keys(
     if constexpr (OfValue)
         store_rows<T, Width, Piece>(grad_value + at[GRAD_VALUE], operands.row[GRAD_VALUE], first + warp_row, operands.keys,
             operands.values, value_sums, 1);
+}
+
+// Both in one launch, for `blocks` blocks of queries and further ones of keys.
+template <class T, int Width, int Piece, int Groups, int Rows, bool OfKey, bool OfValue, int Rank, class M, class D>
+__device__ void attend_backward(
+    const AttentionOperands<Rank, 8>& operands, int blocks, float scale, M mask, D dropout, const T* query, const T* key,
+    const T* value, const T* result, const T* grad, const float* logarithms, T* grad_query, T* grad_key, T* grad_value) {
+    const int block = blockIdx.x;
+    if (block < blocks) {
+        attend_backward_queries<T, Width, Piece, Groups, Rows, Rank>(operands, block, blocks, scale, mask, dropout, query, key,
+            value, result, grad, logarithms, nullptr, grad_query);
+    } else if (blockIdx.y * operands.groups < gridDim.y) {
+        attend_backward_keys<T, Width, Piece, Groups, Rows, OfKey, OfValue, false, Rank>(operands, block - blocks, scale, mask,
+            dropout, query, key, value, result, grad, logarithms, nullptr, grad_key, grad_value);
+    }
 }

@@ -116,10 +116,20 @@ def test_fused_attention_leaves_room_for_two_blocks(width: int, monkeypatch: pyt
     mask = attention.MaskRows((2, 3), (0, 5), 1, bool_)
     for seen, dropping in ((None, False), (mask, True)):
         fused_attention.plan(None, bfloat16, sizes, strides[:4], 8, seen, dropping=dropping)
-        fused_attention.plan_backward(
-            None, bfloat16, sizes, strides, 8, seen, dropping=dropping, of_key=True, of_value=True
-        )
-    assert len(sources) == (8 if width > 128 else 6)
+        for at_once in (False, True)[: 2 - (width > 128)]:
+            fused_attention.plan_backward(
+                None,
+                bfloat16,
+                sizes,
+                strides,
+                8,
+                seen,
+                dropping=dropping,
+                of_key=True,
+                of_value=True,
+                at_once=at_once,
+            )
+    assert len(sources) == 8
     for source, _ in sources:
         options = ("-default-device",)
         result = compile_program(

@@ -84,7 +84,7 @@ def plan_backward(
     arrangement: Arrangement, grad: Layout, result: Layout, addresses: int, expected: tuple[bool, ...],
     dropping: bool, outputs: Sequence[Layout] | None = None,
 ) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
-    """What computes gradients, in two kernels or, of wide rows, in three.
+    """What computes gradients, in two launches, of few rows in one and of wide ones in three.
 
     ``run(grad, query, key, value, mask, result, logarithms, dropout, scale)`` gives those of query, key and value that are
     expected; rows of each lie in the order in memory that those of the operand have. With ``outputs``, layouts with neighbours
@@ -110,6 +110,9 @@ def plan_backward(
             layout = packed_like(layout.shape, layout) if outputs is None else outputs[number]
             strides.append(operands.strides_of(layout.shape, layout.strides, own=number == 0))
         makers.append(maker(layout) if expected[number] else None)
+    at_once = (
+        expected[0] and any(expected[1:]) and fused_attention.fits_one_launch(device_state.native, sizes)
+    )
     launch = fused_attention.plan_backward(
         device_state.native,
         grad.dtype,
@@ -120,6 +123,7 @@ def plan_backward(
         dropping=dropping,
         of_key=expected[1],
         of_value=expected[2],
+        at_once=at_once,
     )
     # As many bytes as the kernel's own.
     make_statistics, local = maker(_rows(arrangement, float64)), device_state.local
@@ -130,7 +134,7 @@ def plan_backward(
         logarithms: Tensor, dropout: Dropout | None, scale: float, into: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         output = [None if make is None else make() for make in makers] if into is None else into
-        statistics = make_statistics()
+        statistics = None if at_once else make_statistics()
         launch(
             local.stream.handle,
             scale,
@@ -142,7 +146,7 @@ def plan_backward(
             result._address,
             grad._address,
             logarithms._address,
-            statistics._address,
+            0 if statistics is None else statistics._address,
             *(0 if x is None else x._address for x in output),
         )
         return tuple(

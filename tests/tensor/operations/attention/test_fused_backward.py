@@ -1,4 +1,4 @@
-"""Gradients of attention of half precision on a device: two kernels, the same numbers every time, no copies."""
+"""Gradients of attention of half precision on a device: one launch or two, the same numbers every time, no copies."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ import pytest
 
 import drv
 import tensor
+from nvrtc_kernels import fused_attention
 from tensor.operations.attention.attention import scaled_dot_product_attention
 from tests.tensor.launched_kernels import launched
 from tests.thinning import thinned
 
-#: Kernels of backward, without what their names begin with.
-BACKWARD = ["queries", "keys_values"]
+
+@pytest.fixture(autouse=True, params=[True, pytest.param(False, id="two_launches")])
+def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether blocks of queries and of keys are one launch, as they are where there are few."""
+    if not request.param:
+        monkeypatch.setattr(fused_attention, "_BLOCKS_AT_ONCE", 0)
+    return bool(request.param)
 
 
 @pytest.fixture(
@@ -52,7 +58,7 @@ def _assert_close(result: Any, expected: Any, tolerance: float = 6e-3) -> None:
 
 @pytest.mark.parametrize("form", ["strided", "contiguous", "expanded"])
 @pytest.mark.sampled(3)
-def test_gradients_of_heads_of_one_projection(form: str, schedule: str) -> None:
+def test_gradients_of_heads_of_one_projection(form: str, schedule: str, at_once: bool) -> None:
     """Queries, keys and values are slices of rows; nothing is copied on the way back, whatever the gradient is."""
     packed = _random(2, 70, 3, 4, 16)
     heads = [x.detach().requires_grad_() for x in packed.permute(2, 0, 3, 1, 4).unbind(0)]
@@ -65,7 +71,9 @@ def test_gradients_of_heads_of_one_projection(form: str, schedule: str) -> None:
     elif form == "expanded":
         grad = grad[:1].expand(2, 4, 70, 16)
     names = _launched(lambda: result.backward(grad))
-    assert names == [f"attention_of_32_backward_{each}" for each in BACKWARD]
+    assert names == [
+        f"attention_of_32_backward{each}" for each in ([""] if at_once else ["_queries", "_keys_values"])
+    ]
     exact = _gradients([x.double() for x in heads], grad.double(), is_causal=True)
     for x, expected in zip(heads, exact, strict=True):
         assert x.grad.transpose(1, 2).is_contiguous()
@@ -86,7 +94,9 @@ def test_only_what_is_required(expected: tuple[bool, ...], schedule: str) -> Non
     every = _gradients(operands, grad)
     for x, some, whole in zip(leaves, expected, every, strict=True):
         assert (x.grad is not None) is some
-        assert not some or tensor.equal(x.grad, whole)
+        if some:
+            # Means of rows are added up in another order where all is one launch.
+            _assert_close(x.grad, whole, 1e-3)
 
 
 @pytest.mark.parametrize("masked", thinned((False, True), lambda masked: masked))
@@ -141,7 +151,7 @@ def test_the_gradient_of_a_mask_goes_over_blocks_of_scores(schedule: str) -> Non
     _assert_close(mask.grad, exact.grad)
 
 
-def test_addresses_and_strides_of_gradients(schedule: str) -> None:
+def test_addresses_and_strides_of_gradients(schedule: str, at_once: bool) -> None:
     """Of a gradient at an odd address, or in rows of odd strides, less is read at a time; elements apart are copied."""
     operands = [_random(1, 20, 16, seed=seed) for seed in range(3)]
     grad = _random(1, 20, 16, seed=9)
@@ -156,7 +166,7 @@ def test_addresses_and_strides_of_gradients(schedule: str) -> None:
         result = scaled_dot_product_attention(*leaves)
         other.copy_(grad)
         names = _launched(lambda result=result, other=other: result.backward(other))
-        assert len(names) == 2 + (form == "apart")
+        assert len(names) == 2 - at_once + (form == "apart")
         for x, y in zip(leaves, expected, strict=True):
             _assert_close(x.grad, y, 1e-3)
 
