@@ -48,26 +48,6 @@ constexpr bool is_dropping = true;
 template <>
 constexpr bool is_dropping<NoDropout> = false;
 
-// `Rows` rows of an operand from `first` on to shared memory, `Piece` elements at a time, zeros behind row `end` and behind
-// the width. A single element of half precision is no asynchronous copy's.
-template <int Rows, int Piece, class T, int Width>
-__device__ inline void fetch_rows(
-    const SharedRows<T, Width>& to, const T* from, long long row_stride, long long first, long long end, int width) {
-    constexpr int pieces = Width / Piece, per_chunk = SharedRows<T, Width>::per_chunk;
-#pragma unroll 8
-    for (int i = threadIdx.x; i < Rows * pieces; i += ATTENTION_THREADS) {
-        const int row = i / pieces, column = i % pieces * Piece;
-        const bool there = first + row < end && column < width;
-        T* const slot = to.at(row, column / per_chunk) + column % per_chunk;
-        const T* const element = there ? from + (first + row) * row_stride + column : from;
-        if constexpr (Piece == 1) {
-            *slot = there ? *element : to_element<T>(0.0f);
-        } else {
-            copy_async<Piece * sizeof(T)>(slot, element, there);
-        }
-    }
-}
-
 // to = left @ right^T for `Groups` times 16 rows of `left` from row `first` on, and `Blocks` times 8 rows of `right`.
 template <class T, int Width, int Groups, int Blocks>
 __device__ inline void multiply_rows(

@@ -36,8 +36,8 @@ __device__ void attend(
     const long long seen = first + rows;
     const int end = operands.causal && seen < all ? static_cast<int>(seen) : all;
 
-    fetch_rows<rows, Piece>(queries, query, operands.row[QUERY], first, operands.positions, operands.width);
-    fetch_rows<Keys, Piece>(keys, key, operands.row[KEY], 0, all, operands.width);
+    fetch_rows<rows, Piece, ATTENTION_THREADS>(queries, query, operands.row[QUERY], first, operands.positions, operands.width);
+    fetch_rows<Keys, Piece, ATTENTION_THREADS>(keys, key, operands.row[KEY], 0, all, operands.width);
     commit_copies();
 
     // Of the warp's rows this thread has two of each sixteen, eight apart.
@@ -76,7 +76,7 @@ __device__ void attend(
     for (int i = 0; i < Groups * Held; ++i) load_queries(held[i / Held][i % Held], i / Held, i % Held);
 
     for (int start = 0; start < end; start += Keys) {
-        fetch_rows<Keys, Piece>(values, value, operands.row[VALUE], start, all, operands.values);
+        fetch_rows<Keys, Piece, ATTENTION_THREADS>(values, value, operands.row[VALUE], start, all, operands.values);
         commit_copies();
 
         float scores[Groups][blocks][4];
@@ -104,7 +104,7 @@ __device__ void attend(
         }
         __syncthreads();  // every warp has read the keys
         const bool more = start + Keys < end;
-        if (more) fetch_rows<Keys, Piece>(keys, key, operands.row[KEY], start + Keys, all, operands.width);
+        if (more) fetch_rows<Keys, Piece, ATTENTION_THREADS>(keys, key, operands.row[KEY], start + Keys, all, operands.width);
         commit_copies();
 
         // Scores as exponents of 2. Only the last tiles have keys that a row does not see.

@@ -52,12 +52,12 @@ __device__ void attend_backward_queries(
     const long long seen = first + rows;
     const int end = operands.causal && seen < all ? static_cast<int>(seen) : all;
     const auto fetch = [&](int start, int buffer) {
-        fetch_rows<Keys, Piece>(keys_of(buffer), key, operands.row[KEY], start, all, operands.width);
-        fetch_rows<Keys, Piece>(values_of(buffer), value, operands.row[VALUE], start, all, operands.values);
+        fetch_rows<Keys, Piece, ATTENTION_THREADS>(keys_of(buffer), key, operands.row[KEY], start, all, operands.width);
+        fetch_rows<Keys, Piece, ATTENTION_THREADS>(values_of(buffer), value, operands.row[VALUE], start, all, operands.values);
         commit_copies();
     };
-    fetch_rows<rows, Piece>(queries, query, operands.row[QUERY], first, operands.positions, operands.width);
-    fetch_rows<rows, Piece>(grads, grad, operands.row[GRAD], first, operands.positions, operands.values);
+    fetch_rows<rows, Piece, ATTENTION_THREADS>(queries, query, operands.row[QUERY], first, operands.positions, operands.width);
+    fetch_rows<rows, Piece, ATTENTION_THREADS>(grads, grad, operands.row[GRAD], first, operands.positions, operands.values);
     fetch(0, 0);
 
     // Of the warp's rows this thread has two of each sixteen, eight apart.
@@ -184,12 +184,12 @@ __device__ void attend_backward_keys(
         long long here[8];
         operands.find(matrix + group, here);
         const long long numbers = (matrix + group) * operands.positions + start;
-        fetch_rows<Queries, Piece>(
+        fetch_rows<Queries, Piece, ATTENTION_THREADS>(
             queries_of(buffer), query + here[QUERY], operands.row[QUERY], start, operands.positions, operands.width);
-        fetch_rows<Queries, Piece>(
+        fetch_rows<Queries, Piece, ATTENTION_THREADS>(
             grads_of(buffer), grad + here[GRAD], operands.row[GRAD], start, operands.positions, operands.values);
         if constexpr (!Statistics)
-            fetch_rows<Queries, Piece>(results_of(buffer), result + here[RESULT], operands.row[RESULT], start,
+            fetch_rows<Queries, Piece, ATTENTION_THREADS>(results_of(buffer), result + here[RESULT], operands.row[RESULT], start,
                 operands.positions, operands.values);
         if (threadIdx.x < Queries) {
             const bool there = start + threadIdx.x < operands.positions;
@@ -220,8 +220,8 @@ __device__ void attend_backward_keys(
     int group = begin < operands.positions ? 0 : operands.groups;
     long long start = begin;
     if (group < operands.groups) {
-        fetch_rows<rows, Piece>(keys, key + at[KEY], operands.row[KEY], first, operands.keys, operands.width);
-        fetch_rows<rows, Piece>(values, value + at[VALUE], operands.row[VALUE], first, operands.keys, operands.values);
+        fetch_rows<rows, Piece, ATTENTION_THREADS>(keys, key + at[KEY], operands.row[KEY], first, operands.keys, operands.width);
+        fetch_rows<rows, Piece, ATTENTION_THREADS>(values, value + at[VALUE], operands.row[VALUE], first, operands.keys, operands.values);
         fetch(group, start, 0);
     }
     for (int buffer = 0; group < operands.groups; buffer ^= 1) {

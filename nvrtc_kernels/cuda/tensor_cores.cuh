@@ -106,6 +106,26 @@ struct SharedRows {
     }
 };
 
+// `Rows` rows of a matrix of half precision, from `first` on, to shared memory, by a block of so many threads: `Piece` elements at
+// a time, zeros behind row `end` and behind the width. A single element is no asynchronous copy's.
+template <int Rows, int Piece, int Threads, class T, int Width>
+__device__ inline void fetch_rows(
+    const SharedRows<T, Width>& to, const T* from, long long row_stride, long long first, long long end, int width) {
+    constexpr int pieces = Width / Piece, per_chunk = SharedRows<T, Width>::per_chunk;
+#pragma unroll 8
+    for (int i = threadIdx.x; i < Rows * pieces; i += Threads) {
+        const int row = i / pieces, column = i % pieces * Piece;
+        const bool there = first + row < end && column < width;
+        T* const slot = to.at(row, column / per_chunk) + column % per_chunk;
+        const T* const element = there ? from + (first + row) * row_stride + column : from;
+        if constexpr (Piece == 1) {
+            *slot = there ? *element : to_element<T>(0.0f);
+        } else {
+            copy_async<Piece * sizeof(T)>(slot, element, there);
+        }
+    }
+}
+
 // to += left @ right^T for `Groups` times 16 rows of `left` from row `first` on, and `Blocks` times 8 rows of `right`.
 template <class T, int Width, int Groups, int Blocks>
 __device__ inline void accumulate_rows(

@@ -26,6 +26,7 @@ from .grouping import group_casts
 from .host_tensors import watched_on_host
 from .leaves import cut_off, has_hooks, watched_graphs
 from .moves import without_moves
+from .outer_sums import group_outer_sums
 from .placement import place
 from .program import Program
 from .reading import PLAIN, Readings, Unreadable, watched
@@ -401,7 +402,7 @@ def _plain_result(value: Any) -> Any:
 def _planned(steps: Sequence[Step], needed: set[int]) -> list[Step]:
     """``steps`` as fewer ones that do the same; ``needed`` are buffers that are read after them."""
     steps = fuse(absorb_casts(steps, needed), needed)
-    return group_reductions(steps, needed)
+    return group_reductions(group_outer_sums(steps, needed), needed)
 
 
 class _Recorder:

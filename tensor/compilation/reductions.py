@@ -102,14 +102,8 @@ def _obstacle(
         return "one launch would have too many"
     if sum((group.held | bytes_read).values()) > _MOST_HELD:
         return "what they read would be held for long"
-    for position in group.tasks:
-        for ref in steps[position].reads():
-            if any(position < writer < end for writer in uses.writers.get(ref.buffer, ())):
-                return "what it reads is written in between"
-        for ref in refs(steps[position].result):
-            if any(reader <= end for reader in uses.readers.get(ref.buffer, ())):
-                return "its result is needed in between"
-    return None
+    reasons = (uses.obstacle(steps[position], position, end) for position in group.tasks)
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _together(members: dict[int, Step], tasks: list[Task]) -> Step:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .tape import refs
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -42,3 +44,13 @@ class Uses:
     def is_passed_on(self, buffer: int) -> bool:
         """Whether only steps read a buffer, and none writes to it."""
         return buffer not in self.needed and buffer not in self.writers
+
+    def obstacle(self, step: Step, position: int, end: int) -> str | None:
+        """Why a step, which stands at ``position`` and writes nothing in place, cannot be done at ``end``, which is later."""
+        for ref in step.reads():
+            if any(position < writer < end for writer in self.writers.get(ref.buffer, ())):
+                return "what it reads is written in between"
+        for ref in refs(step.result):
+            if any(reader <= end for reader in self.readers.get(ref.buffer, ())):
+                return "its result is needed in between"
+        return None

@@ -14,7 +14,15 @@ import pytest
 
 from drv.compiler import compile_program
 from drv.simulator.timing.machine_code.cubin import read_cubin
-from nvrtc_kernels import attention, fused_attention, implicit_convolution, losses, normalization, softmax
+from nvrtc_kernels import (
+    attention,
+    fused_attention,
+    implicit_convolution,
+    losses,
+    normalization,
+    outer_sums,
+    softmax,
+)
 from nvrtc_kernels.convolution import Geometry, Windows
 from nvrtc_kernels.dtypes import bfloat16, bool_, dtype, float32, float64
 from nvrtc_kernels.program import INCLUDE
@@ -176,3 +184,22 @@ def test_implicit_convolution_leaves_room_for_two_blocks(
         )
         assert registers(result.image) * 128 * 2 <= _REGISTERS, name
         assert read_cubin(result.image)[name].spills == 0, name
+
+
+@pytest.mark.parametrize("result", [bfloat16, float32])
+def test_outer_sums_leave_room_for_two_blocks(result: dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources: list[tuple[str, str]] = []
+
+    def noted(_: Any, __: str, source: str, name: str, *___: Any) -> Any:
+        sources.append((source, name))
+        return lambda *_: None
+
+    monkeypatch.setattr(outer_sums, "launcher", noted)
+    device: Any = None
+    outer_sums.plan(device, bfloat16, result, [outer_sums.OuterSum(64, 64, 64, True)])(0, 0, 0, 0, 0)
+    ((source, name),) = sources
+    compiled = compile_program(
+        source, "sm_90", name="a.cu", options=("-default-device",), include_dirs=(INCLUDE,), line_info=False
+    )
+    assert registers(compiled.image) * 128 * 2 <= _REGISTERS
+    assert read_cubin(compiled.image)[name].spills == 0

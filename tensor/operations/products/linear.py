@@ -229,8 +229,8 @@ def _outer_sum_and_sum_plan(
 
 LINEAR = planned(_rows_times_matrix_plan, transposed=True)
 _TIMES = planned(_rows_times_matrix_plan, transposed=False)
-_OUTER_SUM = planned(_outer_sum_plan)
-_OUTER_SUM_AND_SUM = planned(_outer_sum_and_sum_plan)
+OUTER_SUM = planned(_outer_sum_plan)
+OUTER_SUM_AND_SUM = planned(_outer_sum_and_sum_plan)
 
 
 def _times(grad: Tensor, w: Tensor) -> Tensor:
@@ -248,7 +248,7 @@ def _times(grad: Tensor, w: Tensor) -> Tensor:
 def _outer_sum(grad: Tensor, x: Tensor, result_dtype: dtype | None = None) -> Tensor:
     """The gradient of ``weight``, from the contiguous one of the result and contiguous rows."""
     layout = grad._layout
-    result: Tensor = layout.device_state.plans[_OUTER_SUM, layout, x._layout, result_dtype](grad, x)
+    result: Tensor = layout.device_state.plans[OUTER_SUM, layout, x._layout, result_dtype](grad, x)
     if modes.recording:
         _OUTER_SUM_FORMULA.record((result,), (grad, x))
     return result
@@ -257,7 +257,7 @@ def _outer_sum(grad: Tensor, x: Tensor, result_dtype: dtype | None = None) -> Te
 def _both_sums(grad: Tensor, x: Tensor, result_dtype: dtype | None) -> tuple[Tensor, Tensor] | None:
     """The gradients of ``weight`` and ``bias`` in one launch; ``None`` where that cannot be."""
     layout = grad._layout
-    run = layout.device_state.plans[_OUTER_SUM_AND_SUM, layout, x._layout, result_dtype]
+    run = layout.device_state.plans[OUTER_SUM_AND_SUM, layout, x._layout, result_dtype]
     result: tuple[Tensor, Tensor] | None = None if run is None else run(grad, x)
     return result
 

@@ -10,6 +10,7 @@ import drv
 import nn
 import tensor
 from nn import functional
+from nvrtc_kernels import outer_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,12 +133,14 @@ def _train(
     return [*(loss.detach() for loss in losses), *model.parameters(), *model.buffers(), *gradients]
 
 
-def _check(make: Callable[[], Any], optimizer_class: Any, batches: list[Any], **options: Any) -> None:
+def _check(
+    make: Callable[[], Any], optimizer_class: Any, batches: list[Any], *, tolerance: float = 0, **options: Any
+) -> None:
     expected, results = (
         _train(make, optimizer_class, batches, compiled=compiled, **options) for compiled in (False, True)
     )
-    for number, (one, other) in enumerate(zip(results, expected, strict=True)):
-        assert tensor.equal(one, other), number
+    for one, other in zip(results, expected, strict=True):
+        tensor.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
 def _pairs(count: int) -> list[Any]:
@@ -161,7 +164,10 @@ def test_a_perceptron(device: drv.Device) -> None:
     _check(_Perceptron, nn.optim.SGD, _pairs(3), lr=0.1, momentum=0.9)
 
 
-def test_a_gpt(device: drv.Device) -> None:
+def test_a_gpt(device: drv.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    _check(_GPT, nn.optim.SGD, _texts(2), lr=0.1, tolerance=2e-2)
+    # All but products is the same, bit for bit.
+    monkeypatch.setattr(outer_sums, "takes", lambda *_: False)
     _check(_GPT, nn.optim.AdamW, _texts(2), lr=0.01)
 
 
@@ -176,8 +182,9 @@ def test_an_lstm(device: drv.Device) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["SGD", "AdamW", "Adam", "RMSprop", "Adagrad"])
-def test_twenty_steps(name: str) -> None:
+def test_twenty_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drv.simulator.install(memory="2GiB", check="full")
+    monkeypatch.setattr(outer_sums, "takes", lambda *_: False)
     optimizer = getattr(nn.optim, name)
     _check(_Perceptron, optimizer, _pairs(20), lr=0.05)
     _check(_GPT, optimizer, _texts(20), lr=0.01)
