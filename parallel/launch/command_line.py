@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import shutil
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ from tensor.torch_names.children import search_path
 
 from .local_ranks import LocalRanks, Rank
 from .meeting import add_options as add_meeting
-from .meeting import rendezvous_of
+from .meeting import rendezvous_of, rules_on_ray
 from .rounds import run_rounds
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m parallel
 
 def run(described: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Start the ranks that ``options``, read by the parser ``described``, ask for; the exit status as of :func:`main`."""
+    if options.ray or options.ray_address is not None:
+        return _run_on_ray(described, options)
+    if options.ray_working_dir is not None:
+        described.error("--ray-working-dir is for --ray")
     nproc = process_count(described, options.nproc_per_node)
     rendezvous = rendezvous_of(described, options, nproc)
     command = _command(described, options)
@@ -101,6 +106,37 @@ def run(described: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         return 1
 
 
+def _run_on_ray(described: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    # Ray, which it needs, is an optional package.
+    try:
+        from .on_ray import run_on_ray
+    except ImportError as error:
+        described.error(f"--ray needs Ray, which is not installed ({error}): pip install 'graphroot[ray]'")
+    rules = rules_on_ray(described, options)
+    named = options.nproc_per_node in ("gpu", "cpu", "auto")
+    ranks = None if named else process_count(described, options.nproc_per_node)
+    further = [
+        f"--{name}"
+        for name in ("module", "no-python", "as-torch")
+        if getattr(options, name.replace("-", "_"))
+    ]
+    further += [f"--max-restarts={rules.max_restarts}"]
+    further += [f"--log-dir={options.log_dir}"] if options.log_dir is not None else []
+    further += [
+        f"--{name}={_numbers(getattr(options, name))}"
+        for name in ("redirects", "tee")
+        if getattr(options, name)
+    ]
+    return run_on_ray(
+        options.ray_address,
+        options.ray_working_dir,
+        options.rdzv_id or secrets.token_hex(8),
+        rules,
+        ranks,
+        [*further, options.script, *options.arguments],
+    )
+
+
 def _coordinates(current: Round, local_rank: int, processes: int) -> dict[str, str]:
     """What a rank finds in its environment about who it is."""
     rank, world_size = str(current.first_rank + local_rank), str(current.world_size)
@@ -117,6 +153,7 @@ def _coordinates(current: Round, local_rank: int, processes: int) -> dict[str, s
         "MASTER_ADDR": current.address,
         "MASTER_PORT": str(current.port),
         "TORCHELASTIC_RESTART_COUNT": str(current.restarts),
+        "TORCHELASTIC_USE_AGENT_STORE": str(current.served),
     }
 
 
@@ -152,6 +189,19 @@ def parser(prog: str) -> argparse.ArgumentParser:
         "--standalone",
         action="store_true",
         help="one machine, on a free port; what a single machine is anyway",
+    )
+    option(
+        "--ray", action="store_true", help="have Ray find --nnodes machines, and start the launchers there"
+    )
+    option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="the Ray cluster; by default RAY_ADDRESS, or the one of this machine",
+    )
+    option(
+        "--ray-working-dir",
+        metavar="DIR",
+        help="folder that Ray copies to the machines, and in which SCRIPT is; without it they have this one",
     )
     option("--module", "-m", action="store_true", help="SCRIPT is a module, run as by python -m")
     option("--no-python", action="store_true", help="SCRIPT is a program and not Python")
@@ -250,6 +300,14 @@ def _rank(
         console=_BOTH - redirected | teed,
         prefixed=teed,
         files=files,
+    )
+
+
+def _numbers(streams: dict[int | None, frozenset[str]]) -> str:
+    """What :func:`_streams` reads."""
+    number = {chosen: text for text, chosen in _STREAMS.items()}
+    return ",".join(
+        number[chosen] if rank is None else f"{rank}:{number[chosen]}" for rank, chosen in streams.items()
     )
 
 

@@ -88,7 +88,7 @@ class Coordinator:
 
     Messages are dictionaries with "node" (its key) and "event": "join" (with "name", "processes" and "rank", None where
     nodes are numbered as they come), "alive", "failed" (with "reason" and "status"), "stopped", "succeeded", and "leave"
-    (with "reason"). Orders are "start" (with "round", a :class:`Round`'s fields, and "reason"), "stop" (the ranks; an
+    (with "reason"); "end" (with "status" and "reason") comes from the process that serves the rendezvous. Orders are "start" (with "round", a :class:`Round`'s fields, and "reason"), "stop" (the ranks; an
     outcome is awaited), and "end" (with "status" and "reason"; a "leave" is awaited).
 
     Attributes
@@ -98,7 +98,12 @@ class Coordinator:
     say
         Takes what users should read while nodes are waited for.
     host
-        The key of the node that serves the rendezvous, without which there is none.
+        The key of the node that serves the rendezvous, without which there is none; empty where a process serves it that is no
+        node.
+    serves_ranks
+        Whether who serves the rendezvous serves the ranks' store, too, at the port that is reserved; else rank 0 does.
+    status
+        The exit status of the job, once it is ``over``.
     """
 
     rules: Rules
@@ -107,6 +112,8 @@ class Coordinator:
     reserve_port: Callable[[], int]
     say: Callable[[str], None]
     now: float
+    serves_ranks: bool = False
+    status: int = 0
     orders: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     nodes: dict[str, Node] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
@@ -129,7 +136,9 @@ class Coordinator:
         self.now = now
         key, event = message["node"], message["event"]
         node = self.nodes.get(key)
-        if event == "join":
+        if event == "end":
+            self.end(message["status"], message["reason"])
+        elif event == "join":
             self._join(key, message)
         elif node is None:
             if event != "leave":
@@ -174,7 +183,7 @@ class Coordinator:
         """Send all nodes home; ``reason`` is empty where all has gone well."""
         if self.over:
             return
-        self.over = True
+        self.over, self.status = True, status
         for key in self.nodes:
             self._end_one(key, status, reason)
 
@@ -278,7 +287,15 @@ class Coordinator:
         for index, key in enumerate(chosen):
             node = self.nodes[key]
             start = Round(
-                self.rounds, self.restarts, index, len(chosen), first_rank, world_size, self.address, port
+                self.rounds,
+                self.restarts,
+                index,
+                len(chosen),
+                first_rank,
+                world_size,
+                self.address,
+                port,
+                self.serves_ranks,
             )
             self.orders.append((key, {"order": "start", "round": asdict(start), "reason": self._reason}))
             node.state = State.RUNNING

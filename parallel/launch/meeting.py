@@ -76,9 +76,8 @@ def rendezvous_of(parser: argparse.ArgumentParser, options: argparse.Namespace, 
     except (ValueError, ImportError, RuntimeError, DistError) as error:
         parser.error(str(error))
     options.nnodes = options.nnodes or "1"
-    least, most = _counts(parser, options.nnodes)
-    if options.max_restarts < 0:
-        parser.error(f"--max-restarts must be 0 or more, not {options.max_restarts}")
+    rules, serves = _rules(parser, options)
+    least, most = rules.least, rules.most
     if options.master_port is not None and not 0 < options.master_port < 1 << 16:
         parser.error(f"--master-port must be from 1 to 65535, not {options.master_port}")
     if options.standalone and most > 1:
@@ -87,8 +86,7 @@ def rendezvous_of(parser: argparse.ArgumentParser, options: argparse.Namespace, 
         parser.error(
             f"--rdzv-backend static is for a fixed number of machines, not --nnodes {options.nnodes}"
         )
-    rules, serves = _rules(parser, options, least, most)
-    if most > 1 and _come_and_go(options, least, most):
+    if (most > 1 or serves is False) and _come_and_go(options, least, most):
         address, port = _endpoint(parser, options)
         return NodeRendezvous(address, port, options.rdzv_id or "none", rules, processes, serves=serves)
     return _numbered(parser, options, rules, processes)
@@ -173,10 +171,27 @@ def _parsed(parser: argparse.ArgumentParser, text: str, default: int) -> tuple[s
     return host, int(port)
 
 
-def _rules(
-    parser: argparse.ArgumentParser, options: argparse.Namespace, least: int, most: int
-) -> tuple[Rules, bool | None]:
-    """The rules that ``--rdzv-conf`` changes, and whether this launcher serves the rendezvous."""
+def rules_on_ray(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Rules:
+    """The rules of a job on Ray, where nothing else has to be said of how machines meet; errors as of :func:`rendezvous_of`."""
+    for name in ("node_rank", "master_addr", "master_port", "rdzv_endpoint", "rdzv_backend"):
+        if getattr(options, name) is not None:
+            parser.error(
+                f"--{name.replace('_', '-')} is for launchers that are started by hand, and Ray starts them"
+            )
+    if options.standalone:
+        parser.error("--standalone is for one machine without Ray")
+    options.nnodes = options.nnodes or "1"
+    rules, serves = _rules(parser, options)
+    if serves is not None:
+        parser.error("--rdzv-conf is_host: with --ray, this command serves the rendezvous")
+    return rules
+
+
+def _rules(parser: argparse.ArgumentParser, options: argparse.Namespace) -> tuple[Rules, bool | None]:
+    """The rules that ``--nnodes`` and ``--rdzv-conf`` say, and whether this launcher serves the rendezvous."""
+    least, most = _counts(parser, options.nnodes)
+    if options.max_restarts < 0:
+        parser.error(f"--max-restarts must be 0 or more, not {options.max_restarts}")
     known = (*_TIMES, "keep_alive_max_attempt", "is_host")
     changed: dict[str, float] = {}
     serves = None

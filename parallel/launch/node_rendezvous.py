@@ -1,7 +1,6 @@
 """A rendezvous of nodes that may come and go: each launcher's connection to the one that serves it.
 
-The launcher on the machine of the endpoint serves a store there, and a thread of it decides (:mod:`.coordinator`).
-Messages and orders are queues of that store, so whoever takes part has to know the job's secret.
+The launcher on the machine of the endpoint serves it there (:mod:`.serving`).
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from parallel.groups.errors import DistError, DistNetworkError, DistStoreError
 from parallel.groups.stores.tcp_store import TCPStore
-from parallel.groups.waiting import seconds_until
 
 from .coordinator import Coordinator
 from .exit_codes import signal_name
 from .local_ranks import ENDING_SIGNALS, say
 from .rounds import Round, reserve_port
+from .serving import JOB, MESSAGES, orders_of, start_deciding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
     from .coordinator import Rules
     from .local_ranks import Outcome
-
-_MESSAGES, _JOB = "messages", "job"
 
 
 class NodeRendezvous:
@@ -171,9 +168,9 @@ class NodeRendezvous:
 
     def _check_job(self) -> None:
         if self._store.is_master:
-            self._store.set(_JOB, self.job_id)
+            self._store.set(JOB, self.job_id)
             return
-        served = self._store.get(_JOB).decode()
+        served = self._store.get(JOB).decode()
         if served != self.job_id:
             raise DistStoreError(
                 f"the rendezvous at {self._address}:{self._port} is that of job {served!r}, and this launcher's "
@@ -184,14 +181,14 @@ class NodeRendezvous:
         message = {"node": self._key, "event": event, **details}
         # Who serves it may be gone; the thread that listens notices that too, and ends this node.
         with contextlib.suppress(DistError):
-            self._store.queue_push(_MESSAGES, json.dumps(message))
+            self._store.queue_push(MESSAGES, json.dumps(message))
 
     def _leave(self, reason: str) -> None:
         self._over = True
         self._tell("leave", reason=reason)
         # The thread that listens need not wait for its time to be over.
         with contextlib.suppress(DistError):
-            self._store.queue_push(f"orders/{self._key}", json.dumps(_end("")))
+            self._store.queue_push(orders_of(self._key), json.dumps(_end("")))
 
     # What threads do
 
@@ -208,7 +205,7 @@ class NodeRendezvous:
         ended = False
         while not ended:
             try:
-                order = json.loads(store.queue_pop(f"orders/{self._key}"))
+                order = json.loads(store.queue_pop(orders_of(self._key)))
             except DistStoreError:
                 self._tell("alive")
                 continue
@@ -223,43 +220,15 @@ class NodeRendezvous:
         store.close()
 
     def _start_coordinating(self) -> threading.Thread:
-        thread = threading.Thread(target=self._coordinate, name="rendezvous coordinator", daemon=True)
-        thread.start()
-        return thread
-
-    def _coordinate(self) -> None:
         """Decide for all nodes until they have left."""
-        store = self._store.clone()
-        with contextlib.ExitStack() as reserved:
+        reserved = contextlib.ExitStack()
 
-            def reserve() -> int:
-                reserved.close()
-                return reserve_port(reserved)
+        def reserve() -> int:
+            reserved.close()
+            return reserve_port(reserved)
 
-            coordinator = Coordinator(self._rules, self._address, self._key, reserve, say, time.monotonic())
-            try:
-                while not coordinator.over:
-                    _act(store, coordinator, coordinator.due())
-                closing = time.monotonic() + self._rules.close_timeout
-                while coordinator.nodes and time.monotonic() < closing:
-                    _act(store, coordinator, min(coordinator.due(), closing))
-            except BaseException:
-                # Nobody would decide any more: all nodes see that, and end.
-                self._store.close()
-                raise
-            finally:
-                store.close()
-
-
-def _act(store: Store, coordinator: Coordinator, due: float) -> None:
-    """Take the next message, if there is one until ``due``, and send the orders that follow."""
-    store.set_timeout(timedelta(seconds=seconds_until(due)))
-    with contextlib.suppress(DistStoreError):
-        coordinator.take(json.loads(store.queue_pop(_MESSAGES)), time.monotonic())
-    coordinator.pass_time(time.monotonic())
-    for key, order in coordinator.orders:
-        store.queue_push(f"orders/{key}", json.dumps(order))
-    coordinator.orders.clear()
+        coordinator = Coordinator(self._rules, self._address, self._key, reserve, say, time.monotonic())
+        return start_deciding(self._store, coordinator, reserved.close)
 
 
 def _end(reason: str) -> dict[str, Any]:

@@ -31,7 +31,9 @@ class Round:
     first_rank, world_size
         The rank of this node's first process, and how many there are on all nodes.
     address, port
-        Where rank 0 serves the store in which the ranks meet.
+        Where the store is in which the ranks meet.
+    served
+        Whether it is served already; else rank 0 does.
     """
 
     number: int
@@ -42,6 +44,7 @@ class Round:
     world_size: int
     address: str
     port: int
+    served: bool = False
 
 
 class Rendezvous(Protocol):

@@ -101,8 +101,8 @@ def launch(*arguments: str | Path, **environment: str) -> subprocess.CompletedPr
     return subprocess.CompletedProcess(arguments, launcher.returncode or 0, output, errors)
 
 
-def wait_for(*paths: Path) -> None:
-    deadline = time.monotonic() + 20
+def wait_for(*paths: Path, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
     while not all(path.exists() for path in paths):
         assert time.monotonic() < deadline, f"{paths} did not appear"
         time.sleep(0.01)

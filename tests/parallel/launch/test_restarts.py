@@ -35,10 +35,12 @@ def free_port() -> int:
         return port
 
 
-def await_attempt(folder: Path, attempt: int, size: int) -> dict[int, tuple[int, str, str]]:
+def await_attempt(
+    folder: Path, attempt: int, size: int, seconds: float = 20
+) -> dict[int, tuple[int, str, str]]:
     """Process, node and port of every rank of an attempt, by rank, once all have started."""
     files = [folder / f"attempt{attempt}.{size}.{rank}" for rank in range(size)]
-    wait_for(*files)
+    wait_for(*files, seconds=seconds)
     told = [json.loads(file.read_text()) for file in files]
     assert len({port for _, _, port in told}) == 1
     return dict(enumerate(told))
