@@ -66,22 +66,45 @@ def _function(
     except CudaError:
         # NVRTC is not installed.
         return None
+    types = [ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * (1 + signature.operands)]
+    types += [_CTYPES[code] for code in signature.scalars]
+    return _loaded_function(key, lambda: _compiled(program, signature, rank, accesses), types)
+
+
+def assembled(
+    description: tuple[Any, ...], assembler: Callable[[], str], types: Sequence[Any]
+) -> Callable[..., None] | None:
+    """The function ``loop`` of a text in LLVM's assembler that follows from ``description``; ``None`` without llvmlite.
+
+    ``types`` are those of its parameters in :mod:`ctypes`.
+    """
+    if not machine_code.available():
+        return None
+    key = _digest((description, machine_code.identity(), _version()))
+    return _loaded_function(key, lambda: machine_code.compiled(assembler()), types)
+
+
+def _loaded_function(
+    key: str | None, compiled: Callable[[], bytes], types: Sequence[Any]
+) -> Callable[..., None] | None:
+    """What is on disk under ``key``, or is compiled and stored there."""
     disk = DiskCache.of(cache_directory() / "host")
     image = None if key is None else disk.load(key)
     if image is None:
-        image = _compiled(program, signature, rank, accesses)
+        image = compiled()
         if key is not None:
             disk.store(key, image)
     if image == _REFUSED:
         return None
     code = machine_code.LoadedCode(image, f"loop {len(_loaded)}", ["loop"])
     _loaded.append(code)
-    pointers = 1 + signature.operands
-    types = [ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * pointers]
-    types += [_CTYPES[code] for code in signature.scalars]
     # Other threads run while it does.
     result: Callable[..., None] = ctypes.CFUNCTYPE(None, *types)(code.addresses["loop"])
     return result
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
 def _key(program: Program, signature: Signature, rank: int, accesses: tuple[str, ...]) -> str | None:
@@ -105,7 +128,7 @@ def _key(program: Program, signature: Signature, rank: int, accesses: tuple[str,
         machine_code.identity(),
         _version(),
     )
-    return hashlib.sha256(repr(key).encode()).hexdigest()
+    return _digest(key)
 
 
 @functools.cache

@@ -38,7 +38,7 @@ INSIDE_FUNCTIONS = {
         "NativeKernel": "above the plans that it reads, and of no use with native=off",
         "require": _CHOSEN,
     },
-    "nvrtc_kernels": {"text": _CHOSEN},
+    "nvrtc_kernels": {"text": _CHOSEN, "forward": _CHOSEN, "backward": _CHOSEN, "RowWriter": _CHOSEN},
     "tensor": {"Recorder": _CHOSEN},
     "nn": {},
     "parallel": {

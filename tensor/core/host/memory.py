@@ -7,6 +7,7 @@ kept is bounded; all of it goes when there would be more, and what is used then 
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,3 +74,9 @@ def empty(shape: Sequence[int], dtype: Any, nbytes: int) -> NDArray[Any]:
         block = np.empty(size, np.uint8)
     result: NDArray[Any] = np.asarray(_Lease(block))[:nbytes].view(dtype).reshape(shape)
     return result
+
+
+def empty_array(shape: Sequence[int], dtype: Any) -> NDArray[Any]:
+    """The same by shape and type alone."""
+    dtype = np.dtype(dtype)
+    return empty(shape, dtype, prod(shape) * dtype.itemsize)

@@ -20,6 +20,7 @@ from nvrtc_kernels.normalization import statistics_type
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import empty
+from tensor.core.host.memory import empty_array
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.plans import planned
 from tensor.operations.pointwise_operation import Pointwise
@@ -145,7 +146,7 @@ def _apply_plan(
                     scale = scale * in_compute_dtype(w)
                 planes = on_planes.planes(array)
                 if planes is not None:
-                    output = np.empty(array.shape, array.dtype)
+                    output = empty_array(array.shape, array.dtype)
                     element_dtype, into = array.dtype, output.reshape(planes.shape)
                     center, scale = in_compute_dtype(mean).astype(element_dtype), scale.astype(element_dtype)
                     shift = None if b is None else in_compute_dtype(b).astype(element_dtype)
@@ -302,7 +303,7 @@ def _input_gradient_on_host(
             array = in_compute_dtype(x)
             argument, planes = on_planes.planes(g), on_planes.planes(array)
             if training and argument is not None and planes is not None:
-                output = np.empty(array.shape, array.dtype)
+                output = empty_array(array.shape, array.dtype)
                 center, rstd = _center_and_scale(array, mean, var, eps)
                 total, products = (in_compute_dtype(each) * array.dtype.type(share) for each in sums)
                 scale, into = scale.astype(array.dtype, copy=False), output.reshape(planes.shape)

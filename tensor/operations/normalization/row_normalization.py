@@ -17,6 +17,7 @@ from tensor.autograd.recording.recorder import BackwardFormula, Composition, Der
 from tensor.core import layout as layouts
 from tensor.core.base import maker, view_of, wrap
 from tensor.core.dtypes import promotion as rules
+from tensor.core.host.memory import empty_array
 from tensor.core.memory_format import contiguous_format
 from tensor.core.plans import planned
 from tensor.core.plans.copies import formatted, host_conversion
@@ -45,7 +46,7 @@ def in_compute_dtype(input: Tensor) -> Array:
     compute_dtype = rules.computes_in(dtype)
     if dtype is compute_dtype:
         return input._host
-    result = np.empty(input._layout.shape, compute_dtype.numpy)
+    result = empty_array(input._layout.shape, compute_dtype.numpy)
     host_conversion(dtype, compute_dtype)(result, input._host)
     return result
 
@@ -54,7 +55,7 @@ def tensor_of(array: Array, layout: Layout) -> Tensor:
     """A CPU tensor of ``layout`` with the elements of an array of the type that is computed in."""
     array = np.asarray(array)
     if array.dtype != layout.dtype.numpy or not array.flags.c_contiguous or not array.flags.owndata:
-        held = np.empty(array.shape, layout.dtype.numpy)
+        held = empty_array(array.shape, layout.dtype.numpy)
         host_conversion(rules.computes_in(layout.dtype), layout.dtype)(held, array)
         array = held
     return wrap(array.reshape(layout.shape), layout)
@@ -105,7 +106,7 @@ def _on_host(
         input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         array = _in_rows(input, rows)
-        out = np.empty_like(array)
+        out = empty_array(array.shape, array.dtype)
         means, scales = on_host.forward(array, _widened(weight), _widened(bias), eps, rows, out)
         mean = None if means is None else tensor_of(means, statistics_layout)
         return tensor_of(out, layout), mean, tensor_of(scales, statistics_layout)
@@ -147,7 +148,7 @@ def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Row
         def backward(
             grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
         ) -> Tensor:
-            out = np.empty((rows.rows, rows.n), rules.computes_in(layout.dtype).numpy)
+            out = empty_array((rows.rows, rows.n), rules.computes_in(layout.dtype).numpy)
             _gradients_on_host(grad, input, weight, mean, scale, rows, out, sums=False)
             return tensor_of(out, layout)
 
@@ -235,7 +236,7 @@ def _gradients_plan(
         def at_once(
             grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
         ) -> tuple[Tensor, Tensor, Tensor | None]:
-            out = np.empty((rows.rows, rows.n), rules.computes_in(layout.dtype).numpy)
+            out = empty_array((rows.rows, rows.n), rules.computes_in(layout.dtype).numpy)
             sums = _gradients_on_host(grad, input, weight, mean, scale, rows, out, sums=True)
             assert sums is not None
             of_bias = tensor_of(sums[1], summed) if rows.center else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from drv.host.threads import share
+from nvrtc_kernels.host_loops import normalization as loops
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,8 @@ def forward(
     ones = np.ones(rows.n, dtype)
     means = np.empty(rows.rows, dtype) if rows.center else None
     scales = np.empty(rows.rows, dtype)
+    if rows.plain and loops.forward(array, weight, bias, eps, out, means, scales):
+        return means, scales
     factor = None if weight is None else _Channels(weight, rows)
     addend = None if bias is None else _Channels(bias, rows)
 
@@ -114,6 +117,12 @@ def gradients(
 
     With ``sums`` the gradients of weight and bias are the result, of shape ``(groups * channels,)``.
     """
+    if rows.plain:
+        result = loops.backward(grad, array, weight, means, scales, out, sums)
+        if not isinstance(result, bool):
+            return result
+        if result:
+            return None
     n, dtype = max(rows.n, 1), array.dtype
     ones = np.ones(rows.n, dtype)
     factor = None if weight is None else _Channels(weight, rows)

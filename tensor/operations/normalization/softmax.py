@@ -14,6 +14,7 @@ from tensor.core.arguments import dimension
 from tensor.core.base import empty, maker, wrap
 from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.dtypes import promotion as rules
+from tensor.core.host.memory import empty_array
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
 from tensor.core.plans.copies import host_conversion
@@ -127,7 +128,7 @@ def _softmax_gradient_plan(
 def _as(array: Array, dtype: dtype, compute_dtype: dtype) -> Array:
     if dtype is compute_dtype:
         return array
-    result = np.empty(array.shape, compute_dtype.numpy)
+    result = empty_array(array.shape, compute_dtype.numpy)
     host_conversion(dtype, compute_dtype)(result, array)
     return result
 

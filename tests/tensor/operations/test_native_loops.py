@@ -298,6 +298,59 @@ def test_the_same_elements_are_dropped(planned: list[Any]) -> None:
             np.testing.assert_array_equal(first.double().numpy(), second.double().numpy())
 
 
+@pytest.mark.parametrize("kind", [tensor.float32, tensor.float64, tensor.bfloat16], ids=str)
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("shape", [(1, 70_000), (300, 237), (4000, 3), (5, 1)], ids=str)
+@pytest.mark.sampled(8)
+def test_rows_are_normalised(shape: tuple[int, int], name: str, affine: bool, kind: Any) -> None:
+    results = []
+    for mode in ("on", "off"):
+        with _Mode(mode):
+            tensor.manual_seed(6)
+            x, grad = (tensor.randn(shape, dtype=tensor.float64).to(kind) for _ in range(2))
+            vectors = [tensor.randn(shape[1], dtype=tensor.float64).to(kind) for _ in range(2 * affine)]
+            leaves = [each.requires_grad_() for each in (x, *vectors[: 2 if name == "layer_norm" else 1])]
+            y = getattr(nn.functional, name)(leaves[0], (shape[1],), *leaves[1:])
+            y.backward(grad)
+            results.append([each.detach().double().numpy() for each in (y, *(leaf.grad for leaf in leaves))])
+    tolerance = {8: 1e-11, 4: 2e-5, 2: 2e-2}[kind.itemsize]
+    for first, second in zip(*results, strict=True):
+        scale = max(np.abs(second).max(), 1)
+        np.testing.assert_allclose(first, second, rtol=tolerance, atol=tolerance * scale)
+
+
+def test_gradients_of_norms_do_not_depend_on_threads() -> None:
+    former, results = tensor.get_num_threads(), []
+    try:
+        for threads in (1, 4):
+            tensor.set_num_threads(threads)
+            tensor.manual_seed(7)
+            leaves = [
+                tensor.randn(3000, 200).requires_grad_(),
+                *(tensor.randn(200).requires_grad_() for _ in "wb"),
+            ]
+            nn.functional.layer_norm(leaves[0], (200,), *leaves[1:]).backward(tensor.randn(3000, 200))
+            results.append([leaf.grad.numpy() for leaf in leaves])
+    finally:
+        tensor.set_num_threads(former)
+    for one, four in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, four)
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+@pytest.mark.parametrize("shape", [(1,), (17,), (200_003,), (3, 70_001), (1000, 70)], ids=str)
+def test_running_sums(shape: tuple[int, ...], kind: str) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(kind)
+    with _Mode("on"):
+        result = tensor.tensor(x).cumsum(-1).numpy()
+    expected = np.cumsum(x, axis=-1, dtype=np.float64).astype(kind)
+    np.testing.assert_array_equal(result, expected)
+    x.reshape(-1)[0] = np.inf
+    with _Mode("on"):
+        assert np.isinf(tensor.tensor(x).cumsum(-1).numpy().reshape(-1)[: shape[-1]]).all()
+
+
 def test_integers_are_numpys(planned: list[Any]) -> None:
     x = tensor.arange(1000, dtype=tensor.int32)
     x.clamp(3, 50)

@@ -1,0 +1,157 @@
+"""Functions over rows of arrays, written loop by loop: each goes over the columns of a row and may add up what it computes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drv.simulator.execution.native.forms.expressions import (
+    ADD,
+    DIV,
+    F32,
+    F64,
+    MUL,
+    SUB,
+    Emitter,
+    Value,
+    constant,
+    llvm_type,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_METADATA = """
+attributes #0 = { nounwind "prefer-vector-width"="512" }
+!0 = distinct !{}
+!1 = distinct !{!1, !2, !3}
+!2 = !{!"llvm.loop.parallel_accesses", !0}
+!3 = !{!"llvm.loop.vectorize.enable", i1 true}
+"""
+_OPERATORS = {"+": ADD, "-": SUB, "*": MUL, "/": DIV}
+
+
+class RowWriter(Emitter):
+    """The text of ``loop(first, last, n, arrays...)``, which does something to rows ``first`` to ``last`` of ``n`` columns.
+
+    Parameters
+    ----------
+    double : bool
+        Whether elements are float64, or float32.
+    arrays : sequence of str
+        Names of the parameters: addresses of float32 or float64.
+    numbers : sequence of str
+        Names of parameters that are such numbers.
+    """
+
+    def __init__(self, double: bool, arrays: Sequence[str], numbers: Sequence[str] = ()) -> None:
+        super().__init__("v")
+        self.dtype = F64 if double else F32
+        self.ir_type = llvm_type(self.dtype)
+        self._block = "row"
+        self._loops = 0
+        parameters = ["i64 %first", "i64 %last", "i64 %n", *(f"ptr %{name}" for name in arrays)]
+        self._head = f"define void @loop({', '.join([*parameters, *(f'{self.ir_type} %{name}' for name in numbers)])}) #0 {{"
+        self.lines += [
+            "entry:",
+            "%any = icmp slt i64 %first, %last",
+            "br i1 %any, label %row, label %done",
+            "row:",
+            "%r = phi i64 [ %first, %entry ], [ %following, %next ]",
+            "%start = mul i64 %r, %n",
+        ]
+
+    def text(self) -> str:
+        """The module, once the row is done."""
+        lines = [
+            "br label %next",
+            "next:",
+            "%following = add nuw nsw i64 %r, 1",
+            "%others = icmp slt i64 %following, %last",
+            "br i1 %others, label %row, label %done",
+            "done:",
+            "ret void",
+            "}",
+            _METADATA,
+        ]
+        return "\n".join([*self.declarations, self._head, *self.lines, *lines])
+
+    # Values
+
+    def number(self, value: float) -> Value:
+        """A constant."""
+        return Value(constant(value, self.dtype), self.dtype)
+
+    def parameter(self, name: str) -> Value:
+        """A number that the function is given."""
+        return Value(f"%{name}", self.dtype)
+
+    def columns(self) -> Value:
+        """How many columns there are, as a number."""
+        return Value(self.emit(f"sitofp i64 %n to {self.ir_type}"), self.dtype)
+
+    def compute(self, left: Value, operator: str, right: Value) -> Value:
+        """A sum, difference, product or quotient."""
+        return self.binary(_OPERATORS[operator], left, right)
+
+    # Memory
+
+    def row_of(self, array: str) -> str:
+        """Address of the row in an array of rows."""
+        return self.emit(f"getelementptr inbounds {self.ir_type}, ptr %{array}, i64 %start")
+
+    def load(self, base: str, index: str) -> Value:
+        """An element."""
+        pointer = self.emit(f"getelementptr inbounds {self.ir_type}, ptr {base}, i64 {index}")
+        return Value(self.emit(f"load {self.ir_type}, ptr {pointer}, !llvm.access.group !0"), self.dtype)
+
+    def store(self, value: Value, base: str, index: str) -> None:
+        """Write an element."""
+        pointer = self.emit(f"getelementptr inbounds {self.ir_type}, ptr {base}, i64 {index}")
+        self.lines.append(f"store {self.ir_type} {value.text}, ptr {pointer}, !llvm.access.group !0")
+
+    def over_columns(self, body: Callable[[str], Sequence[Value]], sums: int = 0) -> list[Value]:
+        """A loop over the columns; ``body(index)`` gives what is added up, ``sums`` numbers, in no certain order."""
+        self._loops += 1
+        name, before = f"column{self._loops}", self._block
+        totals = [f"%{name}.sum{k}" for k in range(sums)]
+        self.lines += [f"br label %{name}", f"{name}:"]
+        self.lines.append(f"%{name}.i = phi i64 [ 0, %{before} ], [ %{name}.j, %{name} ]")
+        zero = constant(0.0, self.dtype)
+        self.lines += [
+            f"{total} = phi {self.ir_type} [ {zero}, %{before} ], [ {total}.next, %{name} ]"
+            for total in totals
+        ]
+        values = body(f"%{name}.i")
+        for total, value in zip(totals, values, strict=True):
+            self.lines.append(f"{total}.next = fadd reassoc {self.ir_type} {total}, {value.text}")
+        self._block = f"{name}.end"
+        self.lines += [
+            f"%{name}.j = add nuw nsw i64 %{name}.i, 1",
+            f"%{name}.more = icmp slt i64 %{name}.j, %n",
+            f"br i1 %{name}.more, label %{name}, label %{name}.end, !llvm.loop !1",
+            f"{name}.end:",
+        ]
+        return [Value(f"{total}.next", self.dtype) for total in totals]
+
+    def running_sums(self, source: str, target: str) -> None:
+        """Write the running sums of a row, which are added up in double precision one after the other."""
+        name, before = "running", self._block
+        single = self.ir_type == "float"
+        zero = constant(0.0, F64)
+        self.lines += [
+            f"br label %{name}",
+            f"{name}:",
+            f"%{name}.i = phi i64 [ 0, %{before} ], [ %{name}.j, %{name} ]",
+            f"%{name}.sum = phi double [ {zero}, %{before} ], [ %{name}.next, %{name} ]",
+        ]
+        element = self.converted(self.load(source, f"%{name}.i"), F64)
+        self.lines.append(f"%{name}.next = fadd double %{name}.sum, {element.text}")
+        total = Value(f"%{name}.next", F64)
+        self.store(self.converted(total, F32) if single else total, target, f"%{name}.i")
+        self._block = f"{name}.end"
+        self.lines += [
+            f"%{name}.j = add nuw nsw i64 %{name}.i, 1",
+            f"%{name}.more = icmp slt i64 %{name}.j, %n",
+            f"br i1 %{name}.more, label %{name}, label %{name}.end",
+            f"{name}.end:",
+        ]
