@@ -356,6 +356,16 @@ class DTensor(Tensor):
             f"{_described(self)} cannot be pickled: its mesh belongs to this process. Take full_tensor(), or to_local()"
         )
 
+    def is_pinned(self, device: Any = None) -> bool:
+        """Whether this rank's part is in pinned memory; see :meth:`tensor.Tensor.is_pinned`.
+
+        Parameters
+        ----------
+        device : device, optional
+            As there.
+        """
+        return bool(_plain(self).is_pinned(device))
+
     def copy_(self, src: Any, non_blocking: bool = False) -> DTensor:
         """Set the elements to those of ``src``, a DTensor divided alike, or a whole tensor, of which this rank takes its part.
 
@@ -630,7 +640,7 @@ _ELEMENTWISE = [
 _OPERATORS = "add radd iadd sub rsub isub mul rmul imul truediv rtruediv itruediv pow rpow ipow neg pos abs eq ne lt le gt ge"
 _IN_PLACE = {"iadd", "isub", "imul", "itruediv", "ipow"}
 #: Methods that copy or set elements.
-_METHODS = ["to", "zero_", "fill_", "cpu", "cuda"]
+_METHODS = ["to", "zero_", "fill_", "cpu", "cuda", "pin_memory"]
 #: What gives elements to Python.
 _OF_ELEMENTS = [
     "__getitem__",

@@ -73,7 +73,7 @@ def fully_shard(
     mp_policy : MixedPrecisionPolicy, optional
         Dtypes of the computation.
     offload_policy : OffloadPolicy, optional
-        :class:`parallel.fsdp.CPUOffloadPolicy` is not supported.
+        :class:`parallel.fsdp.CPUOffloadPolicy` has shards, gradients and so the optimizer on the CPU.
     ignored_params : set of Parameter, optional
         Parameters that stay whole on each rank, and whose gradients are not averaged.
 
@@ -90,11 +90,11 @@ def fully_shard(
         If it was applied to the module before, the module is a container without ``forward``, a parameter is a scalar, is lazy,
         or is shared with a module below that was sharded before; before :func:`parallel.init_process_group` without settings.
     NotImplementedError
-        For a parameter that is not contiguous, a number as ``reshard_after_forward``, other placements than ``Shard(0)``, a
-        mesh of more than two dimensions, and ``CPUOffloadPolicy``.
+        For a parameter that is not contiguous, a number as ``reshard_after_forward``, other placements than ``Shard(0)``, and
+        a mesh of more than two dimensions.
     """
     policy = mp_policy or MixedPrecisionPolicy()
-    _check(module, reshard_after_forward, offload_policy)
+    _check(module, reshard_after_forward)
     if mesh is None:
         if not is_initialized():
             init_process_group()
@@ -116,7 +116,7 @@ def fully_shard(
         _check_parameter(parameter, places[0][1], shard_placement_fn, mesh)
     named: dict[tensor.dtype, list[tuple[ShardedParameter, list[tuple[Module, str]]]]] = {}
     for parameter, places in managed:
-        shard = _sharded(parameter, mesh, device)
+        shard = _sharded(parameter, mesh, device, offload_policy)
         for owner, name in places:
             owner._parameters[name] = shard
         named.setdefault(shard.dtype, []).append((shard, places))
@@ -126,7 +126,7 @@ def fully_shard(
                 below._buffers[name] = buffer.to(device)
     name = type(module).__name__
     groups = [
-        ParameterGroup(name, parameters, mesh, policy.param_dtype, policy.reduce_dtype)
+        ParameterGroup(name, parameters, mesh, device, policy.param_dtype, policy.reduce_dtype)
         for parameters in named.values()
     ]
     reshards = None if reshard_after_forward is None else bool(reshard_after_forward)
@@ -138,7 +138,7 @@ def fully_shard(
     return module
 
 
-def _check(module: Any, reshard_after_forward: Any, offload_policy: OffloadPolicy | None) -> None:
+def _check(module: Any, reshard_after_forward: Any) -> None:
     if not isinstance(module, Module):
         raise TypeError(
             f"fully_shard() takes a module, got {type(module).__name__}: apply it to each of several modules, or to one that "
@@ -157,11 +157,6 @@ def _check(module: Any, reshard_after_forward: Any, offload_policy: OffloadPolic
         raise NotImplementedError(
             f"reshard_after_forward={reshard_after_forward}: sharding among fewer ranks after the forward pass is not supported; "
             "pass True or False"
-        )
-    if isinstance(offload_policy, CPUOffloadPolicy):
-        raise NotImplementedError(
-            "fully_shard(offload_policy=CPUOffloadPolicy()) is not supported yet: shards stay on the device; use more ranks, or "
-            "autograd.graph.save_on_cpu for activations"
         )
 
 
@@ -250,12 +245,19 @@ def _placed(parameter: Any, mesh: DeviceMesh) -> Sharding:
     return Sharding(root[tuple(order)], own.shape, tuple(placements[name] for name in order))
 
 
-def _sharded(parameter: Any, mesh: DeviceMesh, device: tensor.device) -> ShardedParameter:
+def _sharded(
+    parameter: Any, mesh: DeviceMesh, device: tensor.device, offload: OffloadPolicy | None
+) -> ShardedParameter:
     """A parameter that is this rank's part of ``parameter``, in memory of its own."""
     sharding = _placed(parameter, mesh)
     local = parameter.as_subclass(tensor.Tensor).detach()
     with tensor.no_grad():
-        part = Sharding.by_rows(mesh, local.shape).part_of(local).to(device, copy=True)
+        part = Sharding.by_rows(mesh, local.shape).part_of(local)
+        if not isinstance(offload, CPUOffloadPolicy) or device.type == "cpu":
+            part = part.to(device, copy=True)
+        else:
+            part = part.to("cpu", copy=True)
+            part = part.pin_memory() if offload.pin_memory else part
     result: ShardedParameter = distributed(part, sharding).as_subclass(ShardedParameter)
     result.requires_grad_(parameter.requires_grad)
     result.__dict__.update(parameter.__dict__, _is_sharded=True)

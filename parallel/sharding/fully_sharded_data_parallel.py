@@ -17,7 +17,7 @@ from parallel.groups.process_groups import ProcessGroup, checked_group
 from .dtensor import DTensor
 from .fully_shard import fully_shard
 from .optimizer_states import named_states, numbered_states
-from .policies import MixedPrecisionPolicy
+from .policies import CPUOffloadPolicy, MixedPrecisionPolicy
 from .sharded_module import states_below
 from .wrapping import wrap_inside
 
@@ -109,12 +109,12 @@ class MixedPrecision:
 
 @dataclass
 class CPUOffload:
-    """Shards on the CPU, which are not supported yet.
+    """Where shards are; see :class:`parallel.fsdp.CPUOffloadPolicy`.
 
     Parameters
     ----------
     offload_params : bool
-        True raises NotImplementedError.
+        Whether parameters, gradients and so the optimizer are on the CPU while the module does not compute.
     """
 
     offload_params: bool = False
@@ -267,7 +267,7 @@ class FullyShardedDataParallel(Module):
     sharding_strategy : ShardingStrategy, optional
         ``FULL_SHARD`` by default.
     cpu_offload : CPUOffload, optional
-        Offloading is not supported.
+        Whether shards are on the CPU.
     auto_wrap_policy : callable, optional
         Which modules inside are wrapped, too: see :mod:`parallel.fsdp.wrap`.
     backward_prefetch : BackwardPrefetch, optional
@@ -323,10 +323,6 @@ class FullyShardedDataParallel(Module):
             raise NotImplementedError(
                 "ShardingStrategy.NO_SHARD is not supported: use parallel.DistributedDataParallel"
             )
-        if cpu_offload is not None and cpu_offload.offload_params:
-            raise NotImplementedError(
-                "CPUOffload(offload_params=True) is not supported yet: shards stay on the device"
-            )
         if param_init_fn is not None:
             raise NotImplementedError(
                 "param_init_fn is not supported: initialise the module before it is wrapped"
@@ -380,6 +376,9 @@ class FullyShardedDataParallel(Module):
             mp_policy=MixedPrecisionPolicy(
                 precision.param_dtype, precision.reduce_dtype, cast_forward_inputs=casts
             ),
+            offload_policy=CPUOffloadPolicy()
+            if cpu_offload is not None and cpu_offload.offload_params
+            else None,
             ignored_params=parameters,
         )
         if backward_prefetch is None:

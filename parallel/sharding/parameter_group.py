@@ -68,6 +68,8 @@ class ParameterGroup:
         Each with the modules that have it, and its name there.
     mesh
         Among whose ranks they are divided; the group's members have the same.
+    device
+        Where the module computes; shards may be on the CPU.
     param_dtype, reduce_dtype
         In which parameters are gathered, and gradients reduced; None for the parameters' own and the gradients' own.
     """
@@ -77,11 +79,13 @@ class ParameterGroup:
         name: str,
         parameters: Sequence[tuple[ShardedParameter, Sequence[tuple[Module, str]]]],
         mesh: DeviceMesh,
+        device: tensor.device,
         param_dtype: tensor.dtype | None,
         reduce_dtype: tensor.dtype | None,
     ) -> None:
         self.name = name
         self.mesh = mesh
+        self.device = device
         self.schedule: Schedule | None = None
         self.members = [_Member(shard, places, mesh) for shard, places in parameters]
         self._param_dtype, self._reduce_dtype = param_dtype, reduce_dtype
@@ -97,11 +101,6 @@ class ParameterGroup:
         self._under_way: tuple[Any, Tensor] | None = None
         self._storage: Any = None
         self._streams: list[Stream] = []
-
-    @property
-    def device(self) -> tensor.device:
-        """Where the shards are."""
-        return self.members[0].shard.device
 
     @property
     def is_under_way(self) -> bool:
@@ -124,10 +123,13 @@ class ParameterGroup:
         self._refresh()
         with tensor.no_grad(), self.schedule.gathering(behind_current=behind_current):
             dtype = self._dtype()
-            rows = [
-                padded_rows(member.shard.to_local().detach(), member.sharding).reshape(-1).to(dtype)
-                for member in self.members
-            ]
+            rows = []
+            for member in self.members:
+                local = member.shard.to_local().detach()
+                if local.device.type != self.device.type:
+                    self.schedule.reads_host = True
+                    local = local.to(self.device, non_blocking=True)
+                rows.append(padded_rows(local, member.sharding).reshape(-1).to(dtype))
             packed = tensor.cat(rows)
             whole = packed.new_empty(self._ranks * self._total)
             work = all_gather_into_tensor(whole, packed, group=shard_group(self.mesh), async_op=True)
@@ -261,7 +263,7 @@ class ParameterGroup:
         """The gradients of ``members``, packed by rank: ``(ranks, elements)``; on the current stream."""
         rows = []
         dtype = self._reduce_dtype or self._dtype()
-        device: Any = self.members[0].shard._layout.device_state
+        device: Any = self.members[0].whole._layout.device_state
         here = device.local.stream if device.is_cuda else None
         others = [each for each in self._streams if each != here]
         for each in others:
@@ -324,7 +326,10 @@ class Reduction:
             )
         if group.divisor is not None:
             output.div_(group.divisor)
-        output = output.to(self._members[0].shard.dtype)
+        first = self._members[0].shard
+        output = output.to(first.dtype)
+        if first.device.type != output.device.type:
+            output = self._on_host(output)
         start = 0
         for member in self._members:
             shard, sharding = member.shard, member.sharding
@@ -339,6 +344,19 @@ class Reduction:
                 state.grad.add_(gradient)
             for hook in list((state.post_hooks or {}).values()):
                 hook(shard)
+
+    def _on_host(self, output: Tensor) -> Tensor:
+        """The gradients, copied to the CPU. The end of the backward pass waits for the copy, unless something needs them now."""
+        states = [member.shard._autograd for member in self._members]
+        result = tensor.empty(output.shape, dtype=output.dtype, pin_memory=self._members[0].shard.is_pinned())
+        result.copy_(output, non_blocking=True)
+        copied = tensor.cuda.current_stream(output.device).record_event()
+        if any(state.grad is not None or state.post_hooks for state in states):
+            copied.synchronize()
+        else:
+            assert self._group.schedule is not None
+            self._group.schedule.note_copy_to_host(copied)
+        return result
 
 
 def _divisions(sharding: Sharding, mesh: DeviceMesh) -> tuple[Sharding | None, Sharding]:

@@ -45,12 +45,16 @@ class OffloadPolicy:
 
 @dataclass(frozen=True)
 class CPUOffloadPolicy(OffloadPolicy):
-    """Shards on the CPU, which :func:`parallel.fully_shard` does not support yet: it raises NotImplementedError.
+    """Shards on the CPU: parameters are copied to the device when they are gathered, and gradients back when they are reduced.
+
+    So states and steps of optimizers are on the CPU, too. What works over ranks on shards themselves, such as clipping and state
+    dicts, needs a backend for the CPU beside that of GPUs, as ``init_process_group()`` has by default. Where modules compute
+    on the CPU it changes nothing.
 
     Parameters
     ----------
     pin_memory : bool
-        Whether they are in pinned memory.
+        Whether shards and gradients are in pinned memory, so that copies run beside kernels.
     """
 
     pin_memory: bool = True

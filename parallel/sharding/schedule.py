@@ -25,6 +25,8 @@ class Schedule:
         Of the root and the modules below it, in the order of ``modules()``.
     order : list of ParameterGroup
         In the order in which forward passes that have had no backward pass yet have used them.
+    reads_host : bool
+        Whether shards on the CPU are copied to the device.
     """
 
     def __init__(self, states: list[ShardedModule], device: tensor.device) -> None:
@@ -42,6 +44,8 @@ class Schedule:
         #: than one gathered group in addition to that.
         self._gathering: Stream | None = None
         self._copied_out: Any = None
+        self.reads_host = False
+        self._copies_to_host: list[Any] = []
 
     @property
     def in_backward(self) -> bool:
@@ -147,10 +151,23 @@ class Schedule:
         if reduction is not None:
             reduction.finish()
 
+    def note_copy_to_host(self, copied: Any) -> None:
+        """Note an event behind the copy of gradients to the CPU."""
+        self._copies_to_host.append(copied)
+
+    def _await_host(self) -> None:
+        """Wait until gradients on the CPU are there, and nothing reads shards there that the optimizer is about to set."""
+        for copied in self._copies_to_host:
+            copied.synchronize()
+        self._copies_to_host.clear()
+        if self.reads_host and self._gathering is not None:
+            self._gathering.synchronize()
+
     def _end_backward(self) -> None:
         with tensor.no_grad():
             for state in reversed(self.states):
                 state.after_backward(at_end=True)
             self.finish_reduction()
+        self._await_host()
         self.order.clear()
         self._in_backward = False

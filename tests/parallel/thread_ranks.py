@@ -58,12 +58,17 @@ def jobs_of_threads() -> Iterator[None]:
 
 
 def run_threads(
-    function: Callable[..., Any], size: int, *arguments: Any, device: str = "cpu", **options: Any
+    function: Callable[..., Any],
+    size: int,
+    *arguments: Any,
+    device: str = "cpu",
+    backend: str | None = None,
+    **options: Any,
 ) -> list[Any]:
     """What ``function(rank, size, *arguments)`` returns as each rank of a job, by rank.
 
     On the CPU the ranks have the backend ``gloo``. With ``device="cuda"`` each has a simulated device that looks for races,
-    with ``options``, and NCCL's stand-in.
+    with ``options``, and NCCL's stand-in, which ``backend="cpu:gloo,cuda:nccl"`` complements.
     """
     library = None
     if device == "cuda":
@@ -76,7 +81,7 @@ def run_threads(
         if library is not None:
             tensor.cuda.set_device(rank)
         parallel.init_process_group(
-            "gloo" if library is None else "nccl",
+            backend or ("gloo" if library is None else "nccl"),
             store=store,
             rank=rank,
             world_size=size,

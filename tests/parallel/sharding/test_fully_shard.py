@@ -210,6 +210,60 @@ def test_meshes_of_two_dimensions_accumulation_and_resharding(device: str, optio
         _compare(list(results), expected)
 
 
+def _offloaded(rank: int, size: int, device: str, accumulate: int, pinned: bool) -> Any:
+    mesh = parallel.init_device_mesh(device, (size,))
+    model = _shard(
+        Net(checkpointed=True).eval(), mesh=mesh, offload_policy=CPUOffloadPolicy(pin_memory=pinned)
+    )
+    # With the memory that products keep.
+    tensor.eye(2, device=device).mm(tensor.eye(2, device=device))
+    before = tensor.cuda.memory_allocated()
+    losses, optimizer = _train(model, rank, device, accumulate=accumulate)
+    model.zero_grad()
+    for each in model.parameters():
+        assert each.device.type == "cpu"
+        assert each.is_pinned() == pinned
+        assert all(state.device.type == "cpu" for state in optimizer.state.get(each, {}).values())
+    # Nothing of parameters, gradients and states is left on the device.
+    tensor.cuda.synchronize()
+    assert tensor.cuda.memory_allocated() <= before
+    return _outcome(model, optimizer, losses)
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "pinned", "schedule"), [(1, True, "random"), (2, True, "lazy"), (2, False, "random")]
+)
+def test_shards_on_the_cpu(accumulate: int, pinned: bool, schedule: str) -> None:
+    results = run_threads(
+        _offloaded,
+        2,
+        "cuda",
+        accumulate,
+        pinned,
+        device="cuda",
+        schedule=schedule,
+        backend="cpu:gloo,cuda:nccl",
+    )
+    _compare(results, _alone(2, accumulate=accumulate))
+
+
+def _moments(rank: int, size: int) -> list[bool]:
+    """Whether a hook behind each gradient of a shard finds it computed."""
+    model = fully_shard(
+        Layers(2, 6), mesh=parallel.init_device_mesh("cuda", (size,)), offload_policy=CPUOffloadPolicy()
+    )
+    seen: list[bool] = []
+    for each in model.parameters():
+        each.register_post_accumulate_grad_hook(lambda p: seen.append(bool(p.grad.to_local().ne(0).all())))
+    model(tensor.ones(2, 6, device="cuda")).sum().backward()
+    return seen
+
+
+def test_hooks_behind_gradients_on_the_cpu() -> None:
+    for seen in run_threads(_moments, 2, device="cuda", schedule="lazy", backend="cpu:gloo,cuda:nccl"):
+        assert seen == [True] * 4
+
+
 class Layers(nn.Module):
     """Layers of one size, that note which others are being gathered when they run."""
 
@@ -459,11 +513,6 @@ def _refusals(rank: int, size: int) -> None:
             NotImplementedError,
             "reshard_after_forward=2",
             lambda: fully_shard(nn.Linear(2, 2), mesh=mesh, reshard_after_forward=2),
-        ),
-        (
-            NotImplementedError,
-            "not supported yet",
-            lambda: fully_shard(nn.Linear(2, 2), mesh=mesh, offload_policy=CPUOffloadPolicy()),
         ),
         (NotImplementedError, "one dimension, or two", lambda: fully_shard(nn.Linear(2, 2), mesh=cube)),
         (

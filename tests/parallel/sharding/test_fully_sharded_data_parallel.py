@@ -69,6 +69,18 @@ def _train(model: Any, optimizer: Any, rank: int) -> list[float]:
     return norms
 
 
+def _offloaded(rank: int, size: int) -> list[bool]:
+    model = FullyShardedDataParallel(_model().cuda(), cpu_offload=CPUOffload(offload_params=True))
+    model(_batch(rank, 0).cuda()).square().mean().backward()
+    return [
+        each.grad.device.type == each.device.type == "cpu" and each.is_pinned() for each in model.parameters()
+    ]
+
+
+def test_shards_on_the_cpu() -> None:
+    assert run_threads(_offloaded, 2, device="cuda", backend="cpu:gloo,cuda:nccl") == [[True] * 8] * 2
+
+
 def _wrapped(rank: int, size: int) -> list[Any]:
     replicated = parallel.init_device_mesh("cpu", (size, 1))
     by_size = functools.partial(wrap.size_based_auto_wrap_policy, min_num_params=40)
@@ -169,7 +181,6 @@ def _refusals(rank: int, size: int) -> None:
             "use parallel.DistributedData",
             full(sharding_strategy=ShardingStrategy.NO_SHARD),
         ),
-        (NotImplementedError, "offload_params=True", full(cpu_offload=CPUOffload(True))),
         (NotImplementedError, "param_init_fn", full(param_init_fn=lambda _: None)),
         (
             NotImplementedError,
