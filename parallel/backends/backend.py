@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     import tensor
+    from nvrtc_kernels.dtypes import dtype
     from parallel.groups.reduce_op import ReduceOp
     from parallel.groups.works import Work
 
@@ -135,12 +136,16 @@ class HostTransport(Protocol):
     are called from one thread, in the same order on every rank; ``send`` and ``recv`` may be called from other threads
     meanwhile. ``deadline`` is a ``time.monotonic()`` second, after which the call raises
     :class:`parallel.DistBackendError` with the operation and the ranks it waited for; so it does when another rank
-    has gone. What the arguments are, and how many elements they have, is as :class:`Backend` says of tensors.
+    has gone. Arrays in a GPU's memory come only where ``reaches_devices`` says so. What the arguments are, and how many elements they have, is as :class:`Backend` says of tensors.
     """
 
     name: str
     rank: int
     size: int
+
+    def reaches_devices(self, op: ReduceOp | None, dtype: dtype) -> bool:
+        """Whether arrays may be :class:`parallel.backends.device_arrays.DeviceArray`, for an operation that combines by ``op``."""
+        ...
 
     def all_reduce(self, array: Array, op: ReduceOp, deadline: float) -> None: ...
 

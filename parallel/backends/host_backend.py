@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 from drv import CaptureError
 from parallel.groups.errors import DistBackendError
 from parallel.groups.works import Work
+from tensor import no_grad
 from tensor.autograd.graph import increment_version
 from tensor.core.devices.graph_capture import capture_of
+from tensor.cuda import Event, StreamContext
 
+from .device_arrays import DeviceArray
 from .staging import Staging
 from .worker import Worker
 
@@ -35,7 +38,7 @@ class HostBackend:
     One thread carries out the collectives of the group, in order; ``send`` and ``recv`` have one for each peer and tag,
     so that neither waits for the other. The threads come with the first operation and go when idle.
 
-    CPU tensors are used in place. CUDA tensors are copied to pinned memory and back on streams of the group's own:
+    CPU tensors are used in place, and CUDA tensors where the transport reaches them. Others are copied to pinned memory and back on streams of the group's own:
     the host goes on at once, and what the caller's current stream holds comes before the copies.
 
     Parameters
@@ -69,7 +72,7 @@ class HostBackend:
         def carry(arrays: list[Array], deadline: float) -> None:
             self._transport.all_reduce(arrays[0], op, deadline)
 
-        return self._queue("all_reduce", [tensor], carry, reads=(0,), writes=(0,))
+        return self._queue("all_reduce", [tensor], carry, reads=(0,), writes=(0,), op=op)
 
     def reduce(self, tensor: Tensor, dst: int, op: ReduceOp) -> Work:
         """See :meth:`Backend.reduce`."""
@@ -77,7 +80,8 @@ class HostBackend:
         def carry(arrays: list[Array], deadline: float) -> None:
             self._transport.reduce(arrays[0], dst, op, deadline)
 
-        return self._queue("reduce", [tensor], carry, reads=(0,), writes=(0,) if self.rank == dst else ())
+        writes = (0,) if self.rank == dst else ()
+        return self._queue("reduce", [tensor], carry, reads=(0,), writes=writes, op=op)
 
     def reduce_scatter(self, output: Tensor, input: Tensor, op: ReduceOp) -> Work:
         """See :meth:`Backend.reduce_scatter`."""
@@ -85,7 +89,7 @@ class HostBackend:
         def carry(arrays: list[Array], deadline: float) -> None:
             self._transport.reduce_scatter(arrays[0], arrays[1], op, deadline)
 
-        return self._queue("reduce_scatter", [output, input], carry, reads=(1,), writes=(0,))
+        return self._queue("reduce_scatter", [output, input], carry, reads=(1,), writes=(0,), op=op)
 
     # Copies
 
@@ -207,8 +211,12 @@ class HostBackend:
         reads: Sequence[int] = (),
         writes: Sequence[int] = (),
         worker: Worker | None = None,
+        op: ReduceOp | None = None,
     ) -> Work:
-        """Have ``carry`` called with the tensors' arrays; ``reads`` and ``writes`` say which it reads and fills."""
+        """Have ``carry`` called with the tensors' arrays; ``reads`` and ``writes`` say which it reads and fills.
+
+        ``op``: by which it combines elements.
+        """
         if self._ended is not None:
             raise DistBackendError(f"{operation}: the process group {self!r} {self._ended}")
         outputs = [tensors[each] for each in writes]
@@ -224,8 +232,12 @@ class HostBackend:
                     "with DistributedDataParallel the step of the optimizer, or parts by cuda.make_graphed_callables"
                 )
             staging = self._staging_of(state)
-            work = Work(operation, outputs, streams=(staging.inbound,))
-            run = self._on_device(staging, tensors, carry, reads, writes)
+            if self._transport.reaches_devices(op, tensors[0].dtype):
+                work = Work(operation, outputs)
+                run = self._in_place(staging, tensors, carry)
+            else:
+                work = Work(operation, outputs, streams=(staging.inbound,))
+                run = self._on_device(staging, tensors, carry, reads, writes)
         increment_version(outputs)
         (worker or self._collectives).submit(work, run)
         return work
@@ -259,6 +271,19 @@ class HostBackend:
             source = carry(staged.arrays(), self._deadline())
             staged.bring_back()
             return source
+
+        return run
+
+    def _in_place(self, staging: Staging, tensors: list[Tensor], carry: Carry) -> Callable[[], int | None]:
+        """``carry`` on the tensors' own memory, once what the caller's current stream holds is done."""
+        ready = staging.state.local.stream.record_event(Event(blocking=True))
+
+        def run() -> int | None:
+            ready.synchronize()
+            # What the transport computes has a stream of its own.
+            with StreamContext(staging.outbound), no_grad():
+                arrays: list[Any] = [DeviceArray(each) for each in tensors]
+                return carry(arrays, self._deadline())
 
         return run
 

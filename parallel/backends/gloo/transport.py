@@ -22,6 +22,7 @@ from .shared_slots import PIECE_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from nvrtc_kernels.dtypes import dtype
     from parallel.backends.backend import Array
     from parallel.groups.reduce_op import ReduceOp
 
@@ -56,6 +57,10 @@ class GlooTransport:
         self.rank = list(ranks).index(connections.rank)
         self.size = len(ranks)
         self._calls = Calls(connections, group_name, tuple(ranks))
+
+    def reaches_devices(self, op: ReduceOp | None, dtype: dtype) -> bool:
+        """False: sockets and shared memory are the host's."""
+        return False
 
     def all_reduce(self, array: Array, op: ReduceOp, deadline: float) -> None:
         """Replace ``array`` by the combination of every rank's."""

@@ -6,14 +6,18 @@ Processes leave in order where that can be, and else by ending the job, so that 
 from __future__ import annotations
 
 import atexit
+import ctypes
+import functools
 import sys
 import threading
 import time
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import drv
 from parallel.groups.errors import DistBackendError
 
 if TYPE_CHECKING:
@@ -80,6 +84,23 @@ def library() -> Any:
             "with mpi4py.rc.thread_level = 'multiple', its default"
         )
     return MPI
+
+
+def reaches_devices() -> bool:
+    """Whether the MPI library takes addresses of GPUs' memory, and GPUs are not simulated."""
+    return _knows_cuda() and not drv.runtime().simulated
+
+
+@functools.cache
+def _knows_cuda() -> bool:
+    library()
+    # mpi4py has loaded it, from wherever it is.
+    mapped = (line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines())
+    for path in dict.fromkeys(path for path in mapped if Path(path).name.startswith("libmpi")):
+        query = getattr(ctypes.CDLL(path), "MPIX_Query_cuda_support", None)
+        if query is not None and query():
+            return True
+    return False
 
 
 def world(timeout: timedelta) -> Any:

@@ -1,4 +1,4 @@
-"""Collectives on host memory over MPI: the machine's own library, by way of mpi4py.
+"""Collectives over MPI: the machine's own library, by way of mpi4py. On host memory, and on GPUs' where the library knows CUDA.
 
 Every call is of a form that does not block, and is asked about until it is done or its deadline has come. MPI has no
 way to take a collective back: what is given up keeps its memory, and the job is ended when the process exits with
@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parallel.backends.device_arrays import DeviceArray
 from parallel.backends.reductions import reduction
 from parallel.groups.errors import DistBackendError
 
+from . import process
 from .operations import Operations
 from .process import calls, library, subgroup, world
-from .types import carrier, operation_of
+from .types import carrier, combines_on_devices, operation_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import timedelta
 
+    from nvrtc_kernels.dtypes import dtype
     from parallel.backends.backend import Array
     from parallel.groups.reduce_op import ReduceOp
 
@@ -48,6 +51,10 @@ class MpiTransport:
 
     def __repr__(self) -> str:
         return f"<MpiTransport rank {self.rank} of {self.size}>"
+
+    def reaches_devices(self, op: ReduceOp | None, dtype: dtype) -> bool:
+        """Whether the library reads and writes GPUs' memory itself, and can combine such elements there."""
+        return process.reaches_devices() and (op is None or combines_on_devices(op, dtype.numpy))
 
     # Reductions
 
@@ -97,6 +104,8 @@ class MpiTransport:
         if not input.size:
             # Some of MPI's functions refuse empty buffers, and there is nothing to combine.
             return
+        source: Any
+        target: Any
         source, target = input, output
         if input.dtype.itemsize == 2 and input.dtype.kind not in "iu":
             source = input.astype(np.float32)
@@ -106,6 +115,10 @@ class MpiTransport:
         if not writes:
             return
         with np.errstate(all="ignore"):
+            if isinstance(target, DeviceArray):
+                if combine.divisor > 1:
+                    target.divide(combine.divisor)
+                return
             if combine.divisor > 1:
                 np.divide(target, target.dtype.type(combine.divisor), out=target)
             if target is not output:
@@ -252,8 +265,10 @@ class MpiTransport:
         if not 0 <= tag <= self._largest_tag:
             raise ValueError(f"MPI's tags are 0 to {self._largest_tag}, and {tag} was given")
 
-    def _unaliased(self, input: Array, output: Array) -> Array:
+    def _unaliased(self, input: Any, output: Any) -> Any:
         """``input``, copied where it shares memory with ``output``, which MPI forbids."""
+        if isinstance(input, DeviceArray):
+            return input.copy() if input.overlaps(output) else input
         return input.copy() if np.may_share_memory(input, output) else input
 
 

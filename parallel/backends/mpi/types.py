@@ -70,6 +70,13 @@ def operation_of(mpi: Any, op: ReduceOp, dtype: np.dtype[Any]) -> tuple[Any, Any
     return datatype, getattr(mpi, _OPERATIONS[op])
 
 
+def combines_on_devices(op: ReduceOp, dtype: np.dtype[Any]) -> bool:
+    """Whether MPI combines elements by ``op`` itself: functions of ours, and conversions, are the host's."""
+    if dtype.name not in _TYPES or (op is ReduceOp.AVG and dtype.kind not in "fc"):
+        return False
+    return not (op in (ReduceOp.MIN, ReduceOp.MAX) and dtype.kind == "f")
+
+
 def _elementwise(function: np.ufunc, dtype: np.dtype[Any]) -> Callable[[Any, Any, Any], None]:
     def combine(operand: Any, combined: Any, datatype: Any) -> None:
         total = np.frombuffer(combined, dtype)

@@ -98,6 +98,9 @@ class ThreadTransport:
             total = total / self.size
         return total.astype(dtype)
 
+    def reaches_devices(self, op: ReduceOp | None, dtype: Any) -> bool:
+        return False
+
     def all_reduce(self, array: Any, op: ReduceOp, deadline: float) -> None:
         array[:] = self._combined(
             self._exchange(f"all_reduce {op} {array.dtype} {array.size}", array, deadline), op

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import sys
@@ -20,6 +21,7 @@ import drv
 import nn
 import parallel
 import tensor
+from parallel.backends.mpi import process
 from parallel.backends.mpi.process import library
 from parallel.backends.mpi.transport import MpiTransport, subgroup, world, world_transport
 from parallel.groups.errors import DistBackendError
@@ -405,6 +407,107 @@ def process_groups() -> None:
         assert not [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
         if device == "cuda":
             tensor.cuda.synchronize()
+
+
+class _ReachingDevices:
+    """A communicator of an MPI library that takes addresses of the simulated devices' memory, which it cannot know.
+
+    What is there is copied to the host when an operation starts, and back when it is over.
+    """
+
+    def __init__(self, communicator: Any) -> None:
+        self._communicator = communicator
+        self.reached: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._communicator, name)
+        return functools.partial(self._start, name, function) if name.startswith("I") else function
+
+    def _start(self, name: str, function: Any, *arguments: Any) -> Any:
+        copies: list[tuple[tensor.Tensor, Any]] = []
+
+        def on_host(argument: Any) -> Any:
+            if not isinstance(argument, list) or not hasattr(argument[0], "__cuda_array_interface__"):
+                return argument
+            device = tensor.as_tensor(argument[0], device="cuda")
+            copies.append((device, device.cpu().numpy()))
+            return [copies[-1][1], *argument[1:]]
+
+        request = function(*map(on_host, arguments))
+        if copies:
+            self.reached.append(name)
+        return _Request(request, copies)
+
+
+class _Request:
+    def __init__(self, request: Any, copies: list[tuple[tensor.Tensor, Any]]) -> None:
+        self._request, self._copies = request, copies
+
+    def Test(self, status: Any = None) -> bool:
+        done: bool = self._request.Test(status)
+        while done and self._copies:
+            device, host = self._copies.pop()
+            device.copy_(tensor.from_numpy(host))
+            tensor.cuda.current_stream().synchronize()
+        return done
+
+
+def on_devices() -> None:
+    """With a library that knows CUDA, tensors of devices are handed over where they lie."""
+    drv.simulator.install(check="race", schedule="random")
+    reaching: list[_ReachingDevices] = []
+
+    def reached_subgroup(*arguments: Any) -> Any:
+        reaching.append(_ReachingDevices(subgroup(*arguments)))
+        return reaching[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "subgroup", reached_subgroup)
+        patch.setattr(process, "reaches_devices", lambda: True)
+        parallel.init_process_group("mpi", timeout=LIMIT)
+        reached = reaching[0].reached
+        rank, size = parallel.get_rank(), parallel.get_world_size()
+        x = tensor.arange(5.0, device="cuda") + rank
+        for op, expected in (
+            (ReduceOp.SUM, 3 * tensor.arange(5.0) + 3),
+            (ReduceOp.AVG, tensor.arange(5.0) + 1),
+            # These have a function of ours, which the host runs.
+            (ReduceOp.MAX, tensor.arange(5.0) + 2),
+        ):
+            # What is queued before is done first, and what follows comes after.
+            result = x * 2
+            result /= 2
+            parallel.all_reduce(result, op)
+            assert (result + 1).tolist() == (expected + 1).tolist(), op
+        assert reached == ["Iallreduce"] * 2
+        half = tensor.full((3,), rank + 0.5, dtype=tensor.bfloat16, device="cuda")
+        parallel.all_reduce(half)
+        assert half.tolist() == [4.5] * 3
+        assert reached == ["Iallreduce"] * 2
+        reached.clear()
+        parts = tensor.empty(2 * size, dtype=tensor.bfloat16, device="cuda")
+        parallel.all_gather_into_tensor(parts, half[:2] + rank)
+        assert parts.tolist() == [4.5, 4.5, 5.5, 5.5, 6.5, 6.5]
+        own = tensor.empty(2, device="cuda")
+        parallel.reduce_scatter_tensor(own, tensor.arange(2.0 * size, device="cuda"))
+        assert own.tolist() == [6.0 * rank, 6.0 * rank + 3]
+        # In place, where MPI needs memory of its own.
+        rows = tensor.full((size,), float(rank), device="cuda")
+        parallel.all_to_all_single(rows, rows)
+        assert rows.tolist() == [0.0, 1.0, 2.0]
+        sent, arrived = tensor.full((3,), float(rank), device="cuda"), tensor.empty(3, device="cuda")
+        for work in parallel.batch_isend_irecv(
+            [
+                parallel.P2POp(parallel.isend, sent, (rank + 1) % size),
+                parallel.P2POp(parallel.irecv, arrived, (rank - 1) % size),
+            ]
+        ):
+            work.wait()
+        assert arrived.tolist() == [(rank - 1) % size] * 3
+        assert sorted(reached) == ["Iallgather", "Ialltoallv", "Irecv", "Ireduce_scatter_block", "Isend"]
+        parallel.destroy_process_group()
+        tensor.cuda.synchronize()
+        assert not drv.simulator.findings()
 
 
 def note_files() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import parallel
-from parallel.backends.mpi.process import library
+from parallel.backends.mpi.process import library, reaches_devices
 from tests.parallel.mpiexec import run_program
 
 pytest.importorskip("mpi4py")
@@ -92,3 +92,13 @@ def test_the_failure_of_one_rank_ends_all() -> None:
     assert "ValueError: the reason" in errors, errors
     assert "rank 1 leaves MPI after an exception" in errors, errors
     assert "done" not in output
+
+
+def test_tensors_of_devices_are_handed_over_where_they_lie() -> None:
+    code, output, errors = run("on_devices")
+    assert code == 0, errors
+    assert output.count("done") == 3
+
+
+def test_this_library_knows_no_cuda() -> None:
+    assert not reaches_devices()
