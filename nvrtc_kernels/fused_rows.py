@@ -76,6 +76,14 @@ class RowKernel:
     rows: int
     n: int
     scalars: tuple[tuple[str, str | int], ...] = ()
+    #: Why there is no plan, where there is none.
+    refusal: str = "its rows do not fit into registers"
+
+    def plan(
+        self, device: Device, name: str, before: Chain | None, after: Chain | None
+    ) -> Callable[..., None] | None:
+        """What launches it with chains before and after it: see :func:`plan`."""
+        return plan(device, name, self, before, after)
 
     @property
     def largest(self) -> int:
@@ -205,8 +213,8 @@ def source(
     ]
     scalars = [*_scalars("before", before), *kernel.scalars, *_scalars("after", after)]
     # The numbers of a draw come first.
-    scalars = [each for each in scalars if each[0] in _DRAW] + [
-        each for each in scalars if each[0] not in _DRAW
+    scalars = [each for each in scalars if each[0] in DRAW] + [
+        each for each in scalars if each[0] not in DRAW
     ]
     parameters = ["long long rows", "int n", *pointers, *(f"{CTYPES[code]} {each}" for each, code in scalars)]
     target = next(each for each in kernel.writes if each.name == kernel.target)
@@ -223,7 +231,7 @@ def source(
     for prefix, chain, operand in (("before", before, element), ("after", after, target)):
         if chain is not None:
             stands_for[operand.name] = prefix
-            structures.append(_structure(prefix, chain, operand.dtype))
+            structures.append(structure(prefix, chain, operand.dtype))
             members = [each.split()[-1] for each in (*_results(prefix, chain), *_inputs(prefix, chain))]
             members += [each for each, _ in _scalars(prefix, chain)]
             objects.append(
@@ -257,7 +265,7 @@ def _in_memory(
 
 
 #: Scalars that say which random words are drawn.
-_DRAW = ("seed", "call")
+DRAW = ("seed", "call")
 
 
 def _results(prefix: str, chain: Chain | None) -> list[str]:
@@ -275,12 +283,12 @@ def _inputs(prefix: str, chain: Chain | None) -> list[str]:
 def _scalars(prefix: str, chain: Chain | None) -> list[tuple[str, str | int]]:
     """Scalars of a chain by the names that they have among the kernel's."""
     return [
-        (name if name in _DRAW else f"{prefix}_{name}", code) for name, code in (chain.scalars if chain else ())
+        (name if name in DRAW else f"{prefix}_{name}", code) for name, code in (chain.scalars if chain else ())
     ]  # fmt: skip
 
 
-def _structure(prefix: str, chain: Chain, element: dtype) -> str:
-    """What stands for the rows that ``chain`` computes, or goes on with."""
+def structure(prefix: str, chain: Chain, element: dtype) -> str:
+    """A template ``Before`` or ``After``, of whether addresses are aligned. It is what stands for the rows that ``chain`` computes, or goes on with."""
     name, is_before = prefix.capitalize(), bool(chain.value)
     members = [f"{dtype.cuda}* to{k}" for k, (_, dtype) in enumerate(chain.results)]
     members += [f"const {dtype.cuda}* from{k}" for k, (dtype, _) in enumerate(chain.inputs)]

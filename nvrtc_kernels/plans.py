@@ -74,13 +74,19 @@ def bound(
     grid: int | tuple[int, int],
     threads: int,
     *first: Any,
+    shared: int = 0,
 ) -> Callable[..., None]:
-    """What launches a kernel whose grid, block and first arguments never change, as :func:`drv.bind` makes it."""
+    """What launches a kernel whose grid, block and first arguments never change, as :func:`drv.bind` makes it.
+
+    ``shared`` are bytes of dynamic shared memory.
+    """
     width, height = (grid, 1) if isinstance(grid, int) else grid
     function = device.runtime.cache(
         ("function", file, device.ordinal, source, name), lambda: _function(device, file, source, name)
     )
-    return bind(function, codes, (width, height, 1), (threads, 1, 1), *first)
+    if shared > _SHARED_BYTES:
+        function.max_dynamic_shared_bytes = shared
+    return bind(function, codes, (width, height, 1), (threads, 1, 1), *first, shared=shared)
 
 
 def _function(device: Device, file: str, source: str, name: str) -> Function:

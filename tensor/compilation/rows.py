@@ -1,8 +1,10 @@
-"""Normalizations and softmax with the pointwise operations before and after them as one kernel.
+"""Normalizations, softmax and small products with the pointwise operations before and after them as one kernel.
 
-Their kernels keep whole rows in registers. What they read of a chain is computed as a row is loaded, and what goes on with
-their result is computed before that is stored: a residual connection with its dropout in front of a layer norm, a mask in
-front of a softmax, a dropout behind it, the sum of gradients behind a norm's derivative.
+Kernels of the first two keep whole rows in registers. What they read of a chain is computed as a row is loaded, and what goes on
+with their result is computed before that is stored: a residual connection with its dropout in front of a layer norm, a mask in
+front of a softmax, a dropout behind it, the sum of gradients behind a norm's derivative. Linear maps in half precision that are so
+small that a launch counts take what goes on with their results along, such as an activation, and gradients of their inputs the
+derivative of one.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels import fused_products
 from nvrtc_kernels import fused_rows as kernels
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import normalization as norm_kernels
@@ -17,6 +20,7 @@ from nvrtc_kernels import softmax as softmax_kernels
 from tensor.core.base import maker
 from tensor.operations.normalization import row_normalization as normalization
 from tensor.operations.normalization import softmax
+from tensor.operations.products.linear import LINEAR, TIMES
 
 from .elements import Fused, Text, includes_of, inputs_of, name_of
 from .tape import Launch, Ref, Step, refs
@@ -33,7 +37,7 @@ _MOST_INPUTS, _MOST_RESULTS = 8, 4
 
 @dataclass(slots=True)
 class _Rows:
-    """A step whose kernel has whole rows in registers.
+    """A step whose kernel has whole rows in registers, or blocks of a product.
 
     Attributes
     ----------
@@ -45,7 +49,7 @@ class _Rows:
         Its scalars.
     """
 
-    kernel: kernels.RowKernel
+    kernel: kernels.RowKernel | fused_products.ProductKernel
     reads: list[Ref | None]
     writes: list[Ref | None]
     numbers: tuple[Any, ...] = ()
@@ -101,6 +105,23 @@ def _softmax_gradient(step: Step) -> _Rows | None:
     return None if kernel is None else _Rows(kernel, list(step.arguments), [step.result])
 
 
+def _product(step: Step) -> _Rows | None:
+    operation, left, right, *_ = step.key
+    bias = step.arguments[2]
+    if not right.contiguous or (bias is not None and not bias.layout.contiguous):
+        return None
+    depth, n = left.shape[-1], step.result.layout.shape[-1]
+    transposed = operation is LINEAR
+    kernel = fused_products.ProductKernel(
+        left.dtype, left.numel // depth, n, depth, transposed, has_bias=bias is not None
+    )
+    if not fused_products.takes(left.device_state.native, kernel):
+        return None
+    return _Rows(kernel, list(step.arguments), [step.result])
+
+
+#: What gives the parts of a product with its operations, which are looked for once rows have theirs.
+_PRODUCTS: dict[Any, Callable[[Step], _Rows | None]] = {LINEAR: _product, TIMES: _product}
 #: What gives the parts of a step, by its operation.
 _KERNELS: dict[Any, Callable[[Step], _Rows | None]] = {
     normalization.FORWARD: _normalized,
@@ -110,12 +131,6 @@ _KERNELS: dict[Any, Callable[[Step], _Rows | None]] = {
     softmax.GRADIENTS[False]: _softmax_gradient,
     softmax.GRADIENTS[True]: _softmax_gradient,
 }
-
-
-def _rows(step: Step) -> _Rows | None:
-    """``step`` as a kernel of rows, if it is one."""
-    parts = _KERNELS.get(step.key[0])
-    return None if parts is None else parts(step)
 
 
 def fused_rows(
@@ -143,15 +158,17 @@ def fused_rows(
     producer = {element.out.buffer: position for position, element in elements.items() if not element.writes}
     order = _Order(steps, groups, uses)
     result: dict[int, Step | None] = {}
-    for position, step in enumerate(steps):
-        rows = _rows(step)
+    for parts, position in ((parts, each) for parts in (_KERNELS, _PRODUCTS) for each in range(len(steps))):
+        step = steps[position]
+        function = parts.get(step.key[0])
+        rows = None if function is None else function(step)
         if rows is None:
             continue
         before: list[int] = []
         after: list[int] = []
         last = position
         candidates = []
-        if rows.source.buffer in producer:
+        if parts is _KERNELS and rows.source.buffer in producer:
             candidates.append((producer[rows.source.buffer], True))
         behind = [each for each in uses.readers.get(rows.target.buffer, ()) if each in groups]
         if behind:
@@ -183,7 +200,7 @@ def fused_rows(
             _read_elsewhere(set(everything), uses),
         )
         if fused is None:
-            notes.setdefault(position, {})["not with others: its rows do not fit into registers"] = None
+            notes.setdefault(position, {})[f"not with others: {rows.kernel.refusal}"] = None
             continue
         fused.notes = list(dict.fromkeys(note for each in everything for note in notes.get(each, ())))
         result |= dict.fromkeys(everything)
@@ -373,7 +390,7 @@ def _fused(
     elements = (*before, *after)
     name = name_of([*(each.step.name for each in before), step.name, *(each.step.name for each in after)])
     device_state: Any = rows.source.layout.device_state
-    launch = kernels.plan(device_state.native, name, rows.kernel, *chains)
+    launch = rows.kernel.plan(device_state.native, name, *chains)
     if launch is None:
         return None
     draw = next((element for element in elements if element.drop is not None), None)

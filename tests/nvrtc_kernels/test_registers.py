@@ -17,6 +17,8 @@ from drv.simulator.timing.machine_code.cubin import read_cubin
 from nvrtc_kernels import (
     attention,
     fused_attention,
+    fused_products,
+    fused_rows,
     implicit_convolution,
     losses,
     normalization,
@@ -203,3 +205,15 @@ def test_outer_sums_leave_room_for_two_blocks(result: dtype, monkeypatch: pytest
     )
     assert registers(compiled.image) * 128 * 2 <= _REGISTERS
     assert read_cubin(compiled.image)[name].spills == 0
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_fused_products_leave_room_for_two_blocks(transposed: bool) -> None:
+    kernel = fused_products.ProductKernel(bfloat16, 512, 512, 512, transposed, has_bias=True)
+    chain = fused_rows.Chain(("const auto value0 = input0;",), ((bfloat16, 0),), (("value0", bfloat16),))
+    text, _ = fused_products.source("product", kernel, chain, packed=True, aligned=True)
+    compiled = compile_program(
+        text, "sm_90", name="a.cu", options=("-default-device",), include_dirs=(INCLUDE,), line_info=False
+    )
+    assert registers(compiled.image) * 128 * 2 <= _REGISTERS
+    assert read_cubin(compiled.image)["product"].spills == 0

@@ -228,7 +228,7 @@ def _outer_sum_and_sum_plan(
 
 
 LINEAR = planned(_rows_times_matrix_plan, transposed=True)
-_TIMES = planned(_rows_times_matrix_plan, transposed=False)
+TIMES = planned(_rows_times_matrix_plan, transposed=False)
 OUTER_SUM = planned(_outer_sum_plan)
 OUTER_SUM_AND_SUM = planned(_outer_sum_and_sum_plan)
 
@@ -236,7 +236,7 @@ OUTER_SUM_AND_SUM = planned(_outer_sum_and_sum_plan)
 def _times(grad: Tensor, w: Tensor) -> Tensor:
     """The gradient of ``input``, from the contiguous one of the result: its rows times the matrix."""
     layout = grad._layout
-    run = layout.device_state.plans[_TIMES, layout, w._layout, None]
+    run = layout.device_state.plans[TIMES, layout, w._layout, None]
     if run is None:
         return matmul(grad, w)
     result: Tensor = run(grad, w, None)
