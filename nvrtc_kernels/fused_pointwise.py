@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from drv import bind
 
+from . import host_loops
 from .kernel_cache import KernelCache
 from .plans import NOTHING
 from .pointwise_work import FEW, THREADS, WORD, operands_of, packs_for
 from .program import library_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from drv import Device
 
@@ -134,6 +135,42 @@ def plan(
     return run
 
 
+def plan_on_host(
+    chain: Chain,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    outputs: Sequence[dtype],
+    *inputs: tuple[Sequence[int], dtype],
+) -> Callable[..., None] | None:
+    """What computes ``chain``, which draws no numbers, on the CPU as a native loop.
+
+    Returns
+    -------
+    callable or None
+        ``run(*output_addresses, *input_addresses, *scalars)``; ``None`` where there is no such loop.
+    """
+    types = (*outputs, *(dtype for _, dtype in inputs))
+    if any(dtype.is_complex or dtype.is_storage_only for dtype in types):
+        return None
+    text = source(chain, types, host_loops.ELEMENT, "")
+    program = library_program(text, f"{chain.name}.cu", *host_loops.RELOCATABLE, *chain.options)
+    codes = tuple(str(code) for _, code in chain.scalars)
+    signature = host_loops.Signature(tuple(_members(outputs)), tuple(dtype for _, dtype in inputs), codes)
+    return host_loops.plan(
+        program, signature, shape, [*[strides] * len(outputs), *(each for each, _ in inputs)]
+    )
+
+
+def _members(outputs: Sequence[dtype]) -> Iterator[tuple[int, dtype]]:
+    """Bytes at which the members of ``Results`` are: each is followed by the rest, as a structure of its own."""
+    byte = 0
+    for number, dtype in enumerate(outputs):
+        alignment = max(each.itemsize for each in outputs[number:])
+        byte = -(-byte // alignment) * alignment
+        yield byte, dtype
+        byte += dtype.itemsize
+
+
 def _laid_out(device: Device, chain: Chain, types: tuple[dtype, ...], work: Work) -> Callable[..., None]:
     codes = (len(work.layout), *"P" * len(types))
     call = work.call.replace("pointwise_", "fused_")
@@ -164,7 +201,10 @@ def _kernel(
 
 
 def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Work | None = None) -> str:
-    """Text of a kernel for operands of ``types``, the outputs first; ``call`` is the function that does the work."""
+    """Text of a kernel for operands of ``types``, the outputs first; ``call`` is the function that does the work.
+
+    Without one it is the function of an element for loops on the CPU.
+    """
     number = len(chain.results)
     outputs, inputs = [[each.cuda for each in part] for part in (types[:number], types[number:])]
     scalars = [(scalar, CTYPES[code]) for scalar, code in chain.scalars]
@@ -190,6 +230,20 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
         for ctype, value in zip(outputs, chain.results, strict=True)
     ]
     results = f"Results<{', '.join(outputs)}>"
+    operation = f"Operation{{{', '.join(scalar for scalar, _ in scalars)}}}"
+    entry = [
+        f'extern "C" __global__ void {name}({", ".join(parameters)}) {{',
+        *(["    find_call(seed, call);"] if chain.draws else []),
+        f"    const Outputs<{', '.join(outputs)}> outputs = {_nested([f'output{k}' for k in range(number)])};",
+        f"    {call}({operation}, {layout}, outputs{', ' if passed else ''}{passed});",
+    ]
+    if not call:
+        arguments = [f"{ctype} input{k}" for k, ctype in enumerate(inputs)]
+        arguments += [f"{ctype} {scalar}" for scalar, ctype in scalars]
+        entry = [
+            f'extern "C" __device__ {results} {name}({", ".join(arguments)}) {{',
+            f"    return {operation}({', '.join(filter(None, ('0', passed)))});",
+        ]
     return "\n".join(
         [
             *(f'#include "{header}"' for header in dict.fromkeys(headers)),
@@ -202,10 +256,7 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
             "    }",
             "};",
             "",
-            f'extern "C" __global__ void {name}({", ".join(parameters)}) {{',
-            *(["    find_call(seed, call);"] if chain.draws else []),
-            f"    const Outputs<{', '.join(outputs)}> outputs = {_nested([f'output{k}' for k in range(number)])};",
-            f"    {call}(Operation{{{', '.join(scalar for scalar, _ in scalars)}}}, {layout}, outputs{', ' if passed else ''}{passed});",
+            *entry,
             "}",
             "",
         ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .signature import Signature
 
 #: Elements from which on a loop is worth its call, and from which on a second thread is worth starting.
-FEW, PIECE = 1 << 16, 1 << 17
+FEW, PIECE = 1 << 13, 1 << 17
 #: Most pieces of a loop: enough for threads that are not equally quick.
 _MOST_PIECES = 64
 #: Outer dimensions at most, and columns that a row has at least if it is not the only one.

@@ -10,8 +10,10 @@ from operator import is_not
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from nvrtc_kernels import host_loops
 from tensor.autograd.differentiation import grad as gradients_of
 from tensor.core.base import TensorBase, tensor_class
+from tensor.core.devices.state import cpu
 from tensor.core.modes.autocast import settings as autocast_settings
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans.fills import filled
@@ -21,7 +23,7 @@ from tensor.core.warning import warn_caller
 from .casts import absorb_casts
 from .elements import Fused
 from .entry import Entry, Gradients, Output, Sharing
-from .fusion import fuse, recomputed
+from .fusion import fuse, fuse_on_host, recomputed
 from .grouping import group_casts
 from .host_tensors import watched_on_host
 from .leaves import cut_off, has_hooks, watched_graphs
@@ -39,7 +41,7 @@ from .tape import Ref, Tape, Unsupported, map_tensors, refs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tensor.core.devices.state import CudaState
+    from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
 
     from .tape import Step
@@ -108,7 +110,7 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Compiled:
-    """A function whose operations on a CUDA device run as recorded ones.
+    """A function whose operations on a CUDA device, or on the CPU with native loops, run as recorded ones.
 
     The first call with a signature runs the function, and records what it does to tensors on the device, forward and
     backward. Later calls with that signature run what was recorded, if what the function reads besides is as it was.
@@ -141,7 +143,7 @@ class Compiled:
         self._replayed = replayed
         self._entries: dict[Any, list[Entry]] = {}
         self._refused: dict[Any, Unsupported] = {}
-        #: Signatures that have nothing on a CUDA device.
+        #: Signatures that have nothing to compile.
         self._on_host: set[Any] = set()
         #: What tells at once that a call runs a program, and the program.
         self._recognized: tuple[tuple[Callable[[Any, Any], list[Tensor] | None], Entry], ...] = ()
@@ -288,7 +290,7 @@ class Compiled:
             return match[0]
         if signature in self._refused:
             return self._text(self._refused[signature])
-        return f"{self._name} runs as it is: nothing is on a CUDA device"
+        return f"{self._name} runs as it is: nothing is on a CUDA device, and native loops are off"
 
     # Running
 
@@ -322,18 +324,23 @@ class Compiled:
         tensors = [*arguments, *(container[key] for container, key in readings.tensors)]
         if not all(map(is_plain, tensors)):
             return self._function(*args, **kwargs)
-        device_state = next((x._layout.device_state for x in tensors if x._layout.device_state.is_cuda), None)
+        device_state: DeviceState | None = next(
+            (x._layout.device_state for x in tensors if x._layout.device_state.is_cuda), None
+        )
         if device_state is None:
-            self._on_host.add(signature)
-            return self._function(*args, **kwargs)
-        if device_state.runtime.captures:
+            if not tensors or host_loops.mode() == "off":
+                # On the CPU a program is worth it where its chains are native loops.
+                self._on_host.add(signature)
+                return self._function(*args, **kwargs)
+            device_state = cpu
+        elif device_state.is_cuda and device_state.runtime.captures:
             # A later call, outside of the capture, can be recorded; a CUDA graph has the function's own launches.
             return self._function(*args, **kwargs)
         recorder = _Recorder(device_state, readings, tensors)
         before = list(map(_aspect, tensors))
         result = recorder.run(lambda: self._function(*args, **kwargs))
         try:
-            entry = recorder.entry(result, len(arguments), replayed=self._replayed)
+            entry = recorder.entry(result, len(arguments), replayed=self._replayed and device_state.is_cuda)
             change = readings.change()
             if change is not None:
                 raise Unsupported(f"it changes what it reads: {change}", _line_of(self._function))
@@ -399,8 +406,10 @@ def _plain_result(value: Any) -> Any:
     raise Unsupported(f"its result is a {type(value).__name__}", "")
 
 
-def _planned(steps: Sequence[Step], needed: set[int]) -> list[Step]:
+def _planned(steps: Sequence[Step], needed: set[int], device_state: DeviceState) -> list[Step]:
     """``steps`` as fewer ones that do the same; ``needed`` are buffers that are read after them."""
+    if not device_state.is_cuda:
+        return fuse_on_host(steps, needed)
     steps = fuse(absorb_casts(steps, needed), needed)
     return group_reductions(group_outer_sums(steps, needed), needed)
 
@@ -408,7 +417,7 @@ def _planned(steps: Sequence[Step], needed: set[int]) -> list[Step]:
 class _Recorder:
     """Records a call, and makes an entry of it."""
 
-    def __init__(self, device_state: CudaState, readings: Readings, tensors: list[Tensor]) -> None:
+    def __init__(self, device_state: DeviceState, readings: Readings, tensors: list[Tensor]) -> None:
         self._readings = readings
         self._tensors = tensors
         self._tape = tape = Tape(device_state)
@@ -494,7 +503,9 @@ class _Recorder:
                     )
                 freed, differentiable = differentiable, []
                 read_later = {ref.buffer for ref in refs_of_outputs}
-                steps = without_moves(place(steps, read_later), read_later)
+                if tape.device_state.is_cuda:
+                    steps = place(steps, read_later)
+                steps = without_moves(steps, read_later)
             if differentiable and asked and modes.recording:
                 if len({ref.buffer for ref in refs_of_outputs}) < len(refs_of_outputs):
                     raise Unsupported("two of its results share memory", "")
@@ -511,7 +522,11 @@ class _Recorder:
             forward = Program(
                 tape.device_state,
                 tape.buffers,
-                _planned(group_casts(steps, there), needed),
+                _planned(
+                    group_casts(steps, there) if tape.device_state.is_cuda else steps,
+                    needed,
+                    tape.device_state,
+                ),
                 tape.draws,
                 self._inputs,
                 results,
@@ -599,7 +614,12 @@ class _Recorder:
             raise Unsupported("its backward pass draws random numbers", "")
         steps = tape.steps[len(forward) :]
         results = [(i, tape.ref(x)) for i, x in zip(asked, derivatives, strict=True) if x is not None]
-        repeated = recomputed(forward, steps, available, [ref.buffer for _, ref in results])
+        # On the CPU computing takes longer than reading.
+        repeated = (
+            recomputed(forward, steps, available, [ref.buffer for _, ref in results])
+            if tape.device_state.is_cuda
+            else []
+        )
         recreated = {ref.buffer for step in repeated for ref in refs(step.result)}
         steps = [*repeated, *steps]
         takes: list[int] = []
@@ -626,7 +646,7 @@ class _Recorder:
         program = Program(
             tape.device_state,
             tape.buffers,
-            _planned(place(steps, needed), needed),
+            _planned(place(steps, needed) if tape.device_state.is_cuda else steps, needed, tape.device_state),
             [tape.draws[i] for i in taken_draws],
             [*seeds, *inputs],
             [ref for _, ref in results],

@@ -11,7 +11,7 @@ from tensor.operations.random.generator import default_generator
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tensor.core.devices.state import CudaState
+    from tensor.core.devices.state import DeviceState
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Draws:
 
     Parameters
     ----------
-    device_state : CudaState
+    device_state : DeviceState
         The tape's device.
 
     Attributes
@@ -54,9 +54,9 @@ class Draws:
         The draws, in order, each once.
     """
 
-    def __init__(self, device_state: CudaState) -> None:
+    def __init__(self, device_state: DeviceState) -> None:
         self.drawn: list[Draw] = []
-        ordinals = range(len(device_state.runtime.devices))
+        ordinals = range(len(device_state.runtime.devices)) if device_state.is_cuda else ()
         everywhere = [default_generator(), *map(default_generator, ordinals)]
         #: Where generators stood.
         self._begin: dict[Any, tuple[int, int]] = {each: each.position() for each in everywhere}

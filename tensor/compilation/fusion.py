@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from nvrtc_kernels import fused_pointwise
+from nvrtc_kernels import fused_pointwise, host_loops
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import pointwise as kernels
+from nvrtc_kernels.dtypes import Category
 from nvrtc_kernels.reduction_source import CTYPES, MOST_INPUTS
 from tensor.core.base import maker
 from tensor.core.dtypes import promotion as rules
@@ -36,7 +37,7 @@ from .tape import Launch, Ref, Step
 from .uses import Uses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 #: Tensors that a kernel reads and writes at most.
 MAX_INPUTS, MAX_OUTPUTS = 8, 4
@@ -59,22 +60,8 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     elements = {position: element for position, step in enumerate(steps) if (element := element_of(step))}
     producer = {element.out.buffer: position for position, element in elements.items() if not element.writes}
     uses = Uses.of(steps, needed)
-    groups: dict[int, list[int]] = {position: [position] for position in elements}
     notes: dict[int, dict[str, None]] = {}
-    for position, element in elements.items():
-        sources = {producer[ref.buffer] for ref in element.inputs() if ref.buffer in producer}
-        for source in sorted(sources, reverse=True):
-            if source >= position or groups[source] is groups[position]:
-                continue
-            joined = sorted(groups[source] + groups[position])
-            reason = _obstacle(joined, elements, uses)
-            if reason is None:
-                for each in joined:
-                    groups[each] = joined
-            else:
-                origin = steps[source]
-                note = f"not with {origin.name} ({origin.line.rpartition('/')[2]}): {reason}"
-                notes.setdefault(position, {})[note] = None
+    groups = _chains(steps, elements, producer, uses, notes)
     for position, step in enumerate(steps):
         if isinstance(step.key[0], Reduction) and step.arguments[0].buffer in producer:
             source = producer[step.arguments[0].buffer]
@@ -93,10 +80,85 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
         if isinstance(step.key[0], Reduction) and len(members) > 1:
             step = _reduced([elements[each] for each in members[:-1]], step)
         elif len(members) > 1:
-            step = _fused([elements[each] for each in members], results_of(members, elements, uses))
+            fused = _fused([elements[each] for each in members], results_of(members, elements, uses))
+            assert fused is not None, "a device has a kernel for every chain"
+            step = fused
         step.notes = list(dict.fromkeys(note for each in members for note in notes.get(each, ())))
         result.append(step)
     return result
+
+
+def fuse_on_host(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
+    """The same for tensors on the CPU, as native loops: without dropout, reductions and rows, which have loops of their own.
+
+    Operations on few elements, and chains that have no loop, stay apart.
+    """
+    elements = {
+        position: element
+        for position, step in enumerate(steps)
+        if (element := element_of(step)) and _has_loop(element)
+    }
+    producer = {element.out.buffer: position for position, element in elements.items() if not element.writes}
+    uses = Uses.of(steps, needed)
+    notes: dict[int, dict[str, None]] = {}
+    groups = _chains(steps, elements, producer, uses, notes)
+    fused: dict[int, Step] = {}
+    for members in groups.values():
+        if len(members) < 2 or members[-1] in fused:
+            continue
+        step = _fused([elements[each] for each in members], results_of(members, elements, uses))
+        if step is None:
+            notes.setdefault(members[-1], {})["a chain of its operations has no native loop"] = None
+            # The list of all of them.
+            members.clear()
+        else:
+            fused[members[-1]] = step
+    result = []
+    for position, step in enumerate(steps):
+        members = groups.get(position) or [position]
+        if position == members[-1]:
+            step = fused.get(position, step)
+            step.notes = list(dict.fromkeys(note for each in members for note in notes.get(each, ())))
+            result.append(step)
+    return result
+
+
+def _has_loop(element: Element) -> bool:
+    """Whether an element is one of floating point, or of truth values, on many elements."""
+    known = (Category.FLOATING, Category.BOOL)
+    layouts = [element.out.layout, *(ref.layout for ref in element.inputs())]
+    dtypes = (element.compute, element.result, *(layout.dtype for layout in layouts))
+    return (
+        element.drop is None
+        and host_loops.worth(element.out.layout.numel)
+        and all(dtype.category in known for dtype in dtypes)
+    )
+
+
+def _chains(
+    steps: Sequence[Step],
+    elements: dict[int, Element],
+    producer: dict[int, int],
+    uses: Uses,
+    notes: dict[int, dict[str, None]],
+) -> dict[int, list[int]]:
+    """Which elements, by position, are one with which; ``producer`` says which gives a buffer."""
+    groups: dict[int, list[int]] = {position: [position] for position in elements}
+    for position, element in elements.items():
+        sources = {producer[ref.buffer] for ref in element.inputs() if ref.buffer in producer}
+        for source in sorted(sources, reverse=True):
+            if source >= position or groups[source] is groups[position]:
+                continue
+            joined = sorted(groups[source] + groups[position])
+            reason = _obstacle(joined, elements, uses)
+            if reason is None:
+                for each in joined:
+                    groups[each] = joined
+            else:
+                origin = steps[source]
+                note = f"not with {origin.name} ({origin.line.rpartition('/')[2]}): {reason}"
+                notes.setdefault(position, {})[note] = None
+    return groups
 
 
 def _obstacle(members: Sequence[int], elements: dict[int, Element], uses: Uses) -> str | None:
@@ -238,8 +300,11 @@ def recomputed(
     return [step for step in steps if any(step is each for each in result.values())]
 
 
-def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step:
-    """One step for ``elements``, in order, of which those in ``results`` are written, the last one among them."""
+def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | None:
+    """One step for ``elements``, in order, of which those in ``results`` are written, the last one among them.
+
+    ``None`` on the CPU, if there is no loop that does it.
+    """
     last = elements[-1]
     inputs = inputs_of(elements)
     text = Text(names={ref: f"input{number}" for number, ref in enumerate(inputs)})
@@ -272,8 +337,11 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step:
             include=" ".join((*includes, "separate_values.cuh")),
             options=options,
         )
-        launch = kernels.plan(
-            device_state.native, expression, target.shape, (target.strides, target.dtype), *operands
+        output = target.strides, target.dtype
+        launch = (
+            kernels.plan(device_state.native, expression, target.shape, output, *operands)
+            if device_state.is_cuda
+            else kernels.plan_on_host(expression, target.shape, output, *operands)
         )
     else:
         code = "\n".join((*text.lines, f"return {', '.join(written)};"))
@@ -287,14 +355,16 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step:
             tuple(includes),
             options,
         )
-        launch = fused_pointwise.plan(
-            device_state.native,
-            chain,
-            target.shape,
-            target.strides,
-            [ref.layout.dtype for ref in outs],
-            *operands,
+        shapes = target.shape, target.strides, [ref.layout.dtype for ref in outs]
+        launch = (
+            fused_pointwise.plan(device_state.native, chain, *shapes, *operands)
+            if device_state.is_cuda
+            else fused_pointwise.plan_on_host(chain, *shapes, *operands)
         )
+    if launch is None:
+        return None
+    if not device_state.is_cuda:
+        launch = _without_stream(launch)
     makers = [maker(ref.layout) for ref in outs[last.writes :]]
     run = Launch(launch, makers, tuple(text.numbers), draw is not None, last.writes)
     fused = Fused(name, code)
@@ -310,6 +380,10 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step:
         step.writes = {last.out.buffer}
         step.result = result or None
     return step
+
+
+def _without_stream(loop: Callable[..., None]) -> Callable[..., None]:
+    return lambda _, *arguments: loop(*arguments)
 
 
 def _reduced(elements: Sequence[Element], step: Step) -> Step:

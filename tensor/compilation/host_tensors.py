@@ -42,19 +42,65 @@ class _WatchedPinnedStorage(PinnedStorage):
 _WATCHED: dict[type, type] = {HostStorage: _WatchedStorage, PinnedStorage: _WatchedPinnedStorage}
 
 
+class HostWatch:
+    """Calls ``asked()`` when the host reads or writes elements of storages that are watched, while it is on.
+
+    Parameters
+    ----------
+    asked : callable
+        What is called.
+    """
+
+    def __init__(self, asked: Callable[[], None]) -> None:
+        self._asked = asked
+        self._storages: dict[int, Any] = {}
+        #: Class and ``plain`` of each while it is watched.
+        self._before: dict[int, tuple[type, bool]] = {}
+        self._is_on = False
+
+    def add(self, storage: Any) -> None:
+        """Watch ``storage`` too, if it is on the CPU and nobody else watches it."""
+        if id(storage) not in self._storages and type(storage) in _WATCHED:
+            self._storages[id(storage)] = storage
+            if self._is_on:
+                self._watch(storage)
+
+    def start(self) -> None:
+        """Be on."""
+        self._is_on = True
+        for storage in self._storages.values():
+            self._watch(storage)
+
+    def stop(self) -> None:
+        """Be off."""
+        self._is_on = False
+        for number, (cls, plain) in self._before.items():
+            storage = self._storages[number]
+            storage.__class__, storage.plain = cls, plain
+            del _watchers[number]
+        self._before = {}
+
+    def forget(self) -> None:
+        """Watch none of those that were added, any more."""
+        self.stop()
+        self._storages = {}
+
+    def _watch(self, storage: Any) -> None:
+        if type(storage) in _WATCHED:
+            self._before[id(storage)] = type(storage), storage.plain
+            _watchers[id(storage)] = self._asked
+            # Arrays that tensors keep of plain memory are used without asking it.
+            storage.__class__, storage.plain = _WATCHED[type(storage)], False
+
+
 @contextmanager
 def watched_on_host(tensors: Iterable[Tensor], asked: Callable[[], None]) -> Iterator[None]:
     """Inside, ``asked()`` is called when the host reads or writes elements of those of ``tensors`` that are on the CPU."""
-    storages: list[Any] = [*{id(x._storage): x._storage for x in tensors}.values()]
-    storages = [each for each in storages if type(each) in _WATCHED]
-    before = [(type(each), each.plain) for each in storages]
-    for each in storages:
-        _watchers[id(each)] = asked
-        # Arrays that tensors keep of plain memory are used without asking it.
-        each.__class__, each.plain = _WATCHED[type(each)], False
+    watch = HostWatch(asked)
+    for x in tensors:
+        watch.add(x._storage)
+    watch.start()
     try:
         yield
     finally:
-        for each, (cls, plain) in zip(storages, before, strict=True):
-            each.__class__, each.plain = cls, plain
-            del _watchers[id(each)]
+        watch.stop()

@@ -42,6 +42,13 @@ class _Line:
     makes: list[int]
 
 
+def _differs(name: str) -> None:
+    raise RuntimeError(
+        f"{name}: its result has another layout than when the function was compiled, which follows from data: call the "
+        "function uncompiled, or mark what does so with compiler.disable"
+    )
+
+
 class Program:
     """Steps of a tape that can run again.
 
@@ -183,6 +190,12 @@ class Program:
         target = "" if step.result is None else f"{self._target(step.result, results)} = "
         rest = ["del _"] if re.search(r"\b_\b", target) else []
         line = f"{target}{code.constant(step.run)}({', '.join(arguments)})"
+        if not self._device_state.is_cuda:
+            # No plan of a device has results whose layouts follow from data, as it would have to wait for that.
+            rest += [
+                f"if v{slot}._layout is not {code.constant(ref.layout)}: {code.constant(_differs)}({step.name!r})"
+                for slot, ref in zip(results, refs(step.result), strict=True)
+            ]
         self._lines.append(_Line([line, *rest], operands, results))
 
     def _target(self, result: Any, slots: list[int]) -> str:
@@ -291,7 +304,10 @@ class Program:
             code.add("inputs.clear()")
         if draws:
             code.add(f"{grouped(draws)} = draws")
-        code.add(f"stream = {code.constant(self._device_state.local)}.stream.handle")
+        if self._device_state.is_cuda:
+            code.add(f"stream = {code.constant(self._device_state.local)}.stream.handle")
+        else:
+            code.add("stream = None")
         ended: list[list[int]] = []
         needed = {*self._outputs, *self._constants}
         for line in reversed(self._lines):

@@ -51,7 +51,7 @@ _INCIDENTAL = (
 )
 _HERE = str(Path(__file__).parent) + "/"
 #: Packages that this library stands on.
-_BINDINGS = ("-packages/cuda/", "-packages/numpy/", "-packages/ml_dtypes/")
+_BINDINGS = ("-packages/cuda/", "-packages/numpy/", "-packages/ml_dtypes/", "-packages/llvmlite/")
 _SITE_PACKAGES = ("/site-packages/", "/dist-packages/")
 #: Modules whose functions give something else at each call, or do something that a later call would not.
 _CHANGING = ("random", "_random", "time", "secrets", "numpy.random", "uuid", "builtins.input")

@@ -1,4 +1,4 @@
-"""Records what a function does to tensors on a device, while it runs.
+"""Records what a function does to tensors on a device, or on the CPU, while it runs.
 
 Whatever an operation is made of, in the end it looks up a plan for its operands' layouts, ``device_state.plans[...]``, and
 runs that on tensors; derivatives do the same. A tape stands in for the device's plans and writes down each run: the plan,
@@ -30,6 +30,7 @@ from tensor.operations.random.dropout import DROPOUT
 from tensor.operations.random.fills import RANDOM
 
 from .draws import Draw, Draws
+from .host_tensors import HostWatch
 from .leaves import Leaves
 from .reading import is_own_code
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import functools
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from tensor.core.devices.state import CudaState
+    from tensor.core.devices.state import DeviceState
     from tensor.core.layout import Layout
     from tensor.core.storage import Storage
     from tensor.methods.tensor import Tensor
@@ -215,15 +216,15 @@ class Tape:
 
     Attributes
     ----------
-    device_state : CudaState
-        The device.
+    device_state : DeviceState
+        The device, or the host.
     buffers : list of Buffer
         The memory, by number.
     steps : list of Step
         The plans that ran, in order.
     """
 
-    device_state: CudaState
+    device_state: DeviceState
     buffers: list[Buffer] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 
@@ -231,12 +232,17 @@ class Tape:
         self._numbers: dict[int, int] = {}
         self._draws = Draws(self.device_state)
         self._failure: Unsupported | None = None
-        self._stream = self.device_state.local.stream
+        self._stream = self._current_stream()
         self._thread = threading.get_ident()
         self._versions: dict[int, int] = {}
         #: The versions of the last step's operands before it ran.
         self._before: dict[int, int] = {}
         self._leaves = Leaves([])
+        #: Of a tape of the host, whose values are there to be asked for: all memory that it knows.
+        self._watch = HostWatch(self.host_asked)
+
+    def _current_stream(self) -> Any:
+        return self.device_state.local.stream if self.device_state.is_cuda else None
 
     @property
     def draws(self) -> list[Draw]:
@@ -259,7 +265,12 @@ class Tape:
             number = self._numbers[id(storage)] = len(self.buffers)
             self.buffers.append(Buffer(storage, source, storage.nbytes()))
             self._versions[number] = storage.version
+            self._watched(storage)
         return Ref(number, x._layout, x._offset)
+
+    def _watched(self, storage: Storage) -> None:
+        if not self.device_state.is_cuda:
+            self._watch.add(storage)
 
     def ref(self, x: Tensor) -> Ref:
         """Which memory ``x`` shows.
@@ -287,6 +298,7 @@ class Tape:
 
     def forget_memory(self) -> None:
         """Let go of the memory that the function used while it was recorded."""
+        self._watch.forget()
         for buffer in self.buffers:
             if buffer.source != "constant":
                 buffer.storage = None
@@ -300,10 +312,12 @@ class Tape:
         recorders.append(self)
         generators.observers.append(self._drawn)
         sync_debug.observe(self._waited)
+        self._watch.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._settle()
+        self._watch.stop()
         self.device_state.plans = self._plans
         recorders.remove(self)
         generators.observers.remove(self._drawn)
@@ -451,12 +465,14 @@ class Tape:
 
     def _waited(self) -> None:
         if threading.get_ident() == self._thread:
-            self.fail(Unsupported("the host asks for a value on the device"))
+            on_device = "on the device" if self.device_state.is_cuda else "of a tensor"
+            self.fail(Unsupported(f"the host asks for a value {on_device}"))
 
     def host_asked(self) -> None:
-        """Note that the host reads or writes elements of a tensor on the CPU that comes from outside."""
+        """Note that the host reads or writes elements of a tensor on the CPU, beside what the tape's steps do."""
         if threading.get_ident() == self._thread and self.device_state.plans is not self._plans:
-            self.fail(Unsupported("the host asks for a value of a tensor on the CPU from outside"))
+            whose = "a tensor on the CPU from outside" if self.device_state.is_cuda else "a tensor"
+            self.fail(Unsupported(f"the host asks for a value of {whose}"))
 
     def _drawn(self, generator: Any, device_state: Any, seed: int, call: int) -> None:
         if threading.get_ident() == self._thread:
@@ -574,7 +590,7 @@ class Tape:
     def _template(
         self, key: tuple[Any, ...], arguments: tuple[Any, ...], target: Tensor | None
     ) -> tuple[Any, ...]:
-        if self.device_state.local.stream is not self._stream:
+        if self._current_stream() is not self._stream:
             raise Unsupported("the current stream changes")
         if target is not None and self._is_new(target, arguments):
             self._known(target._storage, "empty", target)

@@ -59,6 +59,14 @@ class _SyncDebug:
             )
         warn_caller(_TEXT)
 
+    def shape_follows_from_data(self) -> None:
+        """Tell observers that an operation on the CPU gives a tensor whose shape follows from data.
+
+        On a device the host would wait for it.
+        """
+        for observer in self.observers:
+            observer()
+
     @contextmanager
     def suspended(self) -> Iterator[None]:
         """Nothing is reported inside: what waits there is no operation of the program."""

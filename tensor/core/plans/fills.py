@@ -13,6 +13,7 @@ from tensor.core.base import empty, maker, wrap
 from tensor.core.dtypes.scalars import element
 
 from .plans import planned
+from .steps import one_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,6 +132,15 @@ def _on_host(target: Tensor, value: Any) -> None:
     target._writable.fill(value)
 
 
+@one_step
+def _zeros_on_host(layout: Layout) -> Tensor:
+    # The operating system hands out zeros: nothing is written until it is used.
+    try:
+        return wrap(np.zeros(layout.shape, layout.dtype.numpy), layout)
+    except (MemoryError, ValueError):
+        return empty(layout)  # which says what there was no memory for
+
+
 def filled(layout: Layout, value: Any, *, pin_memory: bool = False) -> Tensor:
     """New tensor of ``layout`` with ``value`` everywhere, which the dtype must hold."""
     if (
@@ -140,11 +150,8 @@ def filled(layout: Layout, value: Any, *, pin_memory: bool = False) -> Tensor:
         and not layout.device_state.is_cuda
         and not pin_memory
     ):
-        # The operating system hands out zeros: nothing is written until it is used. (A negative zero is a float.)
-        try:
-            return wrap(np.zeros(layout.shape, layout.dtype.numpy), layout)
-        except (MemoryError, ValueError):
-            return empty(layout)  # which says what there was no memory for
+        # A negative zero is a float.
+        return _zeros_on_host(layout)
     if layout.device_state.is_cuda and not pin_memory:
         filled_there: Tensor = layout.device_state.plans[FILLED, layout](value)
         return filled_there

@@ -14,6 +14,7 @@ from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
 from tensor.core.dtypes.scalars import element, is_number
 from tensor.core.plans import not_implemented, planned
+from tensor.core.plans.steps import one_step
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import polar
 
@@ -244,10 +245,15 @@ def _progression(
     if device_state.is_cuda:
         output: Tensor = device_state.plans[INTEGERS if integral else FLOATS, result](first, stride)
         return output
-    numbers = np.arange(count, dtype=np.int64 if integral else np.float64)
+    return _on_host(first, stride, result, pin_memory)
+
+
+@one_step
+def _on_host(first: Any, stride: Any, layout: Layout, pin_memory: bool) -> Tensor:
+    numbers = np.arange(layout.shape[0], dtype=np.float64 if layout.dtype.is_floating_point else np.int64)
     if first != 0 or stride != 1:
         numbers = numbers * stride + first
-    return _of_numbers(numbers, result, pin_memory)
+    return _of_numbers(numbers, layout, pin_memory)
 
 
 def _of_numbers(numbers: np.ndarray[Any, Any], layout: Layout, pin_memory: bool) -> Tensor:

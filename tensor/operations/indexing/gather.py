@@ -12,6 +12,7 @@ from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
 from tensor.core.base import empty, wrap
 from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.modes.sync_debug import sync_debug
 from tensor.core.plans import planned
 from tensor.operations import scratch
 from tensor.operations.creation.factories import delivered
@@ -266,6 +267,7 @@ def _nonzero_positions_plan(layout: Any) -> Any:
 
 
 def _on_host(input: Tensor) -> Tensor:
+    sync_debug.shape_follows_from_data()
     return wrap(np.flatnonzero(input._host))
 
 

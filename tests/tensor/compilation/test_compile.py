@@ -330,22 +330,6 @@ def test_module_compile(gpu: str) -> None:
     assert vars(model)["forward"].programs == 1
 
 
-def test_the_cpu_runs_the_function() -> None:
-    calls = []
-
-    def function(x: Any) -> Any:
-        calls.append(1)
-        return x + 1
-
-    compiled = tensor.compile(function, fullgraph=True)
-    for _ in range(3):
-        assert compiled(tensor.ones(2)).tolist() == [2.0, 2.0]
-    assert len(calls) == 3
-    assert compiled.explain(tensor.ones(2)) == (
-        "test_the_cpu_runs_the_function.<locals>.function() runs as it is: nothing is on a CUDA device"
-    )
-
-
 def test_transforms_and_functional_calls(gpu: str) -> None:
     model = nn.Linear(3, 3, device=gpu)
     tensor.compile(model)

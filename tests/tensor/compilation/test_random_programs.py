@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import tensor
+from drv.host import machine_code
 from nn import functional
 
 if TYPE_CHECKING:
@@ -83,11 +84,13 @@ def _program(steps: list[tuple[str, int, int]], results: list[int], recorded: bo
     return function
 
 
-def _check(recorded: bool, steps: list[tuple[str, int, int]], results: list[int], mode: str) -> None:
+def _check(
+    recorded: bool, steps: list[tuple[str, int, int]], results: list[int], mode: str, device: str = "cuda"
+) -> None:
     """A program, its gradients where ``recorded`` says so, and its random numbers are what they are uncompiled."""
-    generator = tensor.Generator("cuda").manual_seed(len(steps))
-    x, y = (tensor.randn(4, 5, device="cuda", generator=generator) for _ in range(2))
-    operands = [x, y, tensor.randn(5, device="cuda", generator=generator)]
+    generator = tensor.Generator(device).manual_seed(len(steps))
+    x, y = (tensor.randn(4, 5, device=device, generator=generator) for _ in range(2))
+    operands = [x, y, tensor.randn(5, device=device, generator=generator)]
     function = _program(steps, results, recorded)
     compiled = tensor.compile(function, fullgraph=True, mode=mode)
 
@@ -99,7 +102,7 @@ def _check(recorded: bool, steps: list[tuple[str, int, int]], results: list[int]
         if not differentiable:
             return list(values)
         loss = sum(
-            (each.double().square().sum() for each in differentiable), start=tensor.zeros((), device="cuda")
+            (each.double().square().sum() for each in differentiable), start=tensor.zeros((), device=device)
         )
         return [*values, *tensor.autograd.grad(loss, arguments, allow_unused=True)]
 
@@ -147,3 +150,12 @@ def test_many_random_programs(
     device: drv.Device, recorded: bool, steps: list[tuple[str, int, int]], results: list[int], mode: str
 ) -> None:
     _check(recorded, steps, results, mode)
+
+
+@pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed")
+@given(**_programs | {"mode": st.just("default")})
+@settings(_unshrunk, max_examples=12)
+def test_random_programs_on_the_cpu(
+    native_loops: None, recorded: bool, steps: list[tuple[str, int, int]], results: list[int], mode: str
+) -> None:
+    _check(recorded, steps, results, mode, "cpu")

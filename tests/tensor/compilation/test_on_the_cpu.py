@@ -1,0 +1,202 @@
+"""Compiled functions of tensors on the CPU: chains are native loops, and all else is what it is uncompiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nn
+import tensor
+from drv.host import machine_code
+from nn import functional
+from nvrtc_kernels import host_loops
+
+pytestmark = [
+    pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed"),
+    pytest.mark.usefixtures("native_loops"),
+]
+
+
+def _chain(x: Any, bias: Any) -> tuple[Any, Any]:
+    hidden = functional.gelu(x * bias + 1.5)
+    return hidden * x.sigmoid(), hidden.to(tensor.bfloat16)
+
+
+def test_a_chain_is_one_loop() -> None:
+    x, bias = tensor.randn(40, 30), tensor.randn(30)
+    compiled = tensor.compile(_chain, fullgraph=True)
+    expected = _chain(x, bias)
+    for _ in range(2):
+        for one, other in zip(compiled(x, bias), expected, strict=True):
+            assert one.dtype is other.dtype
+            np.testing.assert_array_equal(one.float().numpy(), other.float().numpy())
+    assert compiled.programs == 1
+    assert "6 operations in 1 calls" in compiled.explain(x, bias)
+    assert "gelu" in compiled.sources(x, bias)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_large_tensors_are_shared_by_threads(threads: int) -> None:
+    x, bias = tensor.randn(1000, 700), tensor.randn(700)
+    former = tensor.get_num_threads()
+    try:
+        tensor.set_num_threads(threads)
+        compiled = tensor.compile(_chain, fullgraph=True)
+        for _ in range(2):
+            result = compiled(x, bias)[0]
+    finally:
+        tensor.set_num_threads(former)
+    np.testing.assert_array_equal(result.numpy(), _chain(x, bias)[0].numpy())
+
+
+def test_results_of_several_types() -> None:
+    def function(x: Any) -> Any:
+        y = x * 2 + 1
+        return y > 0, y.double(), y.half(), y
+
+    x = tensor.randn(1000)
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(2):
+        for one, other in zip(compiled(x), function(x), strict=True):
+            assert one.dtype is other.dtype
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert "in 1 calls" in compiled.explain(x)
+
+
+def test_few_elements_and_functions_without_loops_stay_apart() -> None:
+    host_loops.set_mode("auto")
+    x = tensor.randn(100)
+    compiled = tensor.compile(lambda x: x.relu() * 2 + 1, fullgraph=True)
+    for _ in range(2):
+        np.testing.assert_array_equal(compiled(x).numpy(), (x.relu() * 2 + 1).numpy())
+    assert "3 operations in 3 calls" in compiled.explain(x)
+    host_loops.set_mode("on")
+    compiled = tensor.compile(lambda x: x.sin() * 2 + 1, fullgraph=True)
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(x).numpy(), (x.sin() * 2 + 1).numpy(), rtol=1e-5, atol=1e-6)
+    assert "no native loop" in compiled.explain(x)
+
+
+def test_gradients_and_writes_in_place() -> None:
+    def function(x: Any, buffer: Any) -> Any:
+        buffer.mul_(0.5).add_(x.detach().relu())
+        return (functional.silu(x * 3) * buffer).sum()
+
+    compiled = tensor.compile(function, fullgraph=True)
+    outcomes = []
+    for each in (function, compiled):
+        tensor.manual_seed(0)
+        x, buffer = tensor.randn(50, 40).requires_grad_(), tensor.randn(50, 40)
+        for _ in range(3):
+            x.grad = None
+            version = buffer._version
+            each(x, buffer).backward()
+            assert buffer._version > version
+        outcomes.append((x.grad, buffer))
+    for one, other in zip(*outcomes, strict=True):
+        tensor.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    assert compiled.programs == 1
+
+
+def _model() -> Any:
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        nn.Linear(256, 32),
+        nn.GELU(),
+        nn.Dropout(0.3),
+        nn.LayerNorm(32),
+        nn.Linear(32, 5),
+    )
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_steps_of_training(autocast: bool) -> None:
+    losses: list[Any] = []
+    for compiled in (False, True):
+        tensor.manual_seed(1)
+        model = _model()
+        optimizer = nn.optim.AdamW(model.parameters(), lr=1e-2)
+
+        def step(x: Any, target: Any, model: Any = model, optimizer: Any = optimizer) -> Any:
+            optimizer.zero_grad()
+            with tensor.autocast("cpu", dtype=tensor.bfloat16, enabled=autocast):
+                loss = functional.cross_entropy(model(x), target)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            return loss
+
+        run = tensor.compile(step, fullgraph=True) if compiled else step
+        losses.append([run(tensor.randn(6, 3, 8, 8), tensor.randint(0, 5, (6,))).item() for _ in range(5)])
+        losses[-1] += [x.sum().item() for x in model.state_dict().values()]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=2e-2 if autocast else 1e-4, atol=1e-3)
+
+
+def test_random_numbers_go_on() -> None:
+    def function(x: Any) -> Any:
+        return functional.dropout(x + tensor.rand(300), 0.25) * 2
+
+    compiled, results = tensor.compile(function, fullgraph=True), []
+    for each in (function, compiled):
+        tensor.manual_seed(2)
+        results.append([each(tensor.ones(300)).numpy() for _ in range(3)] + [tensor.rand(2).numpy()])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert compiled.programs == 1
+
+
+_outside = tensor.zeros(3)
+#: Functions that ask for values, of arguments or of what they have computed.
+_ASKING: dict[str, Any] = {
+    "item": lambda x: x * (x + 1).sum().item(),
+    "a branch": lambda x: x * 2 if (x * 2).sum() > 0 else x * 3,
+    "numpy": lambda x: x * float((x * 2).numpy()[0]),
+    "tolist": lambda x: x * (x * 2).tolist()[0],
+    "a mask": lambda x: x * x[x > 0].numel(),
+    "nonzero": lambda x: x * (x > 0).nonzero().shape[0],
+    "unique": lambda x: x * x.unique().numel(),
+    "an index": lambda x: x * [1.0, 2.0][(x[0] > 0).int()],
+    "text": lambda x: x * len(f"{x * 1000}"),
+    "an array": lambda x: x * float(np.asarray(x * 2).sum()),
+    "equal": lambda x: x * (2 if tensor.equal(x * 2, x) else 3),
+    "a closure": lambda x: x * _outside.sum().item(),
+    "new data": lambda x: x * tensor.tensor(np.array([float(x.sum())])),
+}
+
+
+@pytest.mark.parametrize("name", _ASKING)
+def test_values_are_asked_for(name: str) -> None:
+    function = _ASKING[name]
+    compiled = tensor.compile(function)
+    for number in range(3):
+        _outside.fill_(number)
+        x = tensor.tensor([number - 1.0, 2.0 * number, -1.0])
+        if number:
+            result = compiled(x)
+        else:
+            with pytest.warns(UserWarning, match=r"cannot be compiled: .*; it runs as it is"):
+                result = compiled(x)
+        np.testing.assert_array_equal(result.numpy(), function(x).numpy())
+    assert compiled.programs == 0
+    # What was watched is as it was.
+    assert x._storage.plain and type(x._storage) is type(tensor.ones(1)._storage)
+
+
+def test_without_native_loops_functions_run_as_they_are() -> None:
+    host_loops.set_mode("off")
+    calls = []
+
+    def function(x: Any) -> Any:
+        calls.append(1)
+        return x + 1
+
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(3):
+        assert compiled(tensor.ones(2)).tolist() == [2.0, 2.0]
+    assert len(calls) == 3
+    assert "runs as it is: nothing is on a CUDA device" in compiled.explain(tensor.ones(2))
