@@ -287,7 +287,7 @@ class Recorder:
             record.metrics = advice.metrics(time)
             record.advice = advice.advice(time)
             cost = min(time.waves, 1.0), "compute", time.seconds
-            if self._repeats is not None:
+            if self._repeats is not None and (meter.sampled or _computes(work)):
                 self._repeats.note(key, cost)
             return cost
         if isinstance(work, LibraryWork):
@@ -397,6 +397,14 @@ def _direction(work: CopyWork) -> str:
 def _touch(level2: Level2, endpoint: Any, nbytes: int) -> None:
     if not endpoint.host:
         level2.touch_range(endpoint.address, endpoint.address + nbytes)
+
+
+def _computes(work: KernelWork) -> bool:
+    """Whether a kernel has floating point numbers in registers.
+
+    What others may be: sorts, and whatever else writes where the next kernel finds what it reads.
+    """
+    return any(each.lstrip(".").startswith("f") for each in work.function.kernel.register_types.values())
 
 
 def _library_metrics(work: LibraryWork, moved: int, seconds: float, bound: str) -> dict[str, Any]:

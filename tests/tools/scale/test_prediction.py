@@ -66,6 +66,26 @@ def test_parts_are_gathered_twice_and_gradients_scattered() -> None:
     assert hybrid.memory_bytes == pytest.approx(node.memory_bytes, rel=0.05)
 
 
+class _Tables(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.segments = nn.Embedding(30522, 64), nn.Embedding(2, 64)
+        self.dense = nn.Linear(64, 64)
+
+    def forward(self, tokens: Any) -> Any:
+        return self.dense(self.words(tokens) + self.segments(tokens))
+
+
+def test_gradients_of_tables_find_what_was_sorted() -> None:
+    """Sorts for the second table launch some of the kernels that sorts for the first did, and their result is needed once more."""
+
+    def loss(model: Any) -> Any:
+        return model(tensor.zeros(12288, dtype=tensor.int64)).square().sum()
+
+    (row,) = predict(Job("tables", _Tables, loss, list), "ddp", [1], NETWORK, "a100", None)
+    assert row.compute_ms > 0
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="12 devices are no whole number of nodes of 8"):
         predict(JOB, "ddp", [12], NETWORK, "a100", None)
