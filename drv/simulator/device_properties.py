@@ -87,8 +87,12 @@ class SimulatedDevice:
         self.total = options.memory[index]
         self.used = 0
         self.lost = False
-        self.architecture = architecture(self.capability)
         self.model = options.model[index]
+        #: That of the multiprocessors: what :attr:`capability` says, but for a model whose own is no longer compiled for.
+        self.hardware = self.capability
+        if self.model is not None and self.model.hardware and self.capability == self.model.capability:
+            self.hardware = self.model.hardware
+        self.architecture = architecture(self.hardware)
         self.name = (
             f"Simulated GPU sm_{self.capability[0]}{self.capability[1]}"
             if self.model is None

@@ -65,10 +65,11 @@ class Network:
         return replace(NETWORKS[name], name=text, **values)  # type: ignore[arg-type]
 
 
-#: NVLink 3 and 4 (600 and 900 GB/s in both directions), eight 200 and 400 Gb/s adapters: NVIDIA's data sheets of DGX A100 and H100.
-#: p4d: Amazon's page of the instance, four adapters of 100 Gb/s. Reach: all-reduce of nccl-tests comes to about 235 of 300 GB/s in a
-#: DGX A100 and 370 of 450 in a DGX H100. Latencies are assumptions of the size that such tests show for small messages.
+#: NVLink 2, 3 and 4 (300, 600 and 900 GB/s in both directions), four adapters of 100 Gb/s, eight of 200 and 400 Gb/s: NVIDIA's data
+#: sheets of DGX-1, DGX A100 and H100. p4d: Amazon's page of the instance, four adapters of 100 Gb/s. Reach: all-reduce of nccl-tests comes to about 235 of 300 GB/s in a
+#: DGX A100 and 370 of 450 in a DGX H100; taken to be as much elsewhere. Latencies are assumptions of the size that such tests show for small messages.
 NETWORKS = {
+    "dgx-1": Network("dgx-1", 8, 150e9, 6.25e9, 2e-6, 6e-6, 0.8),
     "dgx-a100": Network("dgx-a100", 8, 300e9, 25e9, 2e-6, 6e-6, 0.8),
     "dgx-h100": Network("dgx-h100", 8, 450e9, 50e9, 2e-6, 5e-6, 0.8),
     "p4d": Network("p4d", 8, 300e9, 6.25e9, 2e-6, 20e-6, 0.8),

@@ -16,7 +16,7 @@ class DeviceSchedule:
 
     def __init__(self, device: SimulatedDevice) -> None:
         self.figures = figures_of(device.model)
-        self.rates = pipe_rates(device.capability)
+        self.rates = pipe_rates(device.hardware)
         self.level2 = Level2(self.figures.l2_bytes)
         self._engines: dict[str, float] = {}
         #: Kernels that may still run: end and share of the device, by end.

@@ -7,6 +7,7 @@ Each constant has its source beside it. Short names of the sources:
 - *data sheet*: NVIDIA's data sheet of the product. *whitepaper*: NVIDIA's architecture paper of the generation.
 - *Luo 2024*: Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", arXiv:2402.13499 (RTX 4090,
   A100 and H100 by pointer chase and bandwidth loops).
+- *Jia 2018*: Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", arXiv:1804.06826.
 - *Jia 2019*: Jia et al., "Dissecting the NVidia Turing T4 GPU via Microbenchmarking", arXiv:1903.07486.
 - *Volkov 2016*: Volkov, "Understanding Latency Hiding on GPUs", UC Berkeley EECS-2016-143.
 
@@ -141,36 +142,73 @@ class Figures:
 
 
 #: Share of the published memory rate that a copy of large arrays reaches. H100: 90 to 93 % in published STREAM-like
-#: tests (BabelStream results by Deakin et al. for HBM GPUs); T4: 220 of 320 GB/s copy, 78 % read (*Jia 2019*: 220/320);
-#: GDDR6X and L4: 90 % is an assumption.
-_REACH = {"h200": 0.92, "h100": 0.92, "a100": 0.90, "l4": 0.88, "t4": 0.75, "rtx4090": 0.91}
+#: tests (BabelStream results by Deakin et al. for HBM GPUs); V100: 785 of 900 GB/s by a copy
+#: kernel (github.com/AnjaliSandip/FastIceFlo, output/EffectiveMemoryThroughput.md); T4: 220 of 320 GB/s copy, 78 % read
+#: (*Jia 2019*: 220/320); GDDR6X and L4: 90 % is an assumption.
+_REACH = {
+    "h200": 0.92,
+    "h100": 0.92,
+    "a100": 0.90,
+    "v100": 0.87,
+    "l4": 0.88,
+    "t4": 0.75,
+    "rtx4090": 0.91,
+}
 #: Level-1 and shared memory of a multiprocessor (guide, "Compute capabilities").
 _L1 = {
     "h200": 256 * _KIB,
     "h100": 256 * _KIB,
     "a100": 192 * _KIB,
+    "v100": 128 * _KIB,
     "l4": 128 * _KIB,
     "t4": 96 * _KIB,
     "rtx4090": 128 * _KIB,
 }
 #: Latencies in clocks: level 1, level 2, DRAM, shared. *Luo 2024*, table of memory latencies (RTX 4090, A100, H100) and
-#: *Jia 2019* (T4); the L4 is taken as the RTX 4090, of the same generation, and the H200 as the H100.
+#: *Jia 2019* (T4), *Jia 2018* (V100, whose DRAM is taken as the T4's); the L4 is taken as the RTX 4090, of the same
+#: generation, and the H200 as the H100.
 _LATENCY = {
     "h200": (40.7, 263.0, 478.8, 29.0),
     "h100": (40.7, 263.0, 478.8, 29.0),
     "a100": (37.9, 261.5, 466.3, 29.0),
+    "v100": (28.0, 193.0, 434.0, 19.0),
     "l4": (43.4, 273.0, 541.5, 30.1),
     "t4": (32.0, 188.0, 434.0, 19.0),
     "rtx4090": (43.4, 273.0, 541.5, 30.1),
 }
 #: Bytes per clock of the whole level-2 cache. A100: 5120 (whitepaper); Hopper the same by assumption, as published
-#: measurements of 5.5 to 7 TB/s bear out; T4: 1.27 TB/s (*Jia 2019*); RTX 4090: 5 TB/s measured, L4 by its slices.
-_L2_PER_CLOCK = {"h200": 3400, "h100": 3400, "a100": 3400, "l4": 1000, "t4": 800, "rtx4090": 2000}
-#: PCI Express: 16 lanes of generation 5 (H100, H200), 4 (A100, L4, RTX 4090), 3 (T4), at the 85 % of the raw rate that
+#: measurements of 5.5 to 7 TB/s bear out; V100: 2155 GB/s at 1.38 GHz (*Jia 2018*); T4:
+#: 1.27 TB/s (*Jia 2019*); RTX 4090: 5 TB/s measured, L4 by its slices.
+_L2_PER_CLOCK = {
+    "h200": 3400,
+    "h100": 3400,
+    "a100": 3400,
+    "v100": 1560,
+    "l4": 1000,
+    "t4": 800,
+    "rtx4090": 2000,
+}
+#: PCI Express: 16 lanes of generation 5 (H100, H200), 4 (A100, L4, RTX 4090), 3 (V100, T4), at the 85 % of the raw rate that
 #: copies of pinned memory reach (assumption, by the bandwidthTest sample's usual results: 55, 25 and 12.5 GB/s).
-_HOST = {"h200": 55e9, "h100": 55e9, "a100": 25e9, "l4": 25e9, "t4": 12.5e9, "rtx4090": 25e9}
-#: One direction of NVLink (data sheets: 900 and 600 GB/s in both directions), at 80 %; else PCI Express.
-_PEER = {"h200": 360e9, "h100": 360e9, "a100": 240e9, "l4": 20e9, "t4": 10e9, "rtx4090": 20e9}
+_HOST = {
+    "h200": 55e9,
+    "h100": 55e9,
+    "a100": 25e9,
+    "v100": 12.5e9,
+    "l4": 25e9,
+    "t4": 12.5e9,
+    "rtx4090": 25e9,
+}
+#: One direction of NVLink (data sheets: 900, 600 and 300 GB/s in both directions), at 80 %; else PCI Express.
+_PEER = {
+    "h200": 360e9,
+    "h100": 360e9,
+    "a100": 240e9,
+    "v100": 120e9,
+    "l4": 20e9,
+    "t4": 10e9,
+    "rtx4090": 20e9,
+}
 #: Bytes per clock between the level-2 cache and a multiprocessor (Volta to Hopper: 64, whitepapers).
 _FILL = 64.0
 #: An empty kernel behind another on the same stream takes about 1.2 us of device time on recent GPUs, and a launch on
@@ -182,23 +220,25 @@ _LAUNCH_LATENCY = 4.0e-6
 def _figures(key: str) -> Figures:
     model = MODELS[key]
     clock = model.clock_khz * 1e3
-    l1, l2, dram, shared = _LATENCY[key]
+    # GPUs that differ in memory alone, as v100 and v100-32gb do, have the same figures.
+    gpu = key.partition("-")[0]
+    l1, l2, dram, shared = _LATENCY[gpu]
     return Figures(
         name=model.name,
         model=model,
         clock=clock,
         dram_bandwidth=float(model.bandwidth),
-        dram_reach=_REACH[key],
+        dram_reach=_REACH[gpu],
         l2_bytes=model.l2_bytes,
-        l2_bandwidth=_L2_PER_CLOCK[key] * clock,
-        l1_bytes=_L1[key],
+        l2_bandwidth=_L2_PER_CLOCK[gpu] * clock,
+        l1_bytes=_L1[gpu],
         l1_latency=l1,
         l2_latency=l2,
         dram_latency=dram,
         shared_latency=shared,
         fill_bytes=_FILL,
-        host_link=_HOST[key],
-        peer_link=_PEER[key],
+        host_link=_HOST[gpu],
+        peer_link=_PEER[gpu],
         launch_latency=_LAUNCH_LATENCY,
         kernel_overhead=_KERNEL_OVERHEAD,
     )

@@ -297,7 +297,7 @@ class Recorder:
                 moved,
                 figures,
                 times.device.multiprocessors,
-                times.device.capability,
+                times.device.hardware,
             )
             record.metrics = _library_metrics(work, moved, seconds, record.bound)
             if isinstance(work.cost, CommunicationCost):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from cuda.bindings.driver import CUdevice_attribute
 
@@ -53,7 +55,8 @@ def test_a_model_says_what_is_not_given() -> None:
     assert parse_options(model="a100", memory="1GiB").memory == (GIB,)
     assert parse_options("devices=0,model=l4").memory == ()
     with pytest.raises(
-        OptionError, match="model='h20': expected one of h200, h100, a100, l4, t4, rtx4090, none"
+        OptionError,
+        match="model='h20': expected one of h200, h100, a100, v100, v100-32gb, l4, t4, rtx4090, none",
     ):
         parse_options("model=h20")
 
@@ -74,6 +77,21 @@ def test_models_are_told_by_their_attributes(model: str) -> None:
     # The bandwidth as programs compute it.
     rate = 2 * attribute("MEMORY_CLOCK_RATE") * 1000 * attribute("GLOBAL_MEMORY_BUS_WIDTH") // 8
     assert rate == pytest.approx(described.bandwidth, rel=1e-3)
+
+
+def test_a_v100_has_its_own_multiprocessors_and_runs_code_of_the_next_capability() -> None:
+    def attributes(**options: Any) -> list[int]:
+        names = "COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MAX_THREADS_PER_MULTIPROCESSOR"
+        machine = Machine(**options)
+        return [
+            machine.cuDeviceGetAttribute(getattr(CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), 0)
+            for name in names
+        ]
+
+    assert attributes(model="v100") == attributes(model="v100-32gb") == [7, 5, 2048]
+    assert attributes(model="t4") == [7, 5, 1024]
+    # Of another capability it has what that has.
+    assert attributes(model="v100", capability="8.6") == [8, 6, 1536]
 
 
 def test_keywords_win_over_text() -> None:

@@ -48,7 +48,7 @@ def test_figures() -> None:
     network = Network.parse("dgx-a100,rail=12.5e9,devices=4")
     assert (network.rail, network.devices, network.link) == (12.5e9, 4, NETWORKS["dgx-a100"].link)
     for text, words in [
-        ("dgx", "no network 'dgx': expected dgx-a100"),
+        ("dgx", "no network 'dgx': expected dgx-1, dgx-a100"),
         ("p4d,speed=3", "has no 'speed': expected devices"),
         ("p4d,rail=fast", "rail of a network is a number, got 'fast'"),
         ("p4d,rail=0", "rail of a network is positive, got 0"),
