@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from html import escape
+from math import ceil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .prediction import Row
 
@@ -33,22 +34,46 @@ def picture(rows: Sequence[Row], title: str) -> str:
     title : str
         What stands above it.
     """
-    shapes = [_text(16, 22, title, size=14)]
-    shapes += _efficiency(rows)
-    shapes += _parts(rows)
+    return pictures({title: rows})
+
+
+def pictures(predictions: Mapping[str, Sequence[Row]]) -> str:
+    """The text of an SVG file with several predictions, one below the other and with the same scales.
+
+    Parameters
+    ----------
+    predictions : mapping of str to sequence of Row
+        What was predicted, by what stands above it; at least one.
+    """
+    everything = [each for rows in predictions.values() for each in rows]
+    slowest = max(each.step_ms for each in everything)
+    # In steps of a quarter. A device of many has less to update than one alone, and may be more efficient.
+    quarters = max(4, ceil(4 * max(each.efficiency for each in everything) - 1e-9))
+    groups = [
+        f'<g transform="translate(0 {_HEIGHT * number})">'
+        + "".join([_text(16, 22, title, size=14), *_efficiency(rows, quarters), *_parts(rows, slowest)])
+        + "</g>"
+        for number, (title, rows) in enumerate(predictions.items())
+    ]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style>{''.join(shapes)}</svg>\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT * len(groups)}" role="img">'
+        f"<title>{escape('; '.join(predictions))}</title><style>{_STYLE}</style>{''.join(groups)}</svg>\n"
     )
 
 
-def _efficiency(rows: Sequence[Row]) -> list[str]:
+def _efficiency(rows: Sequence[Row], quarters: int) -> list[str]:
     shapes = [_text(_LEFT, _TOP - 14, "efficiency")]
-    for percent in (0, 25, 50, 75, 100):
-        y = _TOP + _DEPTH * (1 - percent / 100)
-        shapes += [_line(_LEFT, y, _LEFT + _INNER, y), _text(_LEFT - 8, y + 4, f"{percent} %", anchor="end")]
+    for quarter in range(quarters + 1):
+        y = _TOP + _DEPTH * (1 - quarter / quarters)
+        shapes += [
+            _line(_LEFT, y, _LEFT + _INNER, y),
+            _text(_LEFT - 8, y + 4, f"{25 * quarter} %", anchor="end"),
+        ]
     points = [
-        (_LEFT + _INNER * (number + 0.5) / len(rows), _TOP + _DEPTH * (1 - min(each.efficiency, 1.0)))
+        (
+            _LEFT + _INNER * (number + 0.5) / len(rows),
+            _TOP + _DEPTH * (1 - 4 * each.efficiency / quarters),
+        )
         for number, each in enumerate(rows)
     ]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -60,8 +85,8 @@ def _efficiency(rows: Sequence[Row]) -> list[str]:
     return shapes
 
 
-def _parts(rows: Sequence[Row]) -> list[str]:
-    left, most = _LEFT + _INNER + 84, max(each.step_ms for each in rows)
+def _parts(rows: Sequence[Row], most: float) -> list[str]:
+    left = _LEFT + _INNER + 84
     shapes = [_text(left, _TOP - 14, "milliseconds of a step")]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         y = _TOP + _DEPTH * (1 - share)
@@ -79,7 +104,7 @@ def _parts(rows: Sequence[Row]) -> list[str]:
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{step * 0.6:.1f}" height="{height:.1f}" fill="{colour}"/>'
             )
         shapes.append(_text(x + step * 0.3, _TOP + _DEPTH + 18, f"{each.devices:,}", anchor="middle"))
-    for (_, label, colour), x in zip(_PARTS, (left, left + 84, left + 236), strict=True):
+    for (_, label, colour), x in zip(_PARTS, (left, left + 84, left + 244), strict=True):
         y = _TOP + _DEPTH + 40
         shapes.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{colour}"/>')
         shapes.append(_text(x + 18, y, label))
