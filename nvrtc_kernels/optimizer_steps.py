@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from . import host_loops
 from .plans import includes, launcher
+from .program import library_program
 from .tensor_tables import Tables
 
 if TYPE_CHECKING:
@@ -90,6 +93,39 @@ def plan(device: Device, step: Step, dtype: dtype) -> Callable[..., None]:
             launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, table, tensors, *numbers)
 
     return run
+
+
+@functools.cache
+def plan_on_host(step: Step, dtype: dtype) -> Callable[..., None] | None:
+    """What does ``step`` to contiguous elements of a tensor on the CPU, as a native loop.
+
+    The step has no addresses among its numbers, and its gradient is read only.
+
+    Returns
+    -------
+    callable or None
+        ``run(count, *written_addresses, *addresses, *numbers)``: the written ones are those of all operands but the gradient.
+        ``None`` where there is no such loop.
+    """
+    if host_loops.mode() == "off" or dtype.is_storage_only or not dtype.is_floating_point:
+        return None
+    compute_type = _COMPUTE_TYPES.get(dtype.cuda, dtype.cuda)
+    numbers, operands = [f"n{i}" for i in range(step.numbers)], range(step.operands)
+    written = [k for k in operands if k != 1]
+    parameters = [*(f"{dtype.cuda} x{k}" for k in operands), *(f"double {name}" for name in numbers)]
+    members = ", ".join(f"static_cast<{compute_type}>({name})" for name in numbers)
+    text = (
+        f"{includes('optimizer_steps.cuh', dtype)}{step.definition}"
+        f"struct Written {{\n    {dtype.cuda} item[{len(written)}];\n}};\n\n"
+        f'extern "C" __device__ Written {host_loops.ELEMENT}({", ".join(parameters)}) {{\n'
+        f"    {compute_type} x[{step.operands}] = {{{', '.join(f'to_compute(x{k})' for k in operands)}}};\n"
+        f"    {step.functor.format(W=compute_type)}{{{members}}}(x);\n"
+        f"    return {{{{{', '.join(f'to_element<{dtype.cuda}>(x[{k}])' for k in written)}}}}};\n}}\n"
+    )
+    program = library_program(text, "optimizer_steps.cu", *host_loops.RELOCATABLE)
+    results = tuple((number * dtype.itemsize, dtype) for number in range(len(written)))
+    signature = host_loops.Signature(results, (dtype,) * step.operands, ("d",) * step.numbers)
+    return host_loops.flat(program, signature)
 
 
 #: Types of what a kernel reads a number from.

@@ -15,6 +15,7 @@ The last two are laid out in :mod:`.pointwise_work`.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -193,11 +194,23 @@ def plan_copy_on_host(
     callable or None
         ``run(output_address, input_address)``; ``None`` where NumPy is as quick.
     """
-    to, origin = output[1], source[1]
-    half = {float16, bfloat16}
-    if to is origin or not {to, origin} & half or not {to, origin} <= half | {float32}:
+    if not _converts_half(output[1], source[1]):
         return None
     return plan_on_host(_COPY, shape, output, source)
+
+
+@functools.cache
+def conversion_on_host(to: dtype, origin: dtype) -> Callable[..., None] | None:
+    """The same for contiguous elements: ``run(count, output_address, input_address)``."""
+    if not _converts_half(to, origin) or host_loops.mode() == "off":
+        return None
+    program = library_program(_source(_COPY, (to, origin), ELEMENT, None), f"{_COPY.name}.cu", *RELOCATABLE)
+    return host_loops.flat(program, host_loops.Signature(((0, to),), (origin,)))
+
+
+def _converts_half(to: dtype, origin: dtype) -> bool:
+    half = {float16, bfloat16}
+    return to is not origin and bool({to, origin} & half) and {to, origin} <= half | {float32}
 
 
 def plan_generator(device: Device, expression: Expression, count: int, output: dtype) -> Callable[..., None]:

@@ -5,7 +5,18 @@ function of LLVM's, and a loop over elements around it, which LLVM makes vector 
 is needed for it.
 """
 
-from .planning import FEW, mode, plan, plan_packs, set_mode, worth
+from .planning import FEW, flat, mode, plan, plan_packs, set_mode, worth
 from .signature import ELEMENT, RELOCATABLE, Signature
 
-__all__ = ["ELEMENT", "FEW", "RELOCATABLE", "Signature", "mode", "plan", "plan_packs", "set_mode", "worth"]
+__all__ = [
+    "ELEMENT",
+    "FEW",
+    "RELOCATABLE",
+    "Signature",
+    "flat",
+    "mode",
+    "plan",
+    "plan_packs",
+    "set_mode",
+    "worth",
+]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import itertools
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,9 +41,19 @@ _CTYPES: dict[str, Any] = {
 _REFUSED = b"refused"
 
 _functions: dict[tuple[str, Signature, int, tuple[str, ...]], Callable[..., None] | None] = {}
+#: Held while a loop is compiled; a child after a fork has its own.
 _lock = threading.Lock()
-#: Loaded code stays as long as the process.
+#: Loaded code stays as long as the process, under names of its own.
 _loaded: list[machine_code.LoadedCode] = []
+_names = itertools.count()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def function(
@@ -96,7 +108,7 @@ def _loaded_function(
             disk.store(key, image)
     if image == _REFUSED:
         return None
-    code = machine_code.LoadedCode(image, f"loop {len(_loaded)}", ["loop"])
+    code = machine_code.LoadedCode(image, f"loop {next(_names)}", ["loop"])
     _loaded.append(code)
     # Other threads run while it does.
     result: Callable[..., None] = ctypes.CFUNCTYPE(None, *types)(code.addresses["loop"])

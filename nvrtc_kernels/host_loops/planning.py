@@ -98,6 +98,31 @@ def plan(
     return _shared(loop, np.array(numbers, np.int64), prod(outer) if outer else columns, count)
 
 
+#: What a loop without outer dimensions, all of whose operands are contiguous, reads of the geometry: nothing.
+_NO_GEOMETRY = np.zeros(64, np.int64)
+
+
+def flat(program: Program, signature: Signature) -> Callable[..., None] | None:
+    """The same for contiguous operands of any number of elements: ``run(count, *addresses, *scalars)``.
+
+    ``None`` where there is no such loop. Whether there are enough elements is the caller's to ask: see :func:`worth`.
+    """
+    loop = function(program, signature, 0, (NEIGHBOURS,) * signature.operands)
+    if loop is None:
+        return None
+    geometry = _NO_GEOMETRY.ctypes.data
+
+    def run(count: int, *arguments: Any) -> None:
+        pieces = min(count // PIECE, _MOST_PIECES)
+        if pieces < 2:
+            loop(0, count, geometry, *arguments)
+        else:
+            bounds = [count * piece // pieces for piece in range(pieces + 1)]
+            share(lambda piece: loop(bounds[piece], bounds[piece + 1], geometry, *arguments), pieces)
+
+    return run
+
+
 def plan_packs(program: Program, signature: Signature, count: int) -> Callable[..., None] | None:
     """The same for ``count`` contiguous elements of each operand, of which an element of the loop takes several.
 

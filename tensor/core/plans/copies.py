@@ -17,11 +17,12 @@ import numpy as np
 
 import drv
 from drv.failures import called_by
-from nvrtc_kernels import pointwise
+from nvrtc_kernels import host_loops, pointwise
 from nvrtc_kernels.dtypes import (
     FLOAT8,
     STORAGE_ONLY,
     Category,
+    bfloat16,
     float16,
     float32,
     uint64,
@@ -231,9 +232,31 @@ def host_conversion(origin: dtype, to: dtype) -> Callable[[NDArray[Any], NDArray
             origin.itemsize // 2 if origin.is_complex else origin.itemsize
         )
     # An integer may be too large for half precision.
-    if not is_exact or to is float16:
-        return _quietly
-    return _directly
+    by_numpy = _quietly if not is_exact or to is float16 else _directly
+    half = (float16, bfloat16)
+    return _by_loop(to, origin, by_numpy) if to in half or origin in half else by_numpy
+
+
+def _by_loop(
+    to: dtype, origin: dtype, otherwise: Callable[[NDArray[Any], NDArray[Any]], None]
+) -> Callable[[NDArray[Any], NDArray[Any]], None]:
+    """By a native loop where there is one, for many contiguous elements; NumPy has none for half precision."""
+
+    def run(target: NDArray[Any], source: NDArray[Any]) -> None:
+        if (
+            host_loops.worth(source.size)
+            and target.shape == source.shape
+            and target.flags.c_contiguous
+            and source.flags.c_contiguous
+            and (target.dtype, source.dtype) == (to.numpy, origin.numpy)
+        ):
+            loop = pointwise.conversion_on_host(to, origin)
+            if loop is not None:
+                loop(source.size, target.ctypes.data, source.ctypes.data)
+                return
+        otherwise(target, source)
+
+    return run
 
 
 def _directly(target: NDArray[Any], source: NDArray[Any]) -> None:

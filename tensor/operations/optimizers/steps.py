@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nvrtc_kernels import host_loops
 from nvrtc_kernels import optimizer_steps as kernels
 from nvrtc_kernels.dtypes import float32
 from tensor.core.base import TensorBase
+from tensor.core.host.native_loops import address
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.plans import planned
 
@@ -126,7 +128,7 @@ class Step:
                 if layouts[0].device_state.is_cuda:
                     self._on_device(layouts, written, floats)
                 else:
-                    self._on_host(written, floats)
+                    self._on_host(layouts, written, floats)
 
     def _on_device(self, layouts: list[Layout], tensors: list[Tensor], values: list[float]) -> None:
         device_state: Any = layouts[0].device_state
@@ -139,7 +141,20 @@ class Step:
             *values,
         )
 
-    def _on_host(self, tensors: list[Tensor], values: list[float]) -> None:
+    def _on_host(self, layouts: list[Layout], tensors: list[Tensor], values: list[float]) -> None:
+        dtype, counts = _as_real(layouts)
+        loop = kernels.plan_on_host(self.kernel, dtype) if host_loops.worth(sum(counts)) else None
+        if loop is None:
+            self._by_numpy(tensors, values)
+            return
+        operands = self.kernel.operands
+        for number, count in enumerate(counts):
+            row = tensors[number * operands : (number + 1) * operands]
+            if count:
+                addresses = [address(x, writes=k != 1) for k, x in enumerate(row)]
+                loop(count, addresses[0], *addresses[2:], *addresses, *values)
+
+    def _by_numpy(self, tensors: list[Tensor], values: list[float]) -> None:
         operands, numbers = self.kernel.operands, dict(zip(self.numbers, values, strict=True))
         with np.errstate(all="ignore"):
             for begin in range(0, len(tensors), operands):

@@ -15,6 +15,7 @@ import tensor
 from drv.host import machine_code
 from nvrtc_kernels import dtypes, host_loops, pointwise
 from tensor.core.devices.state import cpu
+from tensor.core.plans.copies import host_conversion
 from tests.tensor.operations.operands import call, mask, operands, reference, units_off
 from tests.tensor.operations.samples import SAMPLES, Sample
 
@@ -349,6 +350,54 @@ def test_running_sums(shape: tuple[int, ...], kind: str) -> None:
     x.reshape(-1)[0] = np.inf
     with _Mode("on"):
         assert np.isinf(tensor.tensor(x).cumsum(-1).numpy().reshape(-1)[: shape[-1]]).all()
+
+
+@pytest.mark.parametrize("kind", [tensor.float32, tensor.float64, tensor.bfloat16, tensor.complex64], ids=str)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("SGD", {"momentum": 0.9, "weight_decay": 0.1, "nesterov": True}),
+        ("Adam", {"amsgrad": True}),
+        ("AdamW", {"weight_decay": 0.1}),
+        ("RMSprop", {"momentum": 0.5, "centered": True}),
+        ("Adagrad", {}),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_steps_of_optimizers(name: str, options: dict[str, Any], kind: Any) -> None:
+    results = []
+    for mode in ("on", "off"):
+        with _Mode(mode):
+            tensor.manual_seed(8)
+            parameters = [
+                tensor.randn(shape).to(kind).requires_grad_() for shape in ((30, 41), (7,), (1,), (6, 5))
+            ]
+            optimizer = getattr(nn.optim, name)(parameters, lr=0.01, **options)
+            for _ in range(3):
+                for x in parameters:
+                    x.grad = (
+                        tensor.randn(x.shape[::-1]).t().to(kind)
+                        if x.ndim == 2
+                        else tensor.randn(x.shape).to(kind)
+                    )
+                optimizer.step()
+            results.append([x.detach() for x in parameters])
+    tolerance = {tensor.float64: 1e-10, tensor.bfloat16: 2e-2}.get(kind, 1e-5)
+    for one, other in zip(*results, strict=True):
+        tensor.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+def test_arrays_of_half_precision_are_converted(planned: list[Any]) -> None:
+    numbers = np.concatenate([np.random.default_rng(0).standard_normal(1000), _SPECIAL]).astype(np.float32)
+    for to in (dtypes.bfloat16, dtypes.float16):
+        assert pointwise.conversion_on_host(to, dtypes.float32) is not None
+        half, expected = (np.empty(numbers.shape, to.numpy) for _ in range(2))
+        host_conversion(dtypes.float32, to)(half, numbers)
+        _by_numpy(host_conversion(dtypes.float32, to), expected, numbers)
+        np.testing.assert_array_equal(half.astype(np.float32), expected.astype(np.float32))
+        back = np.empty_like(numbers)
+        host_conversion(to, dtypes.float32)(back, half)
+        np.testing.assert_array_equal(back, half.astype(np.float32))
 
 
 def test_integers_are_numpys(planned: list[Any]) -> None:
