@@ -558,8 +558,11 @@ class _Recorder:
             for number, each in enumerate(tensors):
                 if each is x:
                     return Output(number, is_argument)
-        if self._tape.buffers[self._tape.ref(x).buffer].source in ("argument", "constant"):
+        source = self._tape.buffers[self._tape.ref(x).buffer].source
+        if source == "argument":
             raise Unsupported("its result is a view of a tensor from outside", "")
+        if source == "constant":
+            raise Unsupported("its result is a tensor that is made of values on the host", "")
         outputs.append(x)
         return Output(len(outputs) - 1)
 

@@ -55,6 +55,8 @@ _BINDINGS = ("-packages/cuda/", "-packages/numpy/", "-packages/ml_dtypes/", "-pa
 _SITE_PACKAGES = ("/site-packages/", "/dist-packages/")
 #: Modules whose functions give something else at each call, or do something that a later call would not.
 _CHANGING = ("random", "_random", "time", "secrets", "numpy.random", "uuid", "builtins.input")
+#: Functions of NumPy that read what is known to nobody before.
+_READING = frozenset({"load", "fromfile", "loadtxt", "genfromtxt", "memmap"})
 #: Methods of the classes of ``datetime`` that do so.
 _OF_TODAY = ("now", "today", "utcnow")
 #: Functions that read what is known to nobody before.
@@ -258,7 +260,11 @@ class Readings:
             self._contents(value, _elements)
             for each in value:
                 self._value(each, depth + 1)
-        elif isinstance(value, np.ndarray) and value.nbytes <= _MAX_ARRAY and not value.dtype.hasobject:
+        elif isinstance(value, np.ndarray):
+            if value.nbytes > _MAX_ARRAY or value.dtype.hasobject:
+                raise Unreadable(
+                    "it reads an array of NumPy, whose contents cannot be told apart from later ones"
+                )
             self._contents(value, _bytes_of)
         elif isinstance(value, type):
             self._class(value, depth)
@@ -292,6 +298,9 @@ class Readings:
         if isinstance(inner, (types.FunctionType, types.MethodType)):
             self._value(inner, depth)
         cls = type(value)
+        if type(_attribute(value, "__self__")).__module__.startswith("numpy.random"):
+            name = _attribute(value, "__name__")
+            raise Unreadable(f"it calls numpy.random.{name}(), which gives something else each time")
         books: frozenset[str] = frozenset().union(
             *(vars(each).get("keeps_books", ()) for each in cls.__mro__)
         )
@@ -433,6 +442,13 @@ class Readings:
             if name not in members:
                 continue
             member = members[name]
+            # Calls of what is compiled from Cython are not seen while the function is recorded.
+            if module is np and name in _READING:
+                raise Unreadable(
+                    f"it reads with numpy.{name}(), and what that gives cannot be told apart from later"
+                )
+            if module is np.random and callable(member):
+                raise Unreadable(f"it calls numpy.random.{name}(), which gives something else each time")
             if isinstance(member, types.ModuleType):
                 if id(member) not in seen:
                     seen.add(id(member))

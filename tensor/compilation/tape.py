@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from tensor.core.base import TensorBase, maker
+from tensor.core.layout import Layout, contiguous
 from tensor.core.modes.grad_mode import modes
 from tensor.core.modes.sync_debug import sync_debug
 from tensor.core.plans import Plans
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from tensor.core.devices.state import DeviceState
-    from tensor.core.layout import Layout
     from tensor.core.storage import Storage
     from tensor.methods.tensor import Tensor
 
@@ -168,8 +168,9 @@ class Step:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that it reads and writes, each once."""
-        return sum(ref.layout.nbytes for ref in {*refs(self.arguments), *refs(self.result)})
+        """Bytes of memory that it reads and writes, each once; of a view, without what lies between its elements."""
+        layouts = [ref.layout for ref in {*refs(self.arguments), *refs(self.result)}]
+        return sum(min(layout.nbytes, layout.numel * layout.itemsize) for layout in layouts)
 
     def reads(self) -> Iterator[Ref]:
         """What the step was given, the elements that it writes among them."""
@@ -238,6 +239,8 @@ class Tape:
         #: The versions of the last step's operands before it ran.
         self._before: dict[int, int] = {}
         self._leaves = Leaves([])
+        #: Whether steps have copied to the host, which may make something else of that in each call.
+        self._host_has_results = False
         #: Of a tape of the host, whose values are there to be asked for: all memory that it knows.
         self._watch = HostWatch(self.host_asked)
 
@@ -450,6 +453,11 @@ class Tape:
             raise self._failure
         if not self._draws.are_followed_by(step.draw for step in self.steps):
             raise Unsupported("random numbers are drawn in a way that compilation does not follow", "")
+        for step in self.steps:
+            if any(self.buffers[number].source == "constant" for number in step.writes):
+                raise Unsupported(
+                    "it writes to a tensor on the device that it makes of values on the host", step.line
+                )
         read = {ref.buffer for step in self.steps for ref in step.reads()}
         for number in self.written():
             if number not in read:
@@ -510,12 +518,18 @@ class Tape:
         """Run a function that is one step, and write it down."""
         if threading.get_ident() != self._thread or self.device_state.plans is self._plans:
             return function(*arguments)
+        layouts = [each for each in arguments if isinstance(each, Layout)]
+        if self.device_state.is_cuda and layouts and not any(each.device_state.is_cuda for each in layouts):
+            # It makes something on the host, which is no part of the tape until it is copied to the device.
+            return function(*arguments)
         return self.run((function,), function, arguments)
 
     def run(self, key: tuple[Any, ...], plan: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Run ``plan`` and write it down."""
         state, recording = self.device_state, self.device_state.plans
         template, target, position = None, None, None
+        if self._is_from_host(key, arguments):
+            return self._from_host(key, arguments)
         self._settle()
         if self._failure is None:
             try:
@@ -537,6 +551,7 @@ class Tape:
             self._before = {}
         elif template is not None:
             outputs = map_tensors(lambda x: self._known(x._storage, "result", x), result, TensorBase)
+            self._host_has_results |= any(not ref.layout.device_state.is_cuda for ref in refs(outputs))
             step = Step(key, plan, template, outputs, line_of_program(), self._draw_of(arguments))
             if target is not None:
                 step.writes.add(self.ref(target).buffer)
@@ -544,9 +559,47 @@ class Tape:
             self._before = before
         return result
 
+    def _is_from_host(self, key: tuple[Any, ...], arguments: tuple[Any, ...]) -> bool:
+        """Whether a step copies to the device what the function has made on the host, which is the same in all calls.
+
+        Its elements do not come from the device, nor from outside of the function, of which the tape would have been told.
+        """
+        if key[0] is not COPIED and key[0] is not COPY:
+            return False
+        source = arguments[key[0] is COPY]
+        to = key[1].device_state
+        return (
+            self._failure is None
+            and self.device_state.is_cuda
+            and not self._host_has_results
+            and not source._layout.device_state.is_cuda
+            and to is self.device_state
+            and id(source._storage) not in self._numbers
+        )
+
+    def _from_host(self, key: tuple[Any, ...], arguments: tuple[Any, ...]) -> Any:
+        """Copy what the host has made; the copy is kept, and part of the tape are the steps that read it."""
+        state, recording = self.device_state, self.device_state.plans
+        source = arguments[key[0] is COPY]
+        to = key[1] if key[0] is COPIED else contiguous[key[2].shape, key[2].dtype, state]
+        state.plans = self._plans
+        sync_debug.unobserve(self._waited)
+        try:
+            result = state.plans[COPIED, to, source._layout](source)
+            self._known(result._storage, "constant", result)
+            if key[0] is COPIED:
+                return result
+            key = (COPY, key[1], to, *key[3:])
+            plan = state.plans[key]
+        finally:
+            sync_debug.observe(self._waited)
+            state.plans = recording
+        return self.run(key, plan, (arguments[0], result, *arguments[2:]))
+
     def _is_whole(self, key: tuple[Any, ...], target: Tensor) -> bool:
         """Whether a step that writes ``target`` writes all of some memory of the function's own."""
-        if key[0] is not COPY and key[0] is not DROPOUT and not isinstance(key[0], Pointwise):
+        own = key[0] is COPY or key[0] is DROPOUT or isinstance(key[0], Pointwise)
+        if not own and not hasattr(key[0], "target_operand"):
             return False
         buffer = self.buffers[self._numbers[id(target._storage)]]
         layout = target._layout
@@ -641,6 +694,7 @@ def _target_position(key: tuple[Any, ...], arguments: tuple[Any, ...]) -> int | 
         position = 0 if len(arguments) == 5 and arguments[4] == 0 else None
     else:
         position = _TARGETS.get(operation) if operation.__hash__ is not None else None
+        position = getattr(operation, "target_operand", None) if position is None else position
     if position is None or position >= len(arguments):
         return None
     return position if isinstance(arguments[position], TensorBase) else None

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 class _Triangle:
     """``device_state.plans[triangle, out layout, layout, diagonal](out, input)``; both may be one tensor."""
 
+    #: Which operand plans write, all of it: compilation asks for this.
+    target_operand = 0
+
     def __init__(self, name: str, *, upper: bool) -> None:
         self.name = name
         self.upper = upper
