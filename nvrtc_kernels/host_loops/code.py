@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import os
 import threading
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 #: What PTX is made for: the instructions that this package reads do not differ from one to the next.
 _ARCHITECTURE = "compute_90"
+_NVRTC = "nvidia-cuda-nvrtc"
 _CTYPES: dict[str, Any] = {
     "d": ctypes.c_double,
     "f": ctypes.c_float,
@@ -133,7 +135,7 @@ def _key(program: Program, signature: Signature, rank: int, accesses: tuple[str,
     key = (
         program.key,
         headers,
-        compiler_version(),
+        _compiler(),
         described,
         rank,
         accesses,
@@ -141,6 +143,15 @@ def _key(program: Program, signature: Signature, rank: int, accesses: tuple[str,
         _version(),
     )
     return _digest(key)
+
+
+@functools.cache
+def _compiler() -> str:
+    """Which NVRTC makes PTX here. Where it is a package, what that says: loading it takes longer than a loop that is on disk."""
+    try:
+        return metadata.version(_NVRTC)
+    except metadata.PackageNotFoundError:
+        return str(compiler_version())
 
 
 @functools.cache

@@ -40,9 +40,15 @@ class _Mode:
 
 def mode() -> NativeLoops:
     """``auto``, ``on`` or ``off``, as ``GRAPHROOT_CPU_NATIVE`` or :func:`set_mode` says; ``off`` without llvmlite."""
+    name = _mode()
+    return name if name == "off" or machine_code.available() else "off"
+
+
+def _mode() -> NativeLoops:
+    """The same whether llvmlite is there or not, which takes a while to look for."""
     if _Mode.name is None:
         _Mode.name = native_loops()
-    return _Mode.name if _Mode.name == "off" or machine_code.available() else "off"
+    return _Mode.name
 
 
 def set_mode(name: NativeLoops) -> None:
@@ -52,7 +58,9 @@ def set_mode(name: NativeLoops) -> None:
 
 def worth(count: int) -> bool:
     """Whether ``count`` elements are enough for a loop."""
-    return (count >= FEW or mode() == "on") and count > 0 and mode() != "off"
+    name = _mode()
+    least = 1 if name == "on" else FEW
+    return count >= least and name != "off" and machine_code.available()
 
 
 def plan(
@@ -85,7 +93,7 @@ def plan(
     accesses = tuple({0: SAME, 1: NEIGHBOURS}.get(steps[-1], STEPS) for steps in operands.strides)
     if (
         len(outer) > _RANK
-        or (outer and columns < _COLUMNS and mode() == "auto")
+        or (outer and columns < _COLUMNS and _mode() == "auto")
         or SAME in accesses[: len(signature.results)]
     ):
         return None

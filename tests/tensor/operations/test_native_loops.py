@@ -450,6 +450,15 @@ def test_the_environment_decides(setting: str, expected: str) -> None:
     assert done.stdout.strip() == expected
 
 
+def test_few_elements_load_no_compiler() -> None:
+    code = "import sys, tensor; tensor.ones(100).sigmoid(); print('llvmlite' in sys.modules)"
+    environment = os.environ | {"GRAPHROOT_CPU_NATIVE": "auto"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
 def test_loops_are_on_disk_for_the_next_process(tmp_path: Any) -> None:
     code = """
 import tensor
