@@ -7,7 +7,9 @@ from itertools import product
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import pointwise
 from .dtypes import bfloat16, float16, float32
+from .layouts import contiguous_strides
 from .plans import Plan, includes, launcher
 from .pointwise_work import divisor
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from .convolution import Geometry, Three, Windows
     from .dtypes import dtype
 
+    #: ``run(stream_handle, address, scratch)``, which gives the address of what lies otherwise.
+    Arrange = Callable[[Any, int, int], int]
+
 #: Threads of a block, its windows, and the bytes of channels that it takes at a time: as in CUDA C++.
 _THREADS, _ROWS, _BYTES = 128, 128, 64
 _CHUNK = 16
@@ -29,6 +34,10 @@ _COPY_THREADS = 256
 _RESIDENT = 2
 #: Fewest tiles of windows in a part of a weight's gradient, and most bytes of all parts.
 _LEAST_TILES, _MOST_PARTS_BYTES = 16, 64 << 20
+#: Fewest products for each element that is copied first, so that its channels are neighbours: the copy costs about as much as
+#: tiles of neighbours save over so many.
+_LEAST_PRODUCTS = 128
+_ALIGNMENT = 256
 #: Compute capability from which on there are asynchronous copies, and products of bfloat16 and TF32.
 _CAPABILITY = (8, 0)
 #: Offsets are 32 bits.
@@ -149,6 +158,47 @@ def _are_neighbours(dtype: dtype, strides: Sequence[int], channels: int) -> bool
     return strides[1] == 1 and all(number % per_chunk == 0 for number in (channels, strides[0], *strides[2:]))
 
 
+def _brought_together(
+    device: Device,
+    dtype: dtype,
+    geometry: Geometry,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    products: int,
+) -> tuple[Sequence[int], Arrange | None, int]:
+    """How an operand lies for the kernels, what copies it so first, if that is worth it, and the bytes of the copy.
+
+    ``products``: how many its elements have together.
+    """
+    _, channels, *size = shape
+    total = prod(shape)
+    together = (prod(size) * channels, 1, *(step * channels for step in contiguous_strides(size)))
+    of_group = channels // geometry.groups
+    if (
+        _are_neighbours(dtype, strides, of_group)
+        or not _are_neighbours(dtype, together, of_group)
+        or products < _LEAST_PRODUCTS * total
+    ):
+        return strides, None, 0
+    order = (0, 2, 3, 4, 1)
+    copy = pointwise.plan_copy(
+        device,
+        tuple(shape[dim] for dim in order),
+        (tuple(together[dim] for dim in order), dtype),
+        (tuple(strides[dim] for dim in order), dtype),
+    )
+
+    def arrange(stream: Any, address: int, scratch: int) -> int:
+        copy(stream, scratch, address)
+        return scratch
+
+    return together, arrange, -(-total * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+
+
+def _where_it_is(_: Any, address: int, _scratch: int) -> int:
+    return address
+
+
 def _cuda(flag: bool) -> str:
     return "true" if flag else "false"
 
@@ -220,6 +270,9 @@ def plan(
     if backward:
         seen, out, channels, filters = result, image, filters, channels
         seen_size, phases = w.out, list(_gradient_phases(w))
+    seen, bring, seen_bytes = _brought_together(
+        device, dtype, geometry, geometry.result if backward else geometry.image, seen, _products(geometry)
+    )
     per_chunk = _CHUNK // dtype.itemsize
     padded = -(-channels // per_chunk) * per_chunk
     arrange = _rearranged(device, dtype, "arrange_weight", geometry, weight, padded, swapped=backward)
@@ -255,12 +308,21 @@ def plan(
         return run
 
     convolve = _by_alignment(kernel, _are_neighbours(dtype, seen, channels))
+    bring = bring or _where_it_is
 
     def run(stream: Any, scratch: int, out: int, first: int, second: int, bias: int) -> None:
+        first = bring(stream, first, scratch)
+        scratch += seen_bytes
         arrange(stream, scratch, second)
         convolve(first, stream, out, first, scratch, bias)
 
-    return Plan(run, groups * filters * padded * w.kernel_elements * dtype.itemsize)
+    return Plan(run, seen_bytes + groups * filters * padded * w.kernel_elements * dtype.itemsize)
+
+
+def _products(geometry: Geometry) -> int:
+    w = geometry.windows
+    channels = geometry.channels // geometry.groups
+    return geometry.items * w.positions * w.kernel_elements * geometry.filters * channels
 
 
 def _by_alignment(kernel: Callable[[bool], Callable[..., None]], together: bool) -> Callable[..., None]:
@@ -293,6 +355,12 @@ def plan_weight(
     """
     w, groups = geometry.windows, geometry.groups
     channels, filters = geometry.channels // groups, geometry.filters // groups
+    image, bring_image, image_bytes = _brought_together(
+        device, dtype, geometry, geometry.image, image, _products(geometry)
+    )
+    result, bring_grad, grad_bytes = _brought_together(
+        device, dtype, geometry, geometry.result, result, _products(geometry)
+    )
     operands = _packed(_forward_phase(w), geometry, channels, filters, 0, w.size, image, result, 0)
     tile, tile_of_channels = (64 if size <= 64 else 128 for size in (filters, channels))
     tiles = w.kernel_elements * -(-filters // tile) * -(-channels // tile_of_channels)
@@ -330,8 +398,14 @@ def plan_weight(
 
     multiply = _by_alignment(kernel, together or grad_together)
 
+    bring_image, bring_grad = bring_image or _where_it_is, bring_grad or _where_it_is
+
     def run(stream: Any, scratch: int, out: int, first: int, second: int, _: int) -> None:
+        first = bring_image(stream, first, scratch)
+        scratch += image_bytes
+        second = bring_grad(stream, second, scratch)
+        scratch += grad_bytes
         multiply(first | second, stream, scratch, first, second)
         add(stream, out, scratch, parts)
 
-    return Plan(run, parts * elements * 4)
+    return Plan(run, image_bytes + grad_bytes + parts * elements * 4)

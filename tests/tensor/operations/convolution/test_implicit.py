@@ -10,6 +10,7 @@ import pytest
 
 import drv
 import tensor
+from nvrtc_kernels import implicit_convolution as kernels
 from tensor.core.modes.precision import settings
 from tensor.operations.convolution import convolution, implicit
 from tests.tensor.launched_kernels import launched
@@ -79,7 +80,28 @@ _ALWAYS = {("stride", "bfloat16", "last"), ("same", "float32", "contiguous")}
         lambda *each: ", ".join(each),
     ),
 )
-def test_results_and_gradients(name: str, dtype: str, form: str, schedule: str) -> None:
+def test_results_and_gradients(
+    name: str, dtype: str, form: str, schedule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_LEAST_PRODUCTS", 1 << 40)
+    _check(name, dtype, form, copies=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    thinned(
+        product(CASES, ERRORS), lambda *each: each == ("groups", "bfloat16"), lambda *each: ", ".join(each)
+    ),
+)
+def test_channels_become_neighbours_first(
+    name: str, dtype: str, schedule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is much to compute of an element, it is copied to where its neighbours are the other channels."""
+    monkeypatch.setattr(kernels, "_LEAST_PRODUCTS", 0)
+    _check(name, dtype, "contiguous", copies=True)
+
+
+def _check(name: str, dtype: str, form: str, *, copies: bool) -> None:
     function, options = getattr(convolution, CASES[name][0]), CASES[name][3]
     operands = _operands(name, dtype)
     exact = [x.double().requires_grad_() for x in operands]
@@ -92,8 +114,11 @@ def test_results_and_gradients(name: str, dtype: str, form: str, schedule: str) 
     ]
     result, names = _kernels(lambda: function(*on_device, **options))
     # The image is a matrix where windows are single elements.
+    channels = CASES[name][1][-len(CASES[name][2]) + 1] // options.get("groups", 1)
+    copied = copies and not channels % (16 // operands[0].dtype.itemsize)
     if name != "1x1" or form == "last":
-        assert {each.split("_")[0] for each in names} == {"arrange", "convolution"}
+        assert {each.split("_")[0] for each in names} - {"copy"} == {"arrange", "convolution"}
+        assert copied == any(each.startswith("copy") for each in names)
     assert result.is_contiguous(memory_format=order)
     _assert_close(result, expected, ERRORS[dtype])
     grad = tensor.randn(result.shape, generator=tensor.Generator().manual_seed(9)).to(result.dtype)
@@ -101,7 +126,7 @@ def test_results_and_gradients(name: str, dtype: str, form: str, schedule: str) 
     grad = grad.cuda().contiguous(memory_format=order)
     _, names = _kernels(lambda: result.backward(grad))
     assert "sum_weight_parts_" + dtype in names
-    assert not {each.split("_")[0] for each in names} & {"unfold", "fold", "copy"}
+    assert not {each.split("_")[0] for each in names} & {"unfold", "fold", *([] if copies else ["copy"])}
     for x, y in zip(on_device, exact, strict=True):
         assert x.dim() == 1 or x.grad.is_contiguous(memory_format=order)
         _assert_close(x.grad, y.grad, ERRORS[dtype])
