@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nvrtc_kernels import convolution as kernels
-from nvrtc_kernels import pointwise, products
+from nvrtc_kernels import depthwise, pointwise, products
 from nvrtc_kernels.dtypes import Category
 from tensor.core.dtypes import promotion as rules
 from tensor.operations.products import blas
@@ -167,9 +167,11 @@ def _depthwise(
     shape: tuple[int, ...],
 ) -> Work:
     multiplier = geometry.filters // geometry.channels
-    launch = kernels.plan_depthwise(
-        device_state.native, direction, geometry.windows, geometry.items, geometry.channels, multiplier, dtype
-    )
+    sizes = geometry.windows, geometry.items, geometry.channels, multiplier, dtype
+    if depthwise.takes(direction, *sizes):
+        planned = depthwise.plan(device_state.native, direction, *sizes, bias)
+        return Work(planned.run, planned.scratch_bytes)
+    launch = kernels.plan_depthwise(device_state.native, direction, *sizes)
     add = _on_whole(device_state, dtype, shape, bias)
 
     def run(stream: Any, _: int, out: int, first: int, second: int, bias: int) -> None:
