@@ -172,7 +172,7 @@ class Recorder:
         elif self._repeats is not None and isinstance(work, KernelWork):
             key = self._repeats.key(work, self._driver.memory)
             self._running.repeat = key, self._repeats.get(key)
-            if self._running.repeat[1] is not None:
+            if self._running.repeat[1] is not None and not self._repeats.needed(key):
                 op.run = None
 
     def finish(self, op: Any) -> None:
@@ -212,6 +212,9 @@ class Recorder:
 
     def launch_begins(self, launch: Any) -> None:
         """The running operation is a kernel."""
+        if self._running.__dict__.get("repeat", (None, None))[1] is not None:
+            # Its time is known, and only what it writes is needed.
+            return
         work: KernelWork = self._running.operation.work
         device = self._device(work.context.device)
         shape = self._shape(work)
@@ -287,8 +290,8 @@ class Recorder:
             record.metrics = advice.metrics(time)
             record.advice = advice.advice(time)
             cost = min(time.waves, 1.0), "compute", time.seconds
-            if self._repeats is not None and (meter.sampled or _computes(work)):
-                self._repeats.note(key, cost)
+            if self._repeats is not None:
+                self._repeats.note(key, cost, needed=not meter.sampled and not _computes(work))
             return cost
         if isinstance(work, LibraryWork):
             moved = 0 if counter is None else counter.moved

@@ -2,7 +2,7 @@
 
 Layers of a model launch the same kernels on other memory. Running a sample of each launch takes most of the time of a recording
 that needs no results; of those that do the same, the first one is enough. But what kernels without floating point numbers write,
-sorts among them, is where others find what they read: those of which all blocks run do so each time.
+sorts among them, is where others find what they read: those of which all blocks ran do so each time, without being metered once more.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Repeats:
 
     def __init__(self) -> None:
         self._times: dict[Hashable, tuple[float, str, float]] = {}
+        self._needed: set[Hashable] = set()
 
     def key(self, work: KernelWork, memory: AddressSpace) -> Hashable:
         """What launches have in common that do the same as ``work``."""
@@ -44,6 +45,12 @@ class Repeats:
         """Share of the device, engine and seconds of the first launch of its like; None if there was none."""
         return self._times.get(key)
 
-    def note(self, key: Hashable, cost: tuple[float, str, float]) -> None:
-        """Note what a launch took."""
+    def needed(self, key: Hashable) -> bool:
+        """Whether launches of the like have to run all the same."""
+        return key in self._needed
+
+    def note(self, key: Hashable, cost: tuple[float, str, float], *, needed: bool) -> None:
+        """Note what a launch took, and whether what others of its like write is needed."""
         self._times[key] = cost
+        if needed:
+            self._needed.add(key)
