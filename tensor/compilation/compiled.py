@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
+import inspect
 import threading
 from functools import partial
 from operator import is_not
@@ -24,6 +26,7 @@ from .casts import absorb_casts
 from .elements import Fused
 from .entry import Entry, Gradients, Output, Sharing
 from .fusion import fuse, fuse_on_host, recomputed
+from .generated import Record
 from .grouping import group_casts
 from .host_tensors import watched_on_host
 from .leaves import cut_off, has_hooks, watched_graphs
@@ -399,6 +402,30 @@ def _told(part: Replay | str, calls: int) -> str:
     return f"{calls} calls become a CUDA graph once it is called twice with parameters and buffers at the same addresses"
 
 
+def _is_record(value: Any) -> bool:
+    """Whether ``value`` is a dataclass that is nothing but its fields, and is made of them."""
+    cls = type(value)
+    if not dataclasses.is_dataclass(cls) or hasattr(cls, "__post_init__"):
+        return False
+    names = {each.name for each in dataclasses.fields(cls)}
+    extra = getattr(value, "__dict__", {}).keys() - names
+    return not extra and inspect.signature(cls).parameters.keys() == names and _has_own_constructor(cls)
+
+
+def _has_own_constructor(cls: Any) -> bool:
+    """Whether the constructor of a dataclass is the one that it gets as such."""
+    params = next(
+        vars(each)["__dataclass_params__"] for each in cls.__mro__ if "__dataclass_params__" in vars(each)
+    )
+    code = getattr(cls.__init__, "__code__", None)
+    return (
+        bool(params.init)
+        and code is not None
+        and code.co_filename == "<string>"
+        and cls.__new__ is object.__new__
+    )
+
+
 def _plain_result(value: Any) -> Any:
     """What a result is made of besides tensors."""
     if isinstance(value, PLAIN):
@@ -476,7 +503,7 @@ class _Recorder:
             tape.check()
             written = tape.written()
             outputs: list[Tensor] = []
-            template = map_tensors(lambda x: self._output(x, outputs), result, TensorBase, _plain_result)
+            template = self._template(result, outputs)
             refs_of_outputs = [tape.ref(x) for x in outputs]
             self._check_written(written)
             steps = list(tape.steps)
@@ -551,6 +578,19 @@ class _Recorder:
             )
         finally:
             tape.forget_memory()
+
+    def _template(self, value: Any, outputs: list[Tensor]) -> Any:
+        """The result with what stands for its tensors in their place."""
+
+        def other(value: Any) -> Any:
+            if not _is_record(value):
+                return _plain_result(value)
+            names = [each.name for each in dataclasses.fields(value)]
+            return Record(
+                type(value), {name: self._template(getattr(value, name), outputs) for name in names}
+            )
+
+        return map_tensors(lambda x: self._output(x, outputs), value, TensorBase, other)
 
     def _output(self, x: Tensor, outputs: list[Tensor]) -> Output:
         """What stands for a tensor of the result; one that is no argument is added to ``outputs``."""

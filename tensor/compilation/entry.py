@@ -14,7 +14,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.core.plans.copies import copied
 from tensor.core.plans.fills import filled
 
-from .generated import Code, expression
+from .generated import Code, Record, expression
 from .leaves import cut_off, has_hooks
 
 if TYPE_CHECKING:
@@ -368,3 +368,6 @@ def _collect(result: Any, template: Any, outputs: list[Tensor]) -> None:
     elif isinstance(template, dict):
         for name, inner in template.items():
             _collect(result[name], inner, outputs)
+    elif isinstance(template, Record):
+        for name, inner in template.values.items():
+            _collect(getattr(result, name), inner, outputs)

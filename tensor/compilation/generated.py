@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,22 @@ if TYPE_CHECKING:
 
 #: Below this package, so that tracebacks and warnings take generated code for a part of this library.
 _FILE = str(Path(__file__).with_name("<generated>"))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A dataclass of the program's that is made of values.
+
+    Attributes
+    ----------
+    cls : type
+        The class, which has the constructor that it gets as a dataclass.
+    values : dict
+        What it is made of, by name.
+    """
+
+    cls: type
+    values: dict[str, Any]
 
 
 class Code:
@@ -84,6 +101,12 @@ def expression(
             for name, each in value.items()
         ]
         return f"{{{', '.join(items)}}}"
+    if isinstance(value, Record):
+        items = [
+            f"{name}={expression(code, each, leaf, names, draw, drawn)}"
+            for name, each in value.values.items()
+        ]
+        return f"{code.constant(value.cls)}({', '.join(items)})"
     # A record of a draw: fields in the order that its class takes them in.
     fields = {"seed": f"{drawn}[0]", "call": f"{drawn}[1]"}
     values = [
@@ -122,4 +145,4 @@ def _contains(value: Any, leaf: type, draw: Draw | None) -> bool:
         )
     if isinstance(value, dict):
         return any(_contains(each, leaf, draw) for each in value.values())
-    return isinstance(value, leaf) or (draw is not None and draw.is_in(value))
+    return isinstance(value, (leaf, Record)) or (draw is not None and draw.is_in(value))

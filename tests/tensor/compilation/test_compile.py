@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -390,3 +391,62 @@ def test_checkpoints_draw_the_same_numbers_twice(gpu: str) -> None:
         (grad,) = tensor.autograd.grad(result, x, tensor.ones_like(result))
         assert grad is not None
         assert ((result > 0) == (grad > 0)).all()
+
+
+@dataclass
+class _Losses:
+    total: Any
+    parts: dict[str, Any]
+    name: str = "losses"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Nested:
+    inner: _Losses
+    count: int
+
+
+@dataclass
+class _Computed:
+    value: Any
+
+    def __post_init__(self) -> None:
+        self.double = self.value * 2
+
+
+@dataclass
+class _Constructed:
+    value: Any
+
+    def __init__(self, value: Any) -> None:
+        self.value = value + 1
+
+
+def test_dataclasses_as_results(device: drv.Device) -> None:
+    def function(x: Any) -> _Nested:
+        squares = x.square()
+        return _Nested(inner=_Losses(squares.sum(), {"mean": squares.mean(), "none": None}), count=len(x))
+
+    compiled = tensor.compile(function, fullgraph=True)
+    before = None
+    for number in (1.0, 2.0, 3.0):
+        x = tensor.full((4,), number, device="cuda", requires_grad=True)
+        result = compiled(x)
+        assert type(result) is _Nested and type(result.inner) is _Losses
+        assert result.count == 4 and result.inner.name == "losses" and result.inner.parts["none"] is None
+        assert result.inner.total.item() == 4 * number**2 and result.inner.parts["mean"].item() == number**2
+        (result.inner.total + result.inner.parts["mean"]).backward()
+        assert x.grad.tolist() == [2.5 * number] * 4
+        # Each call makes its own.
+        assert result is not before and (before is None or result.inner.parts is not before.inner.parts)
+        before = result
+    assert compiled.programs == 1
+
+
+@pytest.mark.parametrize("make", [_Computed, _Constructed])
+def test_dataclasses_that_are_more_than_their_fields(device: drv.Device, make: Any) -> None:
+    compiled = tensor.compile(lambda x: make(x * 2))
+    x = tensor.ones(2, device="cuda")
+    with pytest.warns(UserWarning, match=f"its result is a {make.__name__}"):
+        compiled(x)
+    assert compiled(x).value.tolist() == make(x * 2).value.tolist()
