@@ -112,8 +112,9 @@ def test_results_and_gradients(name: str, half: str, schedule: str) -> None:
     expected.backward(grad.double())
     on_device_grad = grad.cuda()
     _, names = _kernels(lambda: result.backward(on_device_grad))
-    launched = [each.split("_backward_")[-1] for each in names if each.startswith("attention_")]
-    assert launched == ["queries", *(["keys", "values"] if name == "width 200" else ["keys_values"])]
+    launched = [each.split("_backward")[-1] for each in names if each.startswith("attention_")]
+    # Few rows are one launch, unless they are so wide that registers hold no sums of all.
+    assert launched == (["_queries", "_keys", "_values"] if name == "width 200" else [""])
     # Gradients of stretched operands are sums, which leaves take as copies.
     assert len(names) == len(launched) or name in ("broadcast", "shared keys")
     for x, y in zip(on_device, expected_operands, strict=True):
