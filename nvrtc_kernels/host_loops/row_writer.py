@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drv.simulator.execution.native.forms.expressions import (
     ADD,
@@ -26,6 +26,8 @@ attributes #0 = { nounwind "prefer-vector-width"="512" }
 !1 = distinct !{!1, !2, !3}
 !2 = !{!"llvm.loop.parallel_accesses", !0}
 !3 = !{!"llvm.loop.vectorize.enable", i1 true}
+!4 = distinct !{!4, !2, !3, !5}
+!5 = !{!"llvm.loop.interleave.count", i32 4}
 """
 _OPERATORS = {"+": ADD, "-": SUB, "*": MUL, "/": DIV}
 
@@ -109,29 +111,35 @@ class RowWriter(Emitter):
         pointer = self.emit(f"getelementptr inbounds {self.ir_type}, ptr {base}, i64 {index}")
         self.lines.append(f"store {self.ir_type} {value.text}, ptr {pointer}, !llvm.access.group !0")
 
-    def over_columns(self, body: Callable[[str], Sequence[Value]], sums: int = 0) -> list[Value]:
-        """A loop over the columns; ``body(index)`` gives what is added up, ``sums`` numbers, in no certain order."""
+    def over_columns(
+        self, body: Callable[[str], Sequence[Value]], sums: int = 0, dtype: Any = None
+    ) -> list[Value]:
+        """A loop over the columns; ``body(index)`` gives what is added up, ``sums`` numbers, in no certain order.
+
+        They are of ``dtype``, by default that of the elements.
+        """
+        sum_dtype = self.dtype if dtype is None else dtype
+        sum_type = llvm_type(sum_dtype)
         self._loops += 1
         name, before = f"column{self._loops}", self._block
         totals = [f"%{name}.sum{k}" for k in range(sums)]
         self.lines += [f"br label %{name}", f"{name}:"]
         self.lines.append(f"%{name}.i = phi i64 [ 0, %{before} ], [ %{name}.j, %{name} ]")
-        zero = constant(0.0, self.dtype)
+        zero = constant(0.0, sum_dtype)
         self.lines += [
-            f"{total} = phi {self.ir_type} [ {zero}, %{before} ], [ {total}.next, %{name} ]"
-            for total in totals
+            f"{total} = phi {sum_type} [ {zero}, %{before} ], [ {total}.next, %{name} ]" for total in totals
         ]
         values = body(f"%{name}.i")
         for total, value in zip(totals, values, strict=True):
-            self.lines.append(f"{total}.next = fadd reassoc {self.ir_type} {total}, {value.text}")
+            self.lines.append(f"{total}.next = fadd reassoc {sum_type} {total}, {value.text}")
         self._block = f"{name}.end"
         self.lines += [
             f"%{name}.j = add nuw nsw i64 %{name}.i, 1",
             f"%{name}.more = icmp slt i64 %{name}.j, %n",
-            f"br i1 %{name}.more, label %{name}, label %{name}.end, !llvm.loop !1",
+            f"br i1 %{name}.more, label %{name}, label %{name}.end, !llvm.loop !{4 if sums else 1}",
             f"{name}.end:",
         ]
-        return [Value(f"{total}.next", self.dtype) for total in totals]
+        return [Value(f"{total}.next", sum_dtype) for total in totals]
 
     def running_sums(self, source: str, target: str) -> None:
         """Write the running sums of a row, which are added up in double precision one after the other."""
@@ -155,3 +163,9 @@ class RowWriter(Emitter):
             f"br i1 %{name}.more, label %{name}, label %{name}.end",
             f"{name}.end:",
         ]
+
+    def double_sum(self, source: str, target: str) -> None:
+        """Write the sum of a row, which is added up in double precision, to the row's place in an array of doubles."""
+        (total,) = self.over_columns(lambda i: [self.converted(self.load(source, i), F64)], 1, dtype=F64)
+        pointer = self.emit(f"getelementptr inbounds double, ptr {target}, i64 %r")
+        self.lines.append(f"store double {total.text}, ptr {pointer}")

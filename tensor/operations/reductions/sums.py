@@ -10,6 +10,7 @@ import numpy as np
 
 from nvrtc_kernels import dtypes, reducers
 from nvrtc_kernels.dtypes import Category, dtype
+from nvrtc_kernels.host_loops.row_sums import row_sums
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import integers
 from tensor.core.base import TensorBase
@@ -93,6 +94,11 @@ _VECTOR = 2048
 
 def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
     dtype = accumulate_type(a, axes)
+    if dtype is None and a.dtype == np.float32 and axes == (*range(a.ndim - len(axes), a.ndim),):
+        outer = a.shape[: a.ndim - len(axes)]
+        totals = row_sums(a.reshape(product_of(outer), -1)) if a.size else None
+        if totals is not None:
+            return totals.astype(np.float32).reshape(*outer, *[1] * len(axes))
     if dtype is None and len(axes) == a.ndim and a.size >= 16 * _FEW * _VECTOR and a.dtype.kind == "f":
         # Few vectors at a time, and the eighth that is left pairwise, whose loop is none of vectors of the processor.
         flat = a.reshape(-1)

@@ -13,6 +13,7 @@ from nvrtc_kernels import reducers
 from nvrtc_kernels.dtypes import Category, dtype
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase
+from tensor.core.host.memory import empty_array
 from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
@@ -53,8 +54,12 @@ def _moments(a: Array, axes: tuple[int, ...], correction: float) -> tuple[Array,
     """Variance and mean, by the mean first: no large squares are subtracted."""
     count = product_of(a.shape[axis] for axis in axes)
     mean = mean_form(a, axes)
-    centred = a - mean.astype(a.dtype)
-    squares = centred.real**2 + centred.imag**2 if a.dtype.kind == "c" else centred * centred
+    centred = np.subtract(a, mean.astype(a.dtype), out=empty_array(a.shape, a.dtype))
+    squares = (
+        centred.real**2 + centred.imag**2
+        if a.dtype.kind == "c"
+        else np.multiply(centred, centred, out=centred)
+    )
     return sum_form(squares, axes) / np.float64(builtins.max(count - correction, 0)), mean
 
 

@@ -352,6 +352,27 @@ def test_running_sums(shape: tuple[int, ...], kind: str) -> None:
         assert np.isinf(tensor.tensor(x).cumsum(-1).numpy().reshape(-1)[: shape[-1]]).all()
 
 
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [((1,), None), ((40_001,), None), ((3, 70_001), 1), ((30, 40, 50), (1, 2)), ((30, 40, 50), (0, 1, 2))],
+    ids=str,
+)
+def test_sums_of_rows(shape: tuple[int, ...], dim: Any) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    axes = tuple(range(len(shape))) if dim is None else dim
+    with _Mode("on"):
+        result, with_dimensions = tensor.tensor(x).sum(dim), tensor.tensor(x).sum(dim, keepdim=True)
+    expected = x.sum(axes, dtype=np.float64)
+    assert tuple(result.shape) == expected.shape
+    assert with_dimensions.shape == x.sum(axes, keepdims=True).shape
+    # Added up in double precision and rounded once.
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-7, atol=1e-9)
+    np.testing.assert_array_equal(with_dimensions.numpy().reshape(expected.shape), result.numpy())
+    x.reshape(-1)[-1] = np.inf
+    with _Mode("on"):
+        assert tensor.tensor(x).sum().item() == np.inf
+
+
 @pytest.mark.parametrize("kind", [tensor.float32, tensor.float64, tensor.bfloat16, tensor.complex64], ids=str)
 @pytest.mark.parametrize(
     ("name", "options"),
