@@ -1,12 +1,14 @@
 """Selection from the rows of a contiguous ``(rows, n)`` array: the largest ones, an element of some rank, medians.
 
-Rows of up to 2048 elements are sorted in shared memory, of which only the result is written. In longer
+The few first ones of rows, of which there are many or which are not long, are found by a warp for each row. Other
+rows of up to 2048 elements are sorted in shared memory, of which only the result is written. In longer
 ones the element of a rank is found by radix select, 8 bits for each pass over them, by as many blocks as fill the device.
 The order is that of :mod:`.sort`: -0.0 equals 0.0, NaN is larger than every number.
 """
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from . import sort
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
 _THREADS = 256
 _ITEMS = 4
 _MAX_GRID = (1 << 31) - 1
+#: Most elements of a row, and least length of one, that warps select with a row each; and fewest long rows for each
+#: multiprocessor.
+_FEW, _LEAST, _MANY = 32, 256, 32
+_WARPS, _WORD = _THREADS // 32, 16
+#: Bytes of a row that a warp keeps in registers.
+_IN_REGISTERS = 4096
 
 
 def topk(device: Device, rows: int, n: int, k: int, dtype: dtype, *, largest: bool = True) -> Plan:
@@ -45,6 +53,12 @@ def topk(device: Device, rows: int, n: int, k: int, dtype: dtype, *, largest: bo
         raise ValueError(f"k must be from 0 to the {n} elements of a row, {k} was given")
     if rows * k == 0:
         return NOTHING
+    if (
+        k <= _FEW
+        and n >= _LEAST
+        and (n <= sort.SHORT or rows >= _MANY * device.properties.multi_processor_count)
+    ):
+        return _first(device, rows, n, k, dtype, descending=largest)
     if n <= sort.SHORT:
         return _short(sort.short(device, rows, n, dtype, descending=largest), 0, k)
     search = _Search(device, rows, n, dtype, k - 1, descending=largest)
@@ -140,6 +154,34 @@ def median(device: Device, rows: int, n: int, dtype: dtype, *, skip_nan: bool = 
     if n <= sort.SHORT:
         return _short(sort.short(device, rows, n, dtype, descending=False, pick=pick), rank, 1)
     return _one(device, rows, n, dtype, rank, pick)
+
+
+def _first(device: Device, rows: int, n: int, k: int, dtype: dtype, *, descending: bool) -> Plan:
+    """The first few of every row: a warp has a row."""
+    bits = sort.BITS[dtype.itemsize]
+    grid = min(-(-rows // _WARPS), _MAX_GRID)
+
+    def kernel(width: int) -> Callable[..., None]:
+        name = f"topk_rows_of_{8 * dtype.itemsize}_bits"
+        packs = -(-n // (32 * width)) if n * max(dtype.itemsize, 4) <= _IN_REGISTERS else 0
+        source = (
+            f"{sort.order(dtype, descending=descending, header='first_of_rows.cuh')}"
+            f'extern "C" __global__ void {name}(long long rows, unsigned n, unsigned count, const {bits}* in, {bits}* values, '
+            f"long long* indices) {{\n    first_of_rows<KeyOrder, {width}, {packs}>(rows, n, count, in, values, indices);\n}}\n"
+        )
+        return launcher(device, "first_of_rows.cu", source, name, "qIIPPP")
+
+    width = gcd(_WORD // dtype.itemsize, n)
+    wide, narrow = kernel(width), None
+
+    def run(stream: Any, _: int, values: int, indices: int, input_address: int) -> None:
+        nonlocal narrow
+        launch = wide
+        if input_address % (width * dtype.itemsize):
+            narrow = launch = narrow or kernel(1)
+        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, rows, n, k, input_address, values, indices)
+
+    return Plan(run)
 
 
 def _short(launch: Callable[..., None], first: int, count: int) -> Plan:

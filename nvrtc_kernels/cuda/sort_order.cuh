@@ -17,9 +17,9 @@ struct Order {
 
     static __device__ Bits key(Bits x) {
         if constexpr (floating) {
-            const Bits size = x & static_cast<Bits>(~sign);
-            if (size > Infinity) x = static_cast<Bits>(~Bits(0));
-            else if (size == 0) x = sign;
+            // Twice the size, less 1: zeros are larger than everything then, and NaNs than infinity.
+            const Bits size = static_cast<Bits>(static_cast<Bits>(x << 1) - 1);
+            if (size >= static_cast<Bits>(Infinity << 1)) x = size == static_cast<Bits>(~Bits(0)) ? sign : static_cast<Bits>(~Bits(0));
             else x = static_cast<Bits>(x & sign ? ~x : x | sign);
         } else if constexpr (Signed) {
             x ^= sign;

@@ -163,6 +163,37 @@ def test_topk(device: drv.Device, n: int, k: int, largest: bool) -> None:
     assert (devices == ranks(array, descending=largest)[:, :k]).all()
 
 
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("n", [256, 257, 1000, 1026, 2048])
+@pytest.mark.parametrize("k", [1, 9, 32])
+@pytest.mark.sampled(8)
+def test_the_first_few_of_rows(device: drv.Device, n: int, k: int, largest: bool) -> None:
+    """A warp has a row: numbers in order, few that are different, and what is no number."""
+    for kind in (dtypes.float32, dtypes.bfloat16, dtypes.uint8):
+        numbers_of = np.random.default_rng(n + k)
+        few = numbers_of.integers(0, 3, n).astype(kind.numpy)
+        ordered = (np.arange(n) * (-1 if largest else 1) % 250).astype(kind.numpy)
+        special = numbers((1, n), kind, 5)[0]
+        if kind.is_floating_point:
+            special[::3], special[1::30], special[2::70], special[3::3] = 0.0, np.nan, -np.inf, -0.0
+        array = np.stack([few, ordered, special, ordered[::-1], np.zeros_like(few)])
+        plan = selection.topk(device, len(array), n, k, kind, largest=largest)
+        assert not plan.scratch_bytes
+        _, devices = selected(device, plan, array, k)
+        assert (devices == ranks(array, descending=largest)[:, :k]).all()
+
+
+def test_the_first_few_of_rows_at_an_odd_address(device: drv.Device) -> None:
+    array = numbers((3, 512), dtypes.float32, 4)
+    memory = DeviceArray(device, np.concatenate([np.zeros(1, np.float32), array.reshape(-1)]))
+    values = DeviceArray(device, np.zeros((3, 4), np.float32))
+    indices = DeviceArray(device, np.zeros((3, 4), np.int64))
+    plan = selection.topk(device, 3, 512, 4, dtypes.float32)
+    plan.run(device.default_stream.handle, 0, values.address, indices.address, memory.address + 4)
+    device.synchronize()
+    assert (indices.numpy_array() == ranks(array, descending=True)[:, :4]).all()
+
+
 @pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)
 @pytest.mark.parametrize("n", [300, 4500])
 @pytest.mark.sampled(100)
