@@ -25,6 +25,7 @@ _ENTRY = struct.Struct("=4Q4i")
 CAPACITY = 3840 // _ENTRY.size
 #: Elements that a copy to shared memory may have, the most first: 16 bytes.
 _PIECES = (8, 4, 2, 1)
+PIECE = _PIECES[0]
 #: Compute capability from which on there are asynchronous copies and products of bfloat16.
 _CAPABILITY = (8, 0)
 #: Blocks that a multiprocessor has at the same time.

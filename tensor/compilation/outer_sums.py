@@ -52,7 +52,9 @@ def group_outer_sums(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]
             continue
         grad, rows = step.arguments
         bytes_read = {ref.buffer: ref.layout.nbytes for ref in (grad, rows)}
-        like = grad.layout.device_state, grad.layout.dtype, next(refs(step.result)).layout.dtype
+        # The least aligned product would have all of a launch copied in small pieces.
+        aligned = (product.outputs | product.inputs) % kernels.PIECE == 0
+        like = grad.layout.device_state, grad.layout.dtype, next(refs(step.result)).layout.dtype, aligned
         group = open_groups.get(like)
         reason = None if group is None else _obstacle(group, bytes_read, position, steps, uses)
         if group is None or reason is not None:
