@@ -107,11 +107,6 @@ def run(described: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 
 def _run_on_ray(described: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    # Ray, which it needs, is an optional package.
-    try:
-        from .on_ray import run_on_ray
-    except ImportError as error:
-        described.error(f"--ray needs Ray, which is not installed ({error}): pip install 'graphroot[ray]'")
     rules = rules_on_ray(described, options)
     named = options.nproc_per_node in ("gpu", "cpu", "auto")
     ranks = None if named else process_count(described, options.nproc_per_node)
@@ -127,6 +122,11 @@ def _run_on_ray(described: argparse.ArgumentParser, options: argparse.Namespace)
         for name in ("redirects", "tee")
         if getattr(options, name)
     ]
+    # Ray, which it needs, is an optional package.
+    try:
+        from .on_ray import run_on_ray
+    except ImportError as error:
+        described.error(f"--ray needs Ray, which is not installed ({error}): pip install 'graphroot[ray]'")
     return run_on_ray(
         options.ray_address,
         options.ray_working_dir,

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from parallel.launch import main
 
-from .launcher import Launcher, start, write_script
+from .launcher import ROOT, Launcher, start, write_script
 from .test_restarts import CONF, TRAIN, UNTIL_END, await_attempt, trained
 
-pytest.importorskip("ray")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
+]
+#: Nothing of Ray's is written elsewhere, nor sent.
+OPTIONS = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 
 #: Seconds; Ray starts processes, and notices that they are gone, in its own time.
 _PATIENCE = 90.0
@@ -35,37 +40,55 @@ parallel.destroy_process_group()
 """
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Two nodes with two processors each."""
-    from ray.cluster_utils import Cluster
+class Cluster:
+    """Commands to the process that has the cluster."""
 
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.parallel.launch.ray_cluster"],
+            env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.address = self._answer()
+
+    def tell(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        self._answer()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the cluster has ended"
+        return line.strip()
+
+    def end(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two nodes with two processors each."""
     # Paths of sockets are short.
     folder = tempfile.mkdtemp(prefix="ray")
-    chosen = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": folder}
-    former = {name: os.environ.get(name) for name in chosen}
-    os.environ.update(chosen)
-    result = Cluster()
+    result = Cluster(OPTIONS | {"RAY_TMPDIR": folder})
     try:
-        for _ in range(2):
-            result.add_node(num_cpus=2, include_dashboard=False, object_store_memory=80 << 20)
         yield result
     finally:
-        result.shutdown()
-        for name, text in former.items():
-            if text is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = text
+        result.end()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def on_ray(cluster: Any, *arguments: object) -> Launcher:
+def on_ray(cluster: Cluster, *arguments: object) -> Launcher:
     common = ("--ray", "--ray-address", cluster.address, "--nproc-per-node", "2", "--rdzv-conf", CONF)
-    return start(*common, *map(str, arguments), OMP_NUM_THREADS="1")
+    return start(*common, *map(str, arguments), OMP_NUM_THREADS="1", **OPTIONS)
 
 
-def test_ranks_of_two_nodes(cluster: Any, tmp_path: Path) -> None:
+def test_ranks_of_two_nodes(cluster: Cluster, tmp_path: Path) -> None:
     script = write_script(tmp_path, TELL)
     command = on_ray(
         cluster, "--nnodes", "2", "--redirects=1:1", "--log-dir", tmp_path / "logs", script, "--steps", "3"
@@ -77,7 +100,7 @@ def test_ranks_of_two_nodes(cluster: Any, tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("logs/attempt_0/rank_*/stdout.log"))) == 4
 
 
-def test_a_folder_that_is_copied(cluster: Any, tmp_path: Path) -> None:
+def test_a_folder_that_is_copied(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "copied").mkdir()
     (tmp_path / "copied" / "program.py").write_text("import os\nprint('in', os.getcwd())\n")
     command = on_ray(cluster, "--ray-working-dir", tmp_path / "copied", "program.py")
@@ -87,15 +110,14 @@ def test_a_folder_that_is_copied(cluster: Any, tmp_path: Path) -> None:
     assert str(tmp_path) not in output
 
 
-def test_a_node_that_is_lost_and_one_that_comes(cluster: Any, tmp_path: Path) -> None:
+def test_a_node_that_is_lost_and_one_that_comes(cluster: Cluster, tmp_path: Path) -> None:
     """Training goes on from its checkpoint without the machine, and with another one when Ray has it."""
     script = write_script(tmp_path, UNTIL_END)
     command = on_ray(cluster, "--nnodes", "1:2", "--max-restarts", "2", script)
     await_attempt(tmp_path, 0, 4, _PATIENCE)
-    worker = next(iter(cluster.worker_nodes))
-    cluster.remove_node(worker, allow_graceful=False)
+    cluster.tell("remove")
     await_attempt(tmp_path, 1, 2, _PATIENCE)
-    cluster.add_node(num_cpus=2, object_store_memory=80 << 20)
+    cluster.tell("add")
     await_attempt(tmp_path, 1, 4, _PATIENCE)
     (tmp_path / "end").touch()
     _, errors = command.communicate(_PATIENCE)
@@ -104,7 +126,7 @@ def test_a_node_that_is_lost_and_one_that_comes(cluster: Any, tmp_path: Path) ->
     assert "another one is started" in errors
 
 
-def test_training_goes_on_from_its_checkpoint(cluster: Any, tmp_path: Path) -> None:
+def test_training_goes_on_from_its_checkpoint(cluster: Cluster, tmp_path: Path) -> None:
     command = on_ray(cluster, "--nnodes", "2", "--max-restarts", "1", write_script(tmp_path, TRAIN), "rank")
     _, errors = command.communicate(_PATIENCE)
     assert command.returncode == 0, errors
@@ -112,7 +134,7 @@ def test_training_goes_on_from_its_checkpoint(cluster: Any, tmp_path: Path) -> N
     np.testing.assert_allclose(json.loads((tmp_path / "weight").read_text()), trained(), rtol=1e-4)
 
 
-def test_a_failure_and_a_signal(cluster: Any, tmp_path: Path) -> None:
+def test_a_failure_and_a_signal(cluster: Cluster, tmp_path: Path) -> None:
     failing = on_ray(cluster, write_script(tmp_path, "sys.exit(5 if rank else 0)"))
     _, errors = failing.communicate(_PATIENCE)
     assert failing.returncode == 5, errors
