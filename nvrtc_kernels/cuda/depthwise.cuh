@@ -63,6 +63,30 @@ __device__ inline void read_row(const T* row, int begin, int length, Sum (&to)[S
     }
 }
 
+// `each(row, column, element, seen)` for every result of the strip at (y, x) and every element of the kernel, with what that sees.
+template <class S, class Sum, class T, class Each>
+__device__ inline void over_strip(const Planes& p, const T* plane, int y, int x, const Each& each) {
+#pragma unroll
+    for (int r = 0; r < S::seen_rows; ++r) {
+        const int row = y * S::stride_y - S::padding_y + r;
+        if (static_cast<unsigned>(row) >= static_cast<unsigned>(p.height)) continue;
+        Sum seen[S::seen];
+        read_row<S>(plane + static_cast<long long>(row) * p.width, x * S::stride_x, p.width, seen);
+#pragma unroll
+        for (int o = 0; o < S::rows; ++o) {
+#pragma unroll
+            for (int ky = 0; ky < S::kernel_y; ++ky) {
+                if (o * S::stride_y + ky * S::dilation_y != r) continue;
+#pragma unroll
+                for (int kx = 0; kx < S::kernel_x; ++kx)
+#pragma unroll
+                    for (int j = 0; j < S::width; ++j)
+                        each(o, j, ky * S::kernel_x + kx, seen[j * S::stride_x + kx * S::dilation_x]);
+            }
+        }
+    }
+}
+
 template <class S, bool Turned, class Sum, class T>
 __device__ void depthwise_strips(const Planes& p, const T* image, const T* weight, const T* bias, int bias_step, T* out) {
     const unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -80,25 +104,9 @@ __device__ void depthwise_strips(const Planes& p, const T* image, const T* weigh
     Sum sums[S::rows][S::width];
 #pragma unroll
     for (int j = 0; j < S::rows * S::width; ++j) sums[j / S::width][j % S::width] = added;
-#pragma unroll
-    for (int r = 0; r < S::seen_rows; ++r) {
-        const int row = y * S::stride_y - S::padding_y + r;
-        if (static_cast<unsigned>(row) >= static_cast<unsigned>(p.height)) continue;
-        Sum seen[S::seen];
-        read_row<S>(image + static_cast<long long>(row) * p.width, x * S::stride_x, p.width, seen);
-#pragma unroll
-        for (int o = 0; o < S::rows; ++o) {
-#pragma unroll
-            for (int ky = 0; ky < S::kernel_y; ++ky) {
-                if (o * S::stride_y + ky * S::dilation_y != r) continue;
-#pragma unroll
-                for (int kx = 0; kx < S::kernel_x; ++kx)
-#pragma unroll
-                    for (int j = 0; j < S::width; ++j)
-                        sums[o][j] += seen[j * S::stride_x + kx * S::dilation_x] * factors[ky * S::kernel_x + kx];
-            }
-        }
-    }
+    over_strip<S, Sum>(p, image, y, x, [&](int o, int j, int element, Sum seen) {
+        sums[o][j] += seen * factors[element];
+    });
     out += (static_cast<long long>(plane) * p.out_height + y) * p.out_width + x;
 #pragma unroll
     for (int o = 0; o < S::rows; ++o) {
@@ -137,25 +145,9 @@ __device__ void depthwise_weight_strips(
             for (int j = 0; j < S::width; ++j) gradients[o][j] = inside ? Sum(to_compute(pack.items[j])) : Sum(0);
         }
         const T* seen_plane = image + plane / S::multiplier * p.height * p.width;
-#pragma unroll
-        for (int r = 0; r < S::seen_rows; ++r) {
-            const int row = y * S::stride_y - S::padding_y + r;
-            if (static_cast<unsigned>(row) >= static_cast<unsigned>(p.height)) continue;
-            Sum seen[S::seen];
-            read_row<S>(seen_plane + static_cast<long long>(row) * p.width, x * S::stride_x, p.width, seen);
-#pragma unroll
-            for (int o = 0; o < S::rows; ++o) {
-#pragma unroll
-                for (int ky = 0; ky < S::kernel_y; ++ky) {
-                    if (o * S::stride_y + ky * S::dilation_y != r) continue;
-#pragma unroll
-                    for (int kx = 0; kx < S::kernel_x; ++kx)
-#pragma unroll
-                        for (int j = 0; j < S::width; ++j)
-                            sums[ky * S::kernel_x + kx] += seen[j * S::stride_x + kx * S::dilation_x] * gradients[o][j];
-                }
-            }
-        }
+        over_strip<S, Sum>(p, seen_plane, y, x, [&](int o, int j, int element, Sum seen) {
+            sums[element] += seen * gradients[o][j];
+        });
     }
 #pragma unroll
     for (int k = 0; k < S::elements; ++k) {

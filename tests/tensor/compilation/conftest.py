@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import drv
 from nvrtc_kernels import host_loops
 from tensor.core.devices.state import cpu
 
@@ -22,3 +23,11 @@ def native_loops() -> Iterator[None]:
     yield
     cpu.plans.clear()
     host_loops.set_mode(former)
+
+
+@pytest.fixture(params=["eager", "lazy", "random"])
+def schedule(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A simulated device under each schedule, which finds everything that it can."""
+    with drv.simulator.installed(check="full", schedule=request.param):
+        yield
+        assert not list(drv.simulator.findings())

@@ -11,14 +11,10 @@ import drv
 import tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 
-@pytest.fixture(autouse=True, params=["eager", "lazy", "random"])
-def schedule(request: pytest.FixtureRequest) -> Iterator[None]:
-    with drv.simulator.installed(check="full", schedule=request.param):
-        yield
-        assert not list(drv.simulator.findings())
+pytestmark = pytest.mark.usefixtures("schedule")
 
 
 _factor = 2.0

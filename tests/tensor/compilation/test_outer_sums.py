@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import drv
 import nn
 import tensor
 from nn import functional
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 
-@pytest.fixture(autouse=True, params=["eager", "lazy", "random"])
-def schedule(request: pytest.FixtureRequest) -> Iterator[None]:
-    with drv.simulator.installed(check="full", schedule=request.param):
-        yield
-        assert not list(drv.simulator.findings())
+pytestmark = pytest.mark.usefixtures("schedule")
 
 
 def _layers(*widths: int, bias: bool = True) -> Any:

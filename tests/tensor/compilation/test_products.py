@@ -8,20 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import drv
 import nn
 import tensor
 from nn import functional
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
-@pytest.fixture(autouse=True, params=["eager", "lazy", "random"])
-def schedule(request: pytest.FixtureRequest) -> Iterator[None]:
-    with drv.simulator.installed(check="full", schedule=request.param):
-        yield
-        assert not list(drv.simulator.findings())
+pytestmark = pytest.mark.usefixtures("schedule")
 
 
 def _randn(*shape: int, dtype: Any = tensor.bfloat16, grad: bool = False) -> Any:
