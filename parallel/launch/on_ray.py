@@ -160,10 +160,12 @@ class _Job:
         #: Calls that return when an actor is on a machine.
         self._arriving: dict[Any, Any] = {}
         self._left = rules.max_restarts
+        self._received: list[int] = []
         self._status = 1
 
     def run(self, received: list[int]) -> int:
-        """Show what launchers write until all have ended."""
+        """Show what launchers write until all have ended, and pass the signals on to them that are received meanwhile."""
+        self._received = received
         for _ in range(self._rules.most):
             self._start()
         passed_on = 0
@@ -199,12 +201,12 @@ class _Job:
                 self._reading[actor.read.remote()] = actor
                 return
             status = ray.get(actor.status.remote())
-            if status == 0 or self._served.over:
+            if status == 0 or self._served.over or self._received:
                 return
             self._status = status
             lost = f"a launcher has ended with status {status}"
         except RayActorError as error:
-            if self._served.over:
+            if self._served.over or self._received:
                 return
             lost = f"Ray has lost a launcher ({str(error).splitlines()[0]})"
         if self._left:

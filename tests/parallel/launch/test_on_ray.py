@@ -140,7 +140,7 @@ def test_a_failure_and_a_signal(cluster: Cluster, tmp_path: Path) -> None:
     assert failing.returncode == 5, errors
     assert "rank 1 failed with exit code 5" in errors
 
-    stopped = on_ray(cluster, write_script(tmp_path, UNTIL_END))
+    stopped = on_ray(cluster, "--max-restarts", "3", write_script(tmp_path, UNTIL_END))
     await_attempt(tmp_path, 0, 2, _PATIENCE)
     stopped.send_signal(signal.SIGTERM)
     _, errors = stopped.communicate(_PATIENCE)
