@@ -166,7 +166,7 @@ def _first(device: Device, rows: int, n: int, k: int, dtype: dtype, *, descendin
         packs = -(-n // (32 * width)) if n * max(dtype.itemsize, 4) <= _IN_REGISTERS else 0
         source = (
             f"{sort.order(dtype, descending=descending, header='first_of_rows.cuh')}"
-            f'extern "C" __global__ void {name}(long long rows, unsigned n, unsigned count, const {bits}* in, {bits}* values, '
+            f'extern "C" __global__ void __launch_bounds__({_THREADS}, 2) {name}(long long rows, unsigned n, unsigned count, const {bits}* in, {bits}* values, '
             f"long long* indices) {{\n    first_of_rows<KeyOrder, {width}, {packs}>(rows, n, count, in, values, indices);\n}}\n"
         )
         return launcher(device, "first_of_rows.cu", source, name, "qIIPPP")

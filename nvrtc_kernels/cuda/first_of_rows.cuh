@@ -2,8 +2,8 @@
 //
 // A warp has a row. First each lane finds the least key of its own elements: the key that is the
 // `count`-th among those of the lanes is no less than the `count`-th of the row. So what is wanted is among the elements up to
-// it, which are few unless many are equal, and are collected and put in order. If they are too many, the exact key, and the exact
-// position among its equals, are found bit by bit.
+// it, which are few unless many are equal, and are collected and put in order. If they are too many, the exact key is found, and
+// the first ones that are equal to it are taken.
 
 #pragma once
 #include "rows.cuh"
@@ -75,6 +75,20 @@ struct RowKeys {
             }
         }
     }
+    // `go_on = take(keys, position of the first)` for packs of all lanes together, in the order of the row, until it is false. This reads the row.
+    template <class Take>
+    __device__ void in_order(const Take& take) const {
+        bool go_on = true;
+#pragma unroll 1
+        for (int i = 0; go_on && i * 32 * Width < n; ++i) {
+            Key own[Width];
+            Pack<Bits, Width> pack{};
+            if (at(i) < n) pack = *reinterpret_cast<const Pack<Bits, Width>*>(row + at(i));
+#pragma unroll
+            for (int j = 0; j < Width; ++j) own[j] = Order::wide_key(pack.items[j]);
+            go_on = take(own, at(i));
+        }
+    }
     // How many elements `holds(key, position)` says true of, in the whole row.
     template <class Condition>
     __device__ unsigned count(const Condition& holds) const {
@@ -119,6 +133,35 @@ struct Collection {
         __syncwarp();
         return count;
     }
+    // In addition the first `most` elements of the row that are equal to `equal`, of which there are so many.
+    template <int Width, class Row>
+    __device__ void add_first(const Row& row, unsigned most, Key equal) {
+        const unsigned before = (1u << threadIdx.x % 32) - 1;
+        unsigned first = count, end = count + most;
+        __syncwarp();
+        row.in_order([&](const Key (&keys_of)[Width], unsigned position) {
+            unsigned own = first, all = 0;
+            bool same[Width];
+#pragma unroll
+            for (int j = 0; j < Width; ++j) {
+                same[j] = position + j < row.n && keys_of[j] == equal;
+                const unsigned lanes = __ballot_sync(~0u, same[j]);
+                own += __popc(lanes & before);
+                all += __popc(lanes);
+            }
+#pragma unroll
+            for (int j = 0; j < Width; ++j) {
+                if (same[j] && own < end) {
+                    keys[own] = equal;
+                    positions[own] = position + j;
+                }
+                own += same[j];
+            }
+            first += all;
+            return first < end;
+        });
+        __syncwarp();
+    }
 };
 
 // `count` is at most 32, and every lane has an element.
@@ -149,17 +192,17 @@ __device__ void first_of_rows(
         const Key limit = __shfl_sync(~0u, least, count - 1);
         unsigned collected = own.collect(row, [&](Key key, unsigned) { return key <= limit; });
         if (collected > FIRST_MOST) {
-            const Key exact =
-                number_by_bits<Key>(Key(1) << (8 * sizeof(Key) - 1), count, [&](Key trial) {
+            // The limit is the key of that rank, unless too many are less.
+            Key exact = limit;
+            unsigned less = row.count([&](Key key, unsigned) { return key < exact; });
+            if (less >= count) {
+                exact = number_by_bits<Key>(Key(1) << (8 * sizeof(Key) - 1), count, [&](Key trial) {
                     return row.count([&](Key key, unsigned) { return key < trial; });
                 });
-            const unsigned before = row.count([&](Key key, unsigned) { return key < exact; });
-            const unsigned last = number_by_bits<unsigned>(1u << (31 - __clz(n)), count - before, [&](unsigned trial) {
-                return row.count([&](Key key, unsigned position) { return key == exact && position < trial; });
-            });
-            collected = own.collect(row, [&](Key key, unsigned position) {
-                return key < exact || (key == exact && position <= last);
-            });
+            }
+            less = own.collect(row, [&](Key key, unsigned) { return key < exact; });
+            own.template add_first<Width>(row, count - less, exact);
+            collected = count;
         }
         for (unsigned i = lane; i < collected; i += 32) {
             const Key key = own.keys[i];

@@ -48,7 +48,8 @@ def joined(
     yield
     parallel.destroy_process_group()
     assert not parallel.is_initialized()
-    left = set(threading.enumerate()) - threads
+    # Those that share large operations on the CPU stay for the next one.
+    left = {each for each in set(threading.enumerate()) - threads if not each.name.startswith("tensor-host")}
     assert not left, left
     assert _open_files() <= files
 

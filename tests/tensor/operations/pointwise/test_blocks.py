@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 import nn
 import tensor
+from nvrtc_kernels import host_loops
+from tensor.core.devices.state import cpu
 from tensor.operations import pointwise_operation as pointwise
 
 SIZE = 2 * pointwise._BLOCK + 1001
+
+
+@pytest.fixture(autouse=True)
+def numpy_alone() -> Iterator[None]:
+    """Native loops have no blocks."""
+    former = host_loops.mode()
+    cpu.plans.clear()
+    host_loops.set_mode("off")
+    yield
+    cpu.plans.clear()
+    host_loops.set_mode(former)
 
 
 def _into_second(function, first, second, third):
