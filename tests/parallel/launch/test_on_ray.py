@@ -130,7 +130,8 @@ def test_training_goes_on_from_its_checkpoint(cluster: Cluster, tmp_path: Path) 
     command = on_ray(cluster, "--nnodes", "2", "--max-restarts", "1", write_script(tmp_path, TRAIN), "rank")
     _, errors = command.communicate(_PATIENCE)
     assert command.returncode == 0, errors
-    assert "rank 3 failed with signal SIGKILL" in errors
+    # The machine of the rank that was killed says so, or another one whose ranks miss it.
+    assert "restart 1 of 1; 2 nodes with 4 ranks in all" in errors
     np.testing.assert_allclose(json.loads((tmp_path / "weight").read_text()), trained(), rtol=1e-4)
 
 
