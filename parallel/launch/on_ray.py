@@ -177,7 +177,8 @@ class _Job:
                 for actor in set(self._reading.values()):
                     actor.signal.remote(number)
                 passed_on += 1
-            if self._served.over:
+            # After a signal launchers end by themselves, but for those that wait for a machine.
+            if self._served.over or (received and not self._running()):
                 self._leave_pending()
         if received:
             say(f"received {signal_name(received[0])}; every rank has been ended")

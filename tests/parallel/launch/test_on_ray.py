@@ -153,6 +153,16 @@ def test_a_failure_and_a_signal(cluster: Cluster, tmp_path: Path) -> None:
     assert "there is no script" in errors
 
 
+def test_a_signal_while_a_machine_is_waited_for(cluster: Cluster, tmp_path: Path) -> None:
+    """Two machines of three have come; the cluster has no third."""
+    script, hurry = write_script(tmp_path, UNTIL_END), f"{CONF},last_call_timeout=1"
+    command = on_ray(cluster, "--nnodes", "2:3", "--max-restarts", "3", "--rdzv-conf", hurry, script)
+    await_attempt(tmp_path, 0, 4, _PATIENCE)
+    command.send_signal(signal.SIGTERM)
+    _, errors = command.communicate(_PATIENCE)
+    assert command.returncode == 128 + signal.SIGTERM, errors
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
