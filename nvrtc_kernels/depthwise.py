@@ -85,20 +85,20 @@ def plan(
         planes = struct.pack("=10I4i", *numbers, count, *w.size[1:], *w.out[1:])
         return make(device, part, dtype, strip, planes, count, filters, w.kernel_elements, bias or 0)
 
-    wide, scratch_bytes = of_width(widest)
-    narrow: Callable[..., None] | None = None
+    aligned, scratch_bytes = of_width(widest)
+    unaligned: Callable[..., None] | None = None
     bytes_at_once = widest * dtype.itemsize
 
     def run(stream: Any, scratch: int, out: int, first: int, second: int, bias: int) -> None:
-        nonlocal narrow
+        nonlocal unaligned
         # What is read or written a strip's row at a time.
         if ((second if part == "weight" else out) | first) % bytes_at_once:
-            if narrow is None:
-                narrow, needed = of_width(1)
+            if unaligned is None:
+                unaligned, needed = of_width(1)
                 assert needed <= scratch_bytes
-            narrow(stream, scratch, out, first, second, bias)
+            unaligned(stream, scratch, out, first, second, bias)
         else:
-            wide(stream, scratch, out, first, second, bias)
+            aligned(stream, scratch, out, first, second, bias)
 
     return Plan(run, scratch_bytes)
 

@@ -172,13 +172,13 @@ def _first(device: Device, rows: int, n: int, k: int, dtype: dtype, *, descendin
         return launcher(device, "first_of_rows.cu", source, name, "qIIPPP")
 
     width = gcd(_WORD // dtype.itemsize, n)
-    wide, narrow = kernel(width), None
+    aligned, unaligned = kernel(width), None
 
     def run(stream: Any, _: int, values: int, indices: int, input_address: int) -> None:
-        nonlocal narrow
-        launch = wide
+        nonlocal unaligned
+        launch = aligned
         if input_address % (width * dtype.itemsize):
-            narrow = launch = narrow or kernel(1)
+            unaligned = launch = unaligned or kernel(1)
         launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, rows, n, k, input_address, values, indices)
 
     return Plan(run)

@@ -207,12 +207,12 @@ __device__ void first_of_rows(
         for (unsigned i = lane; i < collected; i += 32) {
             const Key key = own.keys[i];
             const unsigned position = own.positions[i];
-            unsigned place = 0;
+            unsigned rank = 0;
             for (unsigned other = 0; other < collected; ++other)
-                place += own.keys[other] < key || (own.keys[other] == key && own.positions[other] < position);
-            if (place < count) {
-                values[r * count + place] = row.row[position];
-                indices[r * count + place] = position;
+                rank += own.keys[other] < key || (own.keys[other] == key && own.positions[other] < position);
+            if (rank < count) {
+                values[r * count + rank] = row.row[position];
+                indices[r * count + rank] = position;
             }
         }
     }

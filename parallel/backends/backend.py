@@ -136,7 +136,8 @@ class HostTransport(Protocol):
     are called from one thread, in the same order on every rank; ``send`` and ``recv`` may be called from other threads
     meanwhile. ``deadline`` is a ``time.monotonic()`` second, after which the call raises
     :class:`parallel.DistBackendError` with the operation and the ranks it waited for; so it does when another rank
-    has gone. Arrays in a GPU's memory come only where ``reaches_devices`` says so. What the arguments are, and how many elements they have, is as :class:`Backend` says of tensors.
+    has gone. Arrays in a GPU's memory come only where ``reaches_devices`` says so. What the arguments are, and how many
+    elements they have, is as :class:`Backend` says of tensors.
     """
 
     name: str

@@ -38,8 +38,9 @@ class HostBackend:
     One thread carries out the collectives of the group, in order; ``send`` and ``recv`` have one for each peer and tag,
     so that neither waits for the other. The threads come with the first operation and go when idle.
 
-    CPU tensors are used in place, and CUDA tensors where the transport reaches them. Others are copied to pinned memory and back on streams of the group's own:
-    the host goes on at once, and what the caller's current stream holds comes before the copies.
+    CPU tensors are used in place, and CUDA tensors where the transport reaches them. Others are copied to pinned memory and
+    back on streams of the group's own: the host goes on at once, and what the caller's current stream holds comes before the
+    copies.
 
     Parameters
     ----------

@@ -24,12 +24,12 @@ _PRODUCTS = st.builds(
 ) | st.builds(OuterSum, st.just(136), st.just(264), st.integers(1, 9), st.booleans())
 
 
-def _assert_right(kind: dtype, result: dtype, products: Sequence[OuterSum]) -> None:
+def _assert_right(element: dtype, result: dtype, products: Sequence[OuterSum]) -> None:
     device, rng = drv.Device(0), np.random.default_rng(len(products))
     arrays, addresses, checks = [], [], []
     for product in products:
         grad, rows = (
-            rng.standard_normal((product.count, width)).astype(kind.numpy)
+            rng.standard_normal((product.count, width)).astype(element.numpy)
             for width in (product.outputs, product.inputs)
         )
         shapes = [(product.outputs, product.inputs), *[(product.outputs,)] * product.sums]
@@ -39,7 +39,7 @@ def _assert_right(kind: dtype, result: dtype, products: Sequence[OuterSum]) -> N
         addresses += [each.address for each in (*outs, *operands)]
         exact, sums = grad.astype(np.float64).T @ rows.astype(np.float64), grad.astype(np.float64).sum(0)
         checks += list(zip(outs, (exact, sums)[: 1 + product.sums], strict=True))
-    plan(device, kind, result, products)(device.default_stream.handle, *addresses)
+    plan(device, element, result, products)(device.default_stream.handle, *addresses)
     for out, expected in checks:
         tolerance = _ROUNDING[result]
         np.testing.assert_allclose(
@@ -51,14 +51,14 @@ def _assert_right(kind: dtype, result: dtype, products: Sequence[OuterSum]) -> N
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
-@pytest.mark.parametrize(("kind", "result"), [(bfloat16, float32), (float16, float16)])
-def test_products_of_many_sizes(kind: dtype, result: dtype, schedule: str) -> None:
+@pytest.mark.parametrize(("element", "result"), [(bfloat16, float32), (float16, float16)])
+def test_products_of_many_sizes(element: dtype, result: dtype, schedule: str) -> None:
     products = [
         OuterSum(40, 24, 70, True), OuterSum(136, 200, 33, False), OuterSum(8, 8, 5, True), OuterSum(8, 264, 128, True)
     ]  # fmt: skip
     with drv.simulator.installed(check="full", schedule=schedule, seed=3):
-        _assert_right(kind, result, products)
-        _assert_right(kind, result, [OuterSum(7, 3, 45, True), OuterSum(16, 16, 1, True)])
+        _assert_right(element, result, products)
+        _assert_right(element, result, [OuterSum(7, 3, 45, True), OuterSum(16, 16, 1, True)])
         assert not list(drv.simulator.findings())
 
 

@@ -169,15 +169,15 @@ def test_topk(device: drv.Device, n: int, k: int, largest: bool) -> None:
 @pytest.mark.sampled(8)
 def test_the_first_few_of_rows(device: drv.Device, n: int, k: int, largest: bool) -> None:
     """A warp has a row: numbers in order, few that are different, and what is no number."""
-    for kind in (dtypes.float32, dtypes.bfloat16, dtypes.uint8):
+    for dtype in (dtypes.float32, dtypes.bfloat16, dtypes.uint8):
         numbers_of = np.random.default_rng(n + k)
-        few = numbers_of.integers(0, 3, n).astype(kind.numpy)
-        ordered = (np.arange(n) * (-1 if largest else 1) % 250).astype(kind.numpy)
-        special = numbers((1, n), kind, 5)[0]
-        if kind.is_floating_point:
+        few = numbers_of.integers(0, 3, n).astype(dtype.numpy)
+        ordered = (np.arange(n) * (-1 if largest else 1) % 250).astype(dtype.numpy)
+        special = numbers((1, n), dtype, 5)[0]
+        if dtype.is_floating_point:
             special[::3], special[1::30], special[2::70], special[3::3] = 0.0, np.nan, -np.inf, -0.0
         array = np.stack([few, ordered, special, ordered[::-1], np.zeros_like(few)])
-        plan = selection.topk(device, len(array), n, k, kind, largest=largest)
+        plan = selection.topk(device, len(array), n, k, dtype, largest=largest)
         assert not plan.scratch_bytes
         _, devices = selected(device, plan, array, k)
         assert (devices == ranks(array, descending=largest)[:, :k]).all()

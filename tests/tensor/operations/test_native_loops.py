@@ -99,11 +99,11 @@ def _assert_like_numpy(result: Any, expected: Any, units: float) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [dtypes.float32, dtypes.float64, dtypes.bfloat16, dtypes.float16], ids=str)
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.bfloat16, dtypes.float16], ids=str)
 @pytest.mark.parametrize("sample", _FLOATING, ids=str)
 @pytest.mark.sampled(4)
-def test_samples(sample: Sample, kind: Any, planned: list[Any]) -> None:
-    arrays = operands(sample, kind, (3, 50))
+def test_samples(sample: Sample, dtype: Any, planned: list[Any]) -> None:
+    arrays = operands(sample, dtype, (3, 50))
     result = call(sample, [tensor.from_numpy(np.array(each)) for each in arrays])
     if not isinstance(result, tensor.Tensor) or result.dtype.is_complex:
         return
@@ -126,14 +126,14 @@ def _unary(name: str) -> Any:
     return getattr(tensor, name, None) or getattr(nn.functional, name)
 
 
-@pytest.mark.parametrize("kind", [dtypes.float32, dtypes.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=str)
 @pytest.mark.parametrize("name", _UNARY)
 @pytest.mark.sampled(3)
-def test_special_values(name: str, kind: Any, planned: list[Any]) -> None:
-    x = tensor.tensor(_SPECIAL * 5, dtype=kind)
+def test_special_values(name: str, dtype: Any, planned: list[Any]) -> None:
+    x = tensor.tensor(_SPECIAL * 5, dtype=dtype)
     result = _unary(name)(x)
     expected = _by_numpy(_unary(name), x)
-    if kind is dtypes.bfloat16:
+    if dtype is dtypes.bfloat16:
         assert planned[-1] is not None
     found, numbers = result.double().numpy(), expected.double().numpy()
     np.testing.assert_array_equal(np.isnan(found), np.isnan(numbers))
@@ -143,7 +143,7 @@ def test_special_values(name: str, kind: Any, planned: list[Any]) -> None:
     if name in ("tanh", "erf", "expm1", "log1p", "atan", "asinh", "round"):
         zeros = numbers == 0
         np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(numbers[zeros]))
-    _assert_like_numpy(result, expected, 2 if kind is dtypes.bfloat16 else 8)
+    _assert_like_numpy(result, expected, 2 if dtype is dtypes.bfloat16 else 8)
 
 
 def test_what_is_rounded_correctly_has_the_same_bits(planned: list[Any]) -> None:
@@ -151,8 +151,8 @@ def test_what_is_rounded_correctly_has_the_same_bits(planned: list[Any]) -> None
     numbers = np.concatenate([rng.standard_normal(1000), 10.0 ** rng.uniform(-44, 38, 1000), _SPECIAL])
     with np.errstate(over="ignore"):
         x, y = (tensor.tensor(each.astype(np.float32)) for each in (numbers, rng.permutation(numbers)))
-    for kind in (tensor.bfloat16, tensor.float16):
-        a, b = x.to(kind), y.to(kind)
+    for dtype in (tensor.bfloat16, tensor.float16):
+        a, b = x.to(dtype), y.to(dtype)
         assert planned[-1] is not None
         for function in (tensor.add, tensor.sub, tensor.mul, tensor.div, tensor.maximum, tensor.minimum):
             result, expected = function(a, b), _by_numpy(function, a, b)
@@ -163,7 +163,7 @@ def test_what_is_rounded_correctly_has_the_same_bits(planned: list[Any]) -> None
                 expected.float().signbit().numpy()[~result.isnan().numpy()],
             )
         np.testing.assert_array_equal(a.float().numpy(), _by_numpy(a.float).numpy())
-        np.testing.assert_array_equal(x.to(kind).float().numpy(), _by_numpy(x.to, kind).float().numpy())
+        np.testing.assert_array_equal(x.to(dtype).float().numpy(), _by_numpy(x.to, dtype).float().numpy())
 
 
 #: Operands of a loop over (40, 30): transposed, with gaps, stretched, of a larger rank, alone.
@@ -274,23 +274,23 @@ def test_random_numbers_have_the_same_bits(name: str, size: int, monkeypatch: py
     kinds = [tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16]
     if name[:6] in ("random", "bernou"):
         kinds += [tensor.int64, tensor.int32, tensor.uint8]
-    for kind in kinds:
+    for dtype in kinds:
         drawn = []
         for mode in ("on", "off"):
             with _Mode(mode):
                 tensor.manual_seed(3)
-                drawn.append(_FILLS[name](tensor.empty(size, dtype=kind)))
+                drawn.append(_FILLS[name](tensor.empty(size, dtype=dtype)))
         assert loops[-1] is not None
         np.testing.assert_array_equal(*[each.double().numpy() for each in drawn])
 
 
 def test_the_same_elements_are_dropped(planned: list[Any]) -> None:
-    for kind in (tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16):
+    for dtype in (tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16):
         results = []
         for mode in ("on", "off"):
             with _Mode(mode):
                 tensor.manual_seed(4)
-                x = tensor.randn(1003).to(kind).requires_grad_()
+                x = tensor.randn(1003).to(dtype).requires_grad_()
                 y = nn.functional.dropout(x, 0.25)
                 y.backward(x.detach())
                 tensor.manual_seed(5)
@@ -299,23 +299,23 @@ def test_the_same_elements_are_dropped(planned: list[Any]) -> None:
             np.testing.assert_array_equal(first.double().numpy(), second.double().numpy())
 
 
-@pytest.mark.parametrize("kind", [tensor.float32, tensor.float64, tensor.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [tensor.float32, tensor.float64, tensor.bfloat16], ids=str)
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
 @pytest.mark.parametrize("shape", [(1, 70_000), (300, 237), (4000, 3), (5, 1)], ids=str)
 @pytest.mark.sampled(8)
-def test_rows_are_normalised(shape: tuple[int, int], name: str, affine: bool, kind: Any) -> None:
+def test_rows_are_normalised(shape: tuple[int, int], name: str, affine: bool, dtype: Any) -> None:
     results = []
     for mode in ("on", "off"):
         with _Mode(mode):
             tensor.manual_seed(6)
-            x, grad = (tensor.randn(shape, dtype=tensor.float64).to(kind) for _ in range(2))
-            vectors = [tensor.randn(shape[1], dtype=tensor.float64).to(kind) for _ in range(2 * affine)]
+            x, grad = (tensor.randn(shape, dtype=tensor.float64).to(dtype) for _ in range(2))
+            vectors = [tensor.randn(shape[1], dtype=tensor.float64).to(dtype) for _ in range(2 * affine)]
             leaves = [each.requires_grad_() for each in (x, *vectors[: 2 if name == "layer_norm" else 1])]
             y = getattr(nn.functional, name)(leaves[0], (shape[1],), *leaves[1:])
             y.backward(grad)
             results.append([each.detach().double().numpy() for each in (y, *(leaf.grad for leaf in leaves))])
-    tolerance = {8: 1e-11, 4: 2e-5, 2: 2e-2}[kind.itemsize]
+    tolerance = {8: 1e-11, 4: 2e-5, 2: 2e-2}[dtype.itemsize]
     for first, second in zip(*results, strict=True):
         scale = max(np.abs(second).max(), 1)
         np.testing.assert_allclose(first, second, rtol=tolerance, atol=tolerance * scale)
@@ -339,13 +339,13 @@ def test_gradients_of_norms_do_not_depend_on_threads() -> None:
         np.testing.assert_array_equal(one, four)
 
 
-@pytest.mark.parametrize("kind", ["f4", "f8"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("shape", [(1,), (17,), (200_003,), (3, 70_001), (1000, 70)], ids=str)
-def test_running_sums(shape: tuple[int, ...], kind: str) -> None:
-    x = np.random.default_rng(0).standard_normal(shape).astype(kind)
+def test_running_sums(shape: tuple[int, ...], dtype: str) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
     with _Mode("on"):
         result = tensor.tensor(x).cumsum(-1).numpy()
-    expected = np.cumsum(x, axis=-1, dtype=np.float64).astype(kind)
+    expected = np.cumsum(x, axis=-1, dtype=np.float64).astype(dtype)
     np.testing.assert_array_equal(result, expected)
     x.reshape(-1)[0] = np.inf
     with _Mode("on"):
@@ -373,7 +373,9 @@ def test_sums_of_rows(shape: tuple[int, ...], dim: Any) -> None:
         assert tensor.tensor(x).sum().item() == np.inf
 
 
-@pytest.mark.parametrize("kind", [tensor.float32, tensor.float64, tensor.bfloat16, tensor.complex64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [tensor.float32, tensor.float64, tensor.bfloat16, tensor.complex64], ids=str
+)
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -385,25 +387,25 @@ def test_sums_of_rows(shape: tuple[int, ...], dim: Any) -> None:
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_steps_of_optimizers(name: str, options: dict[str, Any], kind: Any) -> None:
+def test_steps_of_optimizers(name: str, options: dict[str, Any], dtype: Any) -> None:
     results = []
     for mode in ("on", "off"):
         with _Mode(mode):
             tensor.manual_seed(8)
             parameters = [
-                tensor.randn(shape).to(kind).requires_grad_() for shape in ((30, 41), (7,), (1,), (6, 5))
+                tensor.randn(shape).to(dtype).requires_grad_() for shape in ((30, 41), (7,), (1,), (6, 5))
             ]
             optimizer = getattr(nn.optim, name)(parameters, lr=0.01, **options)
             for _ in range(3):
                 for x in parameters:
                     x.grad = (
-                        tensor.randn(x.shape[::-1]).t().to(kind)
+                        tensor.randn(x.shape[::-1]).t().to(dtype)
                         if x.ndim == 2
-                        else tensor.randn(x.shape).to(kind)
+                        else tensor.randn(x.shape).to(dtype)
                     )
                 optimizer.step()
             results.append([x.detach() for x in parameters])
-    tolerance = {tensor.float64: 1e-10, tensor.bfloat16: 2e-2}.get(kind, 1e-5)
+    tolerance = {tensor.float64: 1e-10, tensor.bfloat16: 2e-2}.get(dtype, 1e-5)
     for one, other in zip(*results, strict=True):
         tensor.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
