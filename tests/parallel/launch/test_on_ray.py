@@ -28,6 +28,8 @@ pytestmark = [
 #: Nothing of Ray's is written elsewhere, nor sent.
 OPTIONS = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 
+#: Beside Ray's own processes launchers may be silent for longer than alone.
+_CONF = f"{CONF},keep_alive_max_attempt=20"
 #: Seconds; Ray starts processes, and notices that they are gone, in its own time.
 _PATIENCE = 90.0
 TELL = """
@@ -84,7 +86,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def on_ray(cluster: Cluster, *arguments: object) -> Launcher:
-    common = ("--ray", "--ray-address", cluster.address, "--nproc-per-node", "2", "--rdzv-conf", CONF)
+    common = ("--ray", "--ray-address", cluster.address, "--nproc-per-node", "2", "--rdzv-conf", _CONF)
     return start(*common, *map(str, arguments), OMP_NUM_THREADS="1", **OPTIONS)
 
 
@@ -155,7 +157,7 @@ def test_a_failure_and_a_signal(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_a_signal_while_a_machine_is_waited_for(cluster: Cluster, tmp_path: Path) -> None:
     """Two machines of three have come; the cluster has no third."""
-    script, hurry = write_script(tmp_path, UNTIL_END), f"{CONF},last_call_timeout=1"
+    script, hurry = write_script(tmp_path, UNTIL_END), f"{_CONF},last_call_timeout=1"
     command = on_ray(cluster, "--nnodes", "2:3", "--max-restarts", "3", "--rdzv-conf", hurry, script)
     await_attempt(tmp_path, 0, 4, _PATIENCE)
     command.send_signal(signal.SIGTERM)
