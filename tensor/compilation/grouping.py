@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tensor.core.base import maker
 from tensor.core.plans.copies import COPIED
-from tensor.operations.autocast import cast_together
+from tensor.operations.autocast import casting
 
-from .tape import Ref, Step
+from .tape import Launch, Ref, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,13 +65,19 @@ def _is_cast(step: Step) -> bool:
 
 
 def _grouped(steps: Sequence[Step]) -> Step:
-    dtype = steps[0].result.layout.dtype
-    key = (Grouped(f"{len(steps)} casts to {dtype!r}"), None)
-    sources = tuple(step.arguments[0] for step in steps)
+    layouts = [step.result.layout for step in steps]
+    device_state: Any = layouts[0].device_state
+    count = len(steps)
     return Step(
-        key,
-        lambda *tensors: cast_together(tensors, dtype),
-        sources,
+        (Grouped(f"{count} casts to {layouts[0].dtype!r}"), None),
+        Launch(
+            casting(device_state, layouts, steps[0].arguments[0].layout.dtype),
+            [maker(layout) for layout in layouts],
+            (),
+            draws=False,
+            writes=False,
+        ),
+        tuple(step.arguments[0] for step in steps),
         [step.result for step in steps],
         steps[0].line,
         originals=tuple(steps),

@@ -1,6 +1,7 @@
 """A part of a tape as a flat list of calls, which runs without the Python code it was recorded from.
 
 The list is a generated function: each tensor is a local variable, from the call that makes it to the last one that takes it.
+Tensors of a device that nobody else sees lie in a few pieces of memory, see :mod:`memory_plan`: most are no more than addresses.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import uint8
-from tensor.core.base import empty, view_of
+from tensor.core.base import empty, maker, part_of, view_of
 from tensor.core.layout import contiguous
 
 from .generated import Code, expressions, grouped, listed
+from .memory_plan import Lifetime, is_planned, plan, with_placed_results
 from .replay import Replay
 from .replayed_parts import Boundary, Replaying, divided
 from .tape import Launch, Ref, refs
@@ -35,11 +37,14 @@ class _Line:
         The code.
     reads, makes : list of int
         Slots.
+    places : bool
+        Whether it says where a plan's results lie.
     """
 
     lines: list[str]
     reads: list[int]
     makes: list[int]
+    places: bool = False
 
 
 def _differs(name: str) -> None:
@@ -79,6 +84,8 @@ class Program:
         Parts that are replayed, or why one is not, and how many steps each has.
     outputs : int
         How many outputs there are.
+    pieces : list of int
+        Bytes of the pieces of memory that tensors lie in which only the program sees.
     run : callable
         ``run(inputs, draws)`` does the steps to a list of tensors, of the layouts that were recorded, and gives a list of the
         outputs. ``draws`` is a list of (seed, call), in place of those that were recorded.
@@ -113,9 +120,16 @@ class Program:
         self._lines: list[_Line] = []
         self._inputs = [self._input(ref) for ref in inputs]
         self._draws = [self._slot(id(draw)) for draw in draws]
+        #: By position of a step, its plan, which gives results where it is told to.
+        self._placed_plans: dict[int, Callable[..., Any]] = {}
+        #: By buffer, in which piece of memory it lies, where it begins there, and its bytes.
+        self._places: dict[int, tuple[int, int, int]] = {}
+        self.pieces: list[int] = []
+        if replaying is None and is_planned(device_state):
+            self._plan_memory(outputs)
         if replaying is None:
-            for step in steps:
-                self._add(step)
+            for position, step in enumerate(steps):
+                self._add(step, self._placed_plans.get(position))
         else:
             self._add_parts(replaying, draws, outputs)
         self._outputs = [self._of(ref) for ref in outputs]
@@ -129,6 +143,83 @@ class Program:
         """Which of the first ``among`` outputs is the same tensor as output ``number``."""
         slots = self._outputs[:among]
         return slots.index(self._outputs[number]) if self._outputs[number] in slots else None
+
+    # Planning its memory
+
+    def _plan_memory(self, outputs: Sequence[Ref]) -> None:
+        """Say where tensors lie that only the program sees."""
+        results = {ref.buffer for ref in outputs}
+        seen = results | self._shown.keys()
+        for step in self.steps:
+            if step.on_host:
+                seen |= {ref.buffer for ref in (*step.reads(), *refs(step.result))}
+        sizes: dict[int, int] = {}
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        placeable: set[int] = set()
+        for position, step in enumerate(self.steps):
+            produced = list(refs(step.result))
+            told = self._placed_results(position, step, produced)
+            for ref in (*step.reads(), *produced):
+                buffer = ref.buffer
+                size = max(self._buffers[buffer].size, ref.offset + ref.layout.nbytes)
+                sizes[buffer] = max(sizes.get(buffer, 0), size)
+                if buffer not in first:
+                    first[buffer] = position
+                    if buffer in told or self._buffers[buffer].source == "empty":
+                        placeable.add(buffer)
+                last[buffer] = position
+        end = len(self.steps) - 1
+        ours, others = list[Lifetime](), list[Lifetime]()
+        for buffer, nbytes in sizes.items():
+            if buffer in placeable and buffer not in seen and nbytes:
+                ours.append(Lifetime(buffer, nbytes, first[buffer], last[buffer]))
+            elif self._buffers[buffer].source in ("result", "empty"):
+                # What a program is given of these it has for itself: the pass before has saved it.
+                begin = 0 if buffer in self._shown else first[buffer]
+                others.append(Lifetime(buffer, nbytes, begin, end if buffer in results else last[buffer]))
+        if ours:
+            for piece in plan(ours, others, len(self.steps)):
+                for buffer, offset in piece.offsets.items():
+                    self._places[buffer] = len(self.pieces), offset, sizes[buffer]
+                self.pieces.append(piece.nbytes)
+
+    def _placed_results(self, position: int, step: Step, results: Sequence[Ref]) -> set[int]:
+        """Buffers of a step's results that lie where the program says."""
+        if any(ref.layout.device_state is not self._device_state for ref in results):
+            return set()
+        if isinstance(step.run, Launch):
+            return {ref.buffer for ref in results if not ref.offset}
+        placed = with_placed_results(step, self._device_state) if results and not step.on_host else None
+        if placed is None:
+            return set()
+        self._placed_plans[position], layouts = placed
+        of_layout = [ref.layout for ref in results]
+        # Of two of one layout a plan might take the one for the other.
+        return {
+            ref.buffer
+            for ref in results
+            if not ref.offset and ref.layout in layouts and of_layout.count(ref.layout) == 1
+        }
+
+    def _piece(self, number: int) -> int:
+        """The slot of a piece of memory, whose address the variable of this number and the letter b has."""
+        key = "piece", number
+        slot = self._slots.get(key)
+        if slot is None:
+            code, slot = self._code, self._slot(key)
+            layout = contiguous[(self.pieces[number],), uint8, self._device_state]
+            lines = [f"v{slot} = {code.constant(maker(layout))}()", f"b{number} = v{slot}._storage.address"]
+            self._lines.append(_Line(lines, [], [slot]))
+        return slot
+
+    def _placed(self, ref: Ref) -> tuple[str, int]:
+        """The expression of a tensor that the program says the place of, and the slot that it takes."""
+        code, (number, offset, size) = self._code, self._places[ref.buffer]
+        piece, layout = self._piece(number), code.constant(ref.layout)
+        address = f"b{number} + {offset}"
+        make = code.constant(part_of)
+        return f"{make}(v{piece}._storage, {size}, {address}, {layout}, {ref.offset})", piece
 
     # Making it
 
@@ -162,6 +253,12 @@ class Program:
                 assert buffer.storage is not None
                 self._constants[slot] = code.constant(view_of(buffer.storage, ref.layout, ref.offset))
                 return slot
+            if ref.buffer in self._places:
+                expression, piece = self._placed(ref)
+                slot = self._slot(ref)
+                self._show(ref, slot)
+                self._lines.append(_Line([f"v{slot} = {expression}"], [piece], [slot]))
+                return slot
             assert buffer.source == "empty", "read before anything has made it"
             layout = contiguous[(buffer.size,), uint8, self._device_state]
             shown = self._slot(Ref(ref.buffer, layout, -1))
@@ -178,25 +275,42 @@ class Program:
         self._lines.append(_Line([line], [shown], [slot]))
         return slot
 
-    def _add(self, step: Step) -> None:
-        operands = [self._of(ref) for ref in step.reads()]
+    def _add(self, step: Step, placed_plan: Callable[..., Any] | None = None) -> None:
+        """Add a step; ``placed_plan`` is its plan where that gives results where it is told to."""
         drawn = "" if step.draw is None else self._name(self._slots[id(step.draw)])
         if isinstance(step.run, Launch):
-            self._lines.append(self._launched(step.run, step, operands, drawn))
+            self._lines.append(self._launched(step.run, step, drawn))
             return
+        operands = [self._of(ref) for ref in step.reads()]
         code, flat = self._code, iter(operands)
         arguments = expressions(code, step.arguments, Ref, lambda _: self._name(next(flat)), step.draw, drawn)
+        ours = (
+            []
+            if placed_plan is None
+            else [
+                ref
+                for ref in refs(step.result)
+                if ref.buffer in self._places and ref.buffer not in self._shown
+            ]
+        )
+        before = []
+        if ours:
+            tensors = [self._placed(ref) for ref in ours]
+            operands = [*operands, *(piece for _, piece in tensors)]
+            # A plan makes its results in their order, and takes the last of the list.
+            before = [f"local.placed = {listed([tensor for tensor, _ in reversed(tensors)])}"]
         results: list[int] = []
         target = "" if step.result is None else f"{self._target(step.result, results)} = "
         rest = ["del _"] if re.search(r"\b_\b", target) else []
-        line = f"{target}{code.constant(step.run)}({', '.join(arguments)})"
+        run = placed_plan if ours else step.run
+        line = f"{target}{code.constant(run)}({', '.join(arguments)})"
         if not self._device_state.is_cuda:
             # No plan of a device has results whose layouts follow from data, as it would have to wait for that.
             rest += [
                 f"if v{slot}._layout is not {code.constant(ref.layout)}: {code.constant(_differs)}({step.name!r})"
                 for slot, ref in zip(results, refs(step.result), strict=True)
             ]
-        self._lines.append(_Line([line, *rest], operands, results))
+        self._lines.append(_Line([*before, line, *rest], operands, results, places=bool(before)))
 
     def _target(self, result: Any, slots: list[int]) -> str:
         """What a step's result is assigned to; the slots of its tensors are added to ``slots``."""
@@ -278,21 +392,43 @@ class Program:
         line = f"{target}{code.constant(replay)}(v{arguments}, {drawn})"
         self._lines.append(_Line([line], [arguments], slots))
 
-    def _launched(self, kernel: Launch, step: Step, operands: list[int], drawn: str) -> _Line:
+    def _launched(self, kernel: Launch, step: Step, drawn: str) -> _Line:
         """The launch of a kernel, with its results made before it."""
         code = self._code
+        reads: list[int] = []
+        operands = [self._address(ref, reads) for ref in step.reads()]
+        lines: list[str] = []
+        results: list[int] = []
+        addresses: list[str] = []
         produced = [] if step.result is None else [step.result] if type(step.result) is Ref else step.result
-        results = [self._result(each) for each in produced]
-        lines = [
-            f"v{slot} = {code.constant(make)}()" for slot, make in zip(results, kernel.makers, strict=True)
-        ]
-        addresses = [f"{name}._storage.address + {name}._offset" for name in map(self._name, operands)]
-        addresses[int(kernel.writes) : int(kernel.writes)] = [f"v{slot}._storage.address" for slot in results]
+        for ref, make in zip(produced, kernel.makers, strict=True):
+            if self._is_address(ref):
+                addresses.append(self._address(ref, reads))
+                continue
+            slot = self._result(ref)
+            results.append(slot)
+            lines.append(f"v{slot} = {code.constant(make)}()")
+            addresses.append(f"v{slot}._storage.address")
+        operands[int(kernel.writes) : int(kernel.writes)] = addresses
         if kernel.draws:
-            addresses += [f"{drawn}[0]", f"{drawn}[1]"]
-        addresses += [code.constant(each) for each in kernel.numbers]
-        lines.append(f"{code.constant(kernel.launch)}(stream, {', '.join(addresses)})")
-        return _Line(lines, operands, results)
+            operands += [f"{drawn}[0]", f"{drawn}[1]"]
+        operands += [code.constant(each) for each in kernel.numbers]
+        lines.append(f"{code.constant(kernel.launch)}(stream, {', '.join(operands)})")
+        return _Line(lines, reads, results)
+
+    def _is_address(self, ref: Ref) -> bool:
+        """Whether what ``ref`` shows is an address in a piece of memory, and no variable has it."""
+        return ref.buffer in self._places and ref.buffer not in self._shown
+
+    def _address(self, ref: Ref, reads: list[int]) -> str:
+        """The expression of an address; the slot that it takes is added to ``reads``."""
+        if self._is_address(ref):
+            number, offset, _ = self._places[ref.buffer]
+            reads.append(self._piece(number))
+            return f"b{number} + {offset + ref.offset}"
+        reads.append(self._of(ref))
+        name = self._name(reads[-1])
+        return f"{name}._storage.address + {name}._offset"
 
     def _runner(self) -> Callable[..., Any]:
         """The generated function."""
@@ -315,12 +451,18 @@ class Program:
             needed |= ends
             ended.append(sorted(ends))
         unread = sorted({*self._inputs} - needed)
+        body: list[str] = []
         if self._consumes and unread:
-            code.add(f"del {', '.join(map(self._name, unread))}")
+            body.append(f"del {', '.join(map(self._name, unread))}")
         for line, ends_here in zip(self._lines, reversed(ended), strict=True):
-            for each in line.lines:
-                code.add(each)
+            body += line.lines
             if ends_here:
-                code.add(f"del {', '.join(map(self._name, ends_here))}")
-        code.add(f"return {listed(map(self._name, self._outputs))}")
+                body.append(f"del {', '.join(map(self._name, ends_here))}")
+        body.append(f"return {listed(map(self._name, self._outputs))}")
+        if any(each.places for each in self._lines):
+            code.add(f"local = {code.constant(self._device_state.local)}")
+            # What a plan has not taken holds its memory.
+            body = ["try:", *(f"    {line}" for line in body), "finally:", "    local.placed = []"]
+        for each in body:
+            code.add(each)
         return code.function()

@@ -18,8 +18,9 @@ from . import layout as layouts
 from .devices.state import cpu
 from .host import memory as host_memory
 from .modes.grad_mode import first_version, inference_blocks
+from .plans.placing import is_placing
 from .sparse import SparseLayout, SparseOperandError
-from .storage import DeviceStorage, HostStorage, PinnedStorage, show_with
+from .storage import DeviceStorage, ForeignStorage, HostStorage, PinnedStorage, show_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,7 +189,31 @@ def maker(layout: Layout) -> Callable[[], Tensor]:
         storage.plain = False
         return self
 
-    return make
+    if not is_placing(layout):
+        return make
+
+    def make_placed() -> Tensor:
+        waiting = local.placed
+        return waiting.pop() if waiting and waiting[-1]._layout is layout else make()
+
+    return make_placed
+
+
+def part_of(owner: Storage, capacity: int, address: int, layout: Layout, offset: int) -> Tensor:
+    """A tensor in memory of its own at an address within that of another storage, which it holds. Nothing is checked."""
+    self: Tensor = _new(_class)
+    self._layout = layout
+    self._offset = offset
+    self._autograd = self._base = self._array = None
+    # As ForeignStorage() would, without the call.
+    self._storage = storage = _new(ForeignStorage)
+    storage.device_state = layout.device_state
+    storage.capacity = capacity
+    storage.address = address
+    storage.version = first_version() if inference_blocks.count else 0
+    storage.plain = False
+    storage.owner = owner
+    return self
 
 
 @whole

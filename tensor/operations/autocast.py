@@ -142,16 +142,26 @@ def cast_together(tensors: Sequence[Tensor], dtype: dtype) -> list[Tensor]:
     """Dense tensors of one floating dtype and one CUDA device in ``dtype``, in one launch; not recorded."""
     first = tensors[0]._layout
     device_state: Any = first.device_state
-    results: list[Tensor] = []
-    addresses: list[int] = []
-    for x in tensors:
-        result = empty(x._layout.with_dtype(dtype))
-        results.append(result)
-        addresses += result._address, x._address
-    counts = [x._layout.numel for x in tensors]
-    cast = device_state.plans[_CASTS, device_state, dtype, first.dtype]
-    cast(device_state.local.stream.handle, addresses, counts)
+    results = [empty(x._layout.with_dtype(dtype)) for x in tensors]
+    cast = casting(device_state, [x._layout for x in results], first.dtype)
+    cast(device_state.local.stream.handle, *[x._address for x in (*results, *tensors)])
     return results
+
+
+def casting(device_state: Any, layouts: Sequence[Any], source: dtype) -> Callable[..., None]:
+    """What casts dense tensors of ``source`` to ``layouts``, of one dtype: ``run(stream_handle, *addresses)``.
+
+    The addresses are those of all results, in order, then those of what is cast.
+    """
+    cast = device_state.plans[_CASTS, device_state, layouts[0].dtype, source]
+    counts, count = [layout.numel for layout in layouts], len(layouts)
+
+    def run(stream: Any, *addresses: int) -> None:
+        pairs = [0] * (2 * count)
+        pairs[::2], pairs[1::2] = addresses[:count], addresses[count:]
+        cast(stream, pairs, counts)
+
+    return run
 
 
 def _casts_plan(device_state: Any, target: dtype, source: dtype) -> Callable[..., None]:

@@ -111,6 +111,8 @@ class _Local(threading.local):
         self.blas: Any = None
         #: What lets go of it with the thread.
         self.blas_lease: Any = None
+        #: Results that a plan is to give, the next one last: see :mod:`tensor.core.plans.placing`.
+        self.placed: list[Any] = []
 
 
 #: Makes a stream of a device from the driver's one.

@@ -9,6 +9,8 @@ from drv.host.blas import single_threaded
 from nvrtc_kernels.dtypes import dtype
 from tensor.core.sparse import SparseLayout, SparseOperandError
 
+from .placing import as_always
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -28,7 +30,9 @@ class Plans(dict[Any, Any]):
         # What is carried out on the host may call BLAS.
         single_threaded()
         _check_stored(key)
-        result = key[0].plan(*key[1:])
+        # It is for everyone, whoever makes a plan that is made of it.
+        with as_always():
+            result = key[0].plan(*key[1:])
         if len(self) >= PLAN_LIMIT:
             self.clear()
         self[key] = result

@@ -13,7 +13,7 @@ import numpy as np
 
 from nvrtc_kernels import accumulation, gathering, indexing, scattering
 from nvrtc_kernels.dtypes import STORAGE_ONLY
-from tensor.core.base import empty
+from tensor.core.base import empty, maker
 from tensor.core.layout import contiguous
 from tensor.core.plans import planned
 from tensor.operations import scratch
@@ -126,10 +126,10 @@ def _read_plan(
     device_state = layout.device_state
     strides = out.strides if shape == selection.shape else (1,) * len(selection.shape)
     run = gathering.plan(device_state.native, name, selection, strides)
-    local = device_state.local
+    local, make = device_state.local, maker(out)
 
     def read(input: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-        result = empty(out)
+        result = make()
         run(local.stream.handle, result._address, input._address, *[x._address for x in tensors])
         return result
 

@@ -17,7 +17,7 @@ from nvrtc_kernels.dtypes import int64, uint8
 from nvrtc_kernels.losses import Classes, statistics_type
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
-from tensor.core.base import empty, wrap
+from tensor.core.base import empty, maker, wrap
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.plans import planned
 from tensor.core.plans.fills import filled
@@ -125,12 +125,12 @@ def _cross_entropy_plan(
         return on_host
     state: Any = layout.device_state
     run = kernels.plan_cross_entropy(state.native, sizes, layout.dtype, weight, smooth=smooth, reads=reads)
-    local = state.local
+    local, make, make_two = state.local, maker(out), maker(two)
 
     def on_device(
         input: Tensor, target: Tensor, weight: Tensor | None, smoothing: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        loss, weights, statistics = empty(out), empty(out), empty(two)
+        loss, weights, statistics = make(), make(), make_two()
         run(
             local.stream.handle, smoothing, input._address, target._address, _address(weight), loss._address,
             weights._address, statistics._address,
@@ -198,10 +198,11 @@ def _cross_entropy_gradient_plan(
         gives=gives,
     )
     local, out = state.local, layout if gives is None else layout.with_dtype(gives)
+    make = maker(out)
 
     def on_device(*operands: Any) -> Tensor:
         *tensors, smoothing = operands
-        result = empty(out)
+        result = make()
         addresses = [_address(x) for x in tensors]
         run(local.stream.handle, smoothing, *addresses, result._address)
         return result

@@ -18,7 +18,7 @@ from drv.host.blas import matmul_for
 from nvrtc_kernels import pointwise
 from nvrtc_kernels.dtypes import float32
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
-from tensor.core.base import TensorBase, empty, wrap
+from tensor.core.base import TensorBase, maker, wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
@@ -121,10 +121,11 @@ def _rows_on_device(
     if rows is None or matrix is None or into is None:
         return None
     multiply = blas.product(device_state, dtype, (1, count, outputs, inputs), rows, matrix, into)
+    make = maker(out)
     if b is None:
 
         def run(x: Tensor, w: Tensor, _: None) -> Tensor:
-            result = empty(out)
+            result = make()
             multiply(result._address, x._address, w._address)
             return result
 
@@ -136,7 +137,7 @@ def _rows_on_device(
     spread = _Spread(device_state, (count, outputs), b)
 
     def run_with_bias(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-        result = empty(out)
+        result = make()
         addresses = result._address, x._address, w._address
         if with_bias is None or not with_bias(*addresses, b._address):
             spread.copy(local.stream.handle, addresses[0], b._address)
@@ -188,9 +189,10 @@ def _outer_sum_plan(
     into = blas.Factor(False, inputs, outputs * inputs)
     cuda: Any = device_state
     multiply = blas.product(cuda, dtype, (1, outputs, inputs, count), left, right, into, output=result_dtype)
+    make = maker(out)
 
     def on_device(grad: Tensor, x: Tensor) -> Tensor:
-        result = empty(out)
+        result = make()
         multiply(result._address, grad._address, x._address)
         return result
 
@@ -218,9 +220,10 @@ def _outer_sum_and_sum_plan(
     )
     if multiply is None:
         return None
+    make, make_sums = maker(out), maker(sums)
 
     def run(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor] | None:
-        result, of_bias = empty(out), empty(sums)
+        result, of_bias = make(), make_sums()
         possible = multiply(result._address, grad._address, x._address, of_bias._address)
         return (result, of_bias) if possible else None
 
