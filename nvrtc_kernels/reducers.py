@@ -30,8 +30,9 @@ class Reducer:
         CUDA C++ expression of the value that is gathered: of the inputs ``a``, ``b``, ... (half precision
         widened to float) and of the scalars.
     results : tuple of str
-        An expression for each output: of the final state ``x``, of ``count``, the number of elements, and of the
-        scalars. Converted to the output's type.
+        An expression for each output: of the final state ``x``, of ``count``, the number of elements, of the
+        scalars, and of what the epilogue declares. Converted to the output's type. An output without one ("") is only read,
+        by the epilogue.
     scalars : tuple of (name, code)
         Numbers that are given at the launch, with their type as a code of :mod:`struct`.
     compute : dtype, optional
@@ -43,6 +44,9 @@ class Reducer:
     with_indices : bool
         Whether it matters which of the values is the first: they are counted in row-major order over the reduced
         dimensions.
+    epilogue : tuple of str
+        Statements in front of the results: they declare values, of ``x``, ``count``, the scalars, and ``out0[at[0]]``,
+        ``out1[at[1]]``, ..., the elements of the outputs that belong to the row.
     include : str
         Header in ``cuda/`` that the expressions need, or several with spaces between.
     """
@@ -51,13 +55,14 @@ class Reducer:
     state: str
     code: str = "a"
     results: tuple[str, ...] = ("x",)
-    scalars: tuple[tuple[str, str], ...] = ()
+    scalars: tuple[tuple[str, str | int], ...] = ()
     compute: dtype | None = None
     identity: bool = True
     ordered: bool = False
     with_indices: bool = False
     include: str = ""
     state_of_half: str = ""
+    epilogue: tuple[str, ...] = ()
 
 
 _CORRECTION = (("correction", "d"),)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from .reduction_work import Work
 
 #: Inputs of a reduction, at most.
-MOST_INPUTS = 4
-_NAMES = "abcd"
+MOST_INPUTS = 8
+_NAMES = "abcdefgh"
 #: Types of numbers that are given at the launch.
-CTYPES = {"d": "double", "f": "float", "q": "long long", "i": "int", "?": "bool"}
+CTYPES: dict[str | int, str] = {"d": "double", "f": "float", "q": "long long", "i": "int", "?": "bool"}
 _HALF = ("__half", "__nv_bfloat16")
 
 
@@ -128,11 +128,13 @@ def _elements(
 def _results(
     reducer: Reducer, outputs: Sequence[dtype], names: Sequence[str], scalars: Sequence[tuple[str, str]]
 ) -> str:
-    """What stores the outputs of a row."""
+    """What stores the outputs of a row, those that its expressions only read left out."""
     rows = list(zip(outputs, names, reducer.results, strict=True))
-    stores = "".join(
+    stores = "".join(f"        {line}\n" for line in reducer.epilogue)
+    stores += "".join(
         f"        {name}[at[{k}]] = to_element<{dtype.cuda}>({code});\n"
         for k, (dtype, name, code) in enumerate(rows)
+        if code
     )
     return (
         "\nstruct Results {\n"

@@ -10,9 +10,11 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels.normalization import statistics_type
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number
 from tensor.core.plans.copies import COPIED, COPY
+from tensor.operations.normalization.batch_normalization import APPLY, INPUT_GRADIENT
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.random.dropout import DROPOUT
 
@@ -96,6 +98,8 @@ def element_of(step: Step) -> Element | None:
         return _dropout(step)
     if step.draw is not None:
         return None
+    if operation is APPLY or operation is INPUT_GRADIENT:
+        return _of_channels(step)
     if operation is COPY or (isinstance(operation, Pointwise) and step.key[1] is not None):
         if not step.arguments or type(step.arguments[0]) is not Ref:
             return None
@@ -155,6 +159,61 @@ def _dropout(step: Step) -> Element | None:
         drop=drop,
         numbers=numbers,
     )
+
+
+#: The reciprocal of the standard deviation, of the variance ``{}``.
+_SCALE = "rsqrt({} + static_cast<Compute>(eps))"
+
+
+def _of_channels(step: Step) -> Element | None:
+    """What a batch normalization does to elements, once the moments of channels are known, or the gradient of that.
+
+    The expressions are those of ``cuda/channel_normalization.cuh``.
+    """
+    if type(step.result) is not Ref or not step.result.layout.device_state.is_cuda:
+        return None
+    layout, operands, numbers = step.result.layout, step.arguments, []
+    if not layout.numel:
+        return None
+    if step.key[0] is APPLY:
+        x, mean, variance, weight, bias, eps = operands
+        scale = _SCALE.format("c") + (" * d" if weight is not None else "")
+        shift = "Compute(0)" if bias is None else "d" if weight is None else "e"
+        code = f"(a - b) * ({scale}) + {shift}"
+        vectors: tuple[Any, ...] = (mean, variance, weight, bias)
+        rows = [x]
+    else:
+        grad, x, mean, variance, weight, sums, eps = operands
+        if step.key[1]:
+            scale = _SCALE.format("d")
+            code = f"(a - (e + (b - c) * {scale} * f) * static_cast<Compute>(share)) * {scale}"
+            vectors, rows = (mean, variance, *sums, weight), [grad, x]
+            numbers.append(("share", "d", 1 / (layout.numel // layout.shape[1])))
+        else:
+            code, vectors, rows = f"a * {_SCALE.format('b')}", (variance, weight), [grad]
+        code += "" if weight is None else f" * {'g' if step.key[1] else 'c'}"
+    numbers.append(("eps", "d", eps))
+    refs = (*rows, *(channel_vector(each, len(layout.shape)) for each in vectors if each is not None))
+    if any(each.layout.dtype.is_complex or each.layout.dtype.is_storage_only for each in refs):
+        return None
+    compute = statistics_type(layout.dtype)
+    return Element(step, compute, layout.dtype, code, refs, step.result, numbers=tuple(numbers))
+
+
+def channel_vector(ref: Ref, rank: int) -> Ref:
+    """A vector of channels as it is broadcast to tensors of ``rank`` dimensions, of which the second counts channels."""
+    size, stride = ref.layout.shape[0], ref.layout.strides[0]
+    others = rank - 2
+    layout = ref.layout.with_strides((size, *[1] * others), (stride, *[0] * others))
+    return Ref(ref.buffer, layout, ref.offset)
+
+
+def as_vector(ref: Ref) -> Ref:
+    """The vector that :func:`channel_vector` was given; other refs as they are."""
+    shape, strides = ref.layout.shape, ref.layout.strides
+    if len(shape) < 2 or any(strides[1:]) or any(size != 1 for size in shape[1:]):
+        return ref
+    return Ref(ref.buffer, ref.layout.with_strides(shape[:1], strides[:1]), ref.offset)
 
 
 def inputs_of(elements: Sequence[Element]) -> list[Ref]:

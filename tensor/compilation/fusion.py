@@ -8,30 +8,28 @@ bit. Dropout draws the words that it would draw by itself.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import fused_pointwise, host_loops
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import pointwise as kernels
 from nvrtc_kernels.dtypes import Category
-from nvrtc_kernels.reduction_source import CTYPES, MOST_INPUTS
 from tensor.core.base import maker
-from tensor.core.dtypes import promotion as rules
-from tensor.operations.reduction import Reduction
 
 from .elements import (
-    COMPUTE,
     LETTERS,
     Element,
     Fused,
     Text,
+    as_vector,
     element_of,
     includes_of,
     inputs_of,
     name_of,
     results_of,
 )
+from .fused_reductions import fused_reduction
+from .reduction_chains import join_after, join_before, reductions_of
 from .rows import fused_rows
 from .tape import Launch, Ref, Step
 from .uses import Uses
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 #: Tensors that a kernel reads and writes at most.
-MAX_INPUTS, MAX_OUTPUTS = 8, 4
+MAX_INPUTS, MAX_OUTPUTS = 12, 4
 #: Operations in a kernel at most.
 MAX_OPERATIONS = 48
 
@@ -61,11 +59,20 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     producer = {element.out.buffer: position for position, element in elements.items() if not element.writes}
     uses = Uses.of(steps, needed)
     notes: dict[int, dict[str, None]] = {}
+    reductions = reductions_of(steps, elements, producer, uses)
     groups = _chains(steps, elements, producer, uses, notes)
-    for position, step in enumerate(steps):
-        if isinstance(step.key[0], Reduction) and step.arguments[0].buffer in producer:
-            source = producer[step.arguments[0].buffer]
-            _join_reduction(position, source, steps, groups, elements, uses, notes)
+    for position, reduced in reductions.items():
+        sources = {producer.get(ref.buffer, position) for ref in reduced.operands}
+        for source in sorted(sources, reverse=True):
+            if source < position:
+                join_before(position, reduced, source, steps, groups, elements, uses, notes)
+    for position, reduced in reductions.items():
+        join_after(position, reduced, steps, groups, elements, uses, notes)
+    joined = {
+        groups.get(position, [position])[-1]: reduced
+        for position, reduced in reductions.items()
+        if reduced.is_joined
+    }
     rows = fused_rows(steps, groups, elements, uses, notes)
     result = []
     for position, step in enumerate(steps):
@@ -77,8 +84,8 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
         members = groups.get(position, [position])
         if position != members[-1]:
             continue
-        if isinstance(step.key[0], Reduction) and len(members) > 1:
-            step = _reduced([elements[each] for each in members[:-1]], step)
+        if position in joined:
+            step = fused_reduction(joined[position], elements, members, uses)
         elif len(members) > 1:
             fused = _fused([elements[each] for each in members], results_of(members, elements, uses))
             assert fused is not None, "a device has a kernel for every chain"
@@ -198,58 +205,6 @@ def _obstacle(members: Sequence[int], elements: dict[int, Element], uses: Uses) 
     return None
 
 
-def _join_reduction(
-    position: int,
-    source: int,
-    steps: Sequence[Step],
-    groups: dict[int, list[int]],
-    elements: dict[int, Element],
-    uses: Uses,
-    notes: dict[int, dict[str, None]],
-) -> None:
-    """Have a reduction compute what it reads, if it alone does."""
-    reduction = steps[position]
-    (ref,) = reduction.reads()
-    members = groups[source]
-    parts = [elements[each] for each in members]
-    buffer = ref.buffer
-    reason = None
-    if members[-1] != source or buffer in uses.needed or uses.readers[buffer] != [position]:
-        reason = "its result is needed elsewhere"
-    elif len(results_of(members, elements, uses)) > 1 or any(each.writes for each in parts):
-        reason = "its kernel has other results"
-    elif any(each.drop is not None for each in parts):
-        reason = "it draws random numbers"
-    elif len(inputs_of(parts)) > MOST_INPUTS or not inputs_of(parts):
-        reason = f"a reduction reads 1 to {MOST_INPUTS} tensors"
-    elif elements[source].out != ref:
-        reason = "it is read as another shape or another part"
-    elif any(each.options for each in parts) or reduction.key[0].reducer is None:
-        reason = "the reduction's kernel is chosen by numbers"
-    elif any(
-        member < writer < position
-        for member, part in zip(members, parts, strict=True)
-        for each in part.inputs()
-        for writer in uses.writers.get(each.buffer, ())
-    ):
-        reason = "what it reads is written in between"
-    elif any(
-        type(operand) is not Ref and rules.number_code(part.compute) not in CTYPES
-        for part in parts
-        for operand in part.operands
-    ):
-        reason = "it has a complex number"
-    if reason is None:
-        joined = [*members, position]
-        for each in joined:
-            groups[each] = joined
-    else:
-        origin = steps[source]
-        notes.setdefault(position, {})[
-            f"not with {origin.name} ({origin.line.rpartition('/')[2]}): {reason}"
-        ] = None
-
-
 def recomputed(
     steps: Sequence[Step], later: Sequence[Step], available: Iterable[int], results: Iterable[int]
 ) -> list[Step]:
@@ -326,7 +281,7 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
         for ref in inputs
     ]
     device_state: Any = target.device_state
-    if draw is None and len(outs) == 1:
+    if draw is None and len(outs) == 1 and len(inputs) <= len(LETTERS):
         lines = [f"const auto input{number} = {LETTERS[number]}_;" for number in range(len(inputs))]
         code = "".join(f"            {line}\n" for line in (*lines, *text.lines, f"return {written[0]};"))
         code = f"[&] {{\n{code}        }}()"
@@ -369,7 +324,7 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
     run = Launch(launch, makers, tuple(text.numbers), draw is not None, last.writes)
     fused = Fused(name, code)
     result: Any = outs[1:] if last.writes else outs if len(outs) > 1 else outs[0]
-    arguments: tuple[Any, ...] = (last.out, *inputs) if last.writes else tuple(inputs)
+    arguments: tuple[Any, ...] = (*([last.out] if last.writes else []), *map(as_vector, inputs))
     originals = tuple(element.step for element in elements)
     key = (fused, None, *(ref.layout for ref in inputs))
     step = Step(key, run, arguments, result, last.step.line, originals=originals)
@@ -384,53 +339,3 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
 
 def _without_stream(loop: Callable[..., None]) -> Callable[..., None]:
     return lambda _, *arguments: loop(*arguments)
-
-
-def _reduced(elements: Sequence[Element], step: Step) -> Step:
-    """One step for ``elements``, in order, and the reduction that reads the last one's result."""
-    last = elements[-1]
-    reduction, layout, axes, keepdim, *_ = step.key
-    reducer = reduction.reducer
-    inputs = inputs_of(elements)
-    text = Text(names={ref: f"input{number}" for number, ref in enumerate(inputs)})
-    for position, element in enumerate(elements):
-        text.add(element, f"value{position}")
-        text.names[element.out] = f"value{position}"
-    value = f"to_compute({text.names[last.out]})"
-    if reducer.compute is not None:
-        compute = COMPUTE.get(reducer.compute.cuda, reducer.compute.cuda)
-        value = f"to_element<{compute}>({value})"
-    lines = [f"const auto input{number} = {LETTERS[number]};" for number in range(len(inputs))]
-    lines += [*text.lines, f"return [&](const auto a) {{ return {reducer.code}; }}({value});"]
-    code = "[&] {\n" + "".join(f"            {line}\n" for line in lines) + "        }()"
-    name = name_of([*(element.step.name for element in elements), step.name])
-    reducer = replace(
-        reducer,
-        name=name,
-        code=code,
-        scalars=(*reducer.scalars, *text.scalars),
-        compute=None,
-        include=" ".join(
-            dict.fromkeys((*includes_of(elements, text), *reducer.include.split(), "separate_values.cuh"))
-        ),
-    )
-    operands = [
-        layout.with_strides(
-            layout.shape, strides_of.broadcast_strides(ref.layout.shape, ref.layout.strides, layout.shape)
-        ).with_dtype(ref.layout.dtype)
-        for ref in inputs
-    ]
-    scalars, numbers = step.arguments[1:], tuple(text.numbers)
-    launch = reduction.launcher(reducer, operands, axes, keepdim, layout)
-
-    def run(*tensors: Any) -> Any:
-        return launch(tensors, *scalars, *numbers)
-
-    return Step(
-        (Fused(name, code), None, *(ref.layout for ref in inputs)),
-        run,
-        tuple(inputs),
-        step.result,
-        step.line,
-        originals=(*(element.step for element in elements), step),
-    )

@@ -175,7 +175,7 @@ def fused_rows(
             candidates.append((behind[0], False))
         for source, comes_before in candidates:
             members = groups.get(source, [])
-            if not members or members[-1] not in elements:
+            if any(each not in elements for each in members) or not members:
                 # A part of a reduction, or of other rows.
                 continue
             attempt = (members, after) if comes_before else (before, members)

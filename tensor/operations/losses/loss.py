@@ -196,13 +196,7 @@ class Loss:
         if not a.device_state.is_cuda:
             return lambda *operands: reduced(self.elements(*operands), reduction)
         state: Any = a.device_state
-        reducer = Reducer(
-            f"{self.name}_{reduction}",
-            "Sum",
-            self.cuda.format(x="a", y="b", p=f"({_REDUCED})(p)", T=_REDUCED),
-            ("over(x, count)" if reduction == "mean" else "x",),
-            scalars=(("p", "d"),) * scalars,
-        )
+        reducer = self.reducer(reduction, scalars)
         rank = len(a.shape)
         launch = kernels.plan(
             state.native, reducer, a.shape, tuple(range(rank)), [((0,) * rank, a.dtype)],
@@ -217,6 +211,16 @@ class Loss:
             return out
 
         return run
+
+    def reducer(self, reduction: str, scalars: int) -> Reducer:
+        """What a device computes of input and target for the mean or the sum of their losses, with so many scalars."""
+        return Reducer(
+            f"{self.name}_{reduction}",
+            "Sum",
+            self.cuda.format(x="a", y="b", p=f"({_REDUCED})(p)", T=_REDUCED),
+            ("over(x, count)" if reduction == "mean" else "x",),
+            scalars=(("p", "d"),) * scalars,
+        )
 
 
 def difference_loss(
