@@ -27,9 +27,9 @@ def _peak(function: Any, x: Any, *, retain_graph: bool = False) -> tuple[int, in
 def test_saved_tensors_are_freed_during_the_backward_pass() -> None:
     """The most memory is that of eager execution: what was saved goes as it has been read, and gradients come."""
     # Without biases: sums for them are done together, and what they read is held for that.
-    layers = (each for _ in range(6) for each in (nn.Linear(16, 16, bias=False), nn.Tanh()))
+    layers = (each for _ in range(6) for each in (nn.Linear(128, 128, bias=False), nn.Tanh()))
     model = nn.Sequential(*layers).cuda()
-    x = tensor.randn(1024, 16, device="cuda")
+    x = tensor.randn(128, 128, device="cuda")
     figures = {}
     for name, function in (("eager", model.forward), ("compiled", tensor.compile(model.forward))):
         for _ in range(2):
