@@ -18,7 +18,6 @@ from drv.simulator.execution.native.forms.expressions import (
     I32,
     LT,
     MUL,
-    OR,
     SUB,
     Emitter,
     Value,
@@ -77,16 +76,11 @@ def _power_of_two_with_subnormals(e: Emitter, x: Value) -> Value:
     return e.binary(MUL, _power_of_two(e, moved), scale)
 
 
-def _rounded_down(e: Emitter, a: Value, b: Value, c: Value) -> Value:
-    """``a * b + c`` rounded towards minus infinity, where ``c`` is the largest part of the sum, as a number is to which another
-    is added to cut off its fraction. Otherwise it may be the neighbour on the other side.
+def _near(e: Emitter, a: Value, b: Value, c: Value) -> Value:
+    """``a * b + c``, for which PTX says that it is rounded down. Exponential functions cut off a fraction by it, and take either
+    neighbour, since they work with what is left.
     """
-    nearest = fused(e, a, b, c)
-    left = fused(e, a, b, e.binary(SUB, c, nearest))
-    bits = e.bits(nearest, I32)
-    step = e.binary(OR, e.shift("RShift", bits, Value("31", I32)), Value("1", I32))
-    lower = e.bits(e.binary(SUB, bits, step), F32)
-    return e.select(e.compare(LT, left, _number(0.0)), lower, nearest)
+    return fused(e, a, b, c)
 
 
 def _reciprocal(dtype: np.dtype) -> Callable[..., Value]:
@@ -131,8 +125,8 @@ APPROXIMATIONS: dict[str, tuple[Sequence[str], str, Callable[..., Value]]] = {
     "div.full.f32": (("f32", "f32"), "f32", _quotient),
     "div.approx.f32": (("f32", "f32"), "f32", _quotient),
     "div.approx.ftz.f32": (("f32", "f32"), "f32", _quotient),
-    "fma.rm.f32": (("f32", "f32", "f32"), "f32", _rounded_down),
-    "fma.rm.ftz.f32": (("f32", "f32", "f32"), "f32", _rounded_down),
+    "fma.rm.f32": (("f32", "f32", "f32"), "f32", _near),
+    "fma.rm.ftz.f32": (("f32", "f32", "f32"), "f32", _near),
     "min.f32": (("f32", "f32"), "f32", _extremum(LT)),
     "max.f32": (("f32", "f32"), "f32", _extremum(GT)),
     "min.f64": (("f64", "f64"), "f64", _extremum(LT)),
