@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from drv.host.blas import single_threaded
 from drv.host.threads import share
 from nvrtc_kernels.convolution import Windows
+
+from . import winograd_on_host as winograd
+from .product_threads import share_products
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -118,16 +120,7 @@ class _Cut:
             for piece in range(task * self.pieces // tasks, (task + 1) * self.pieces // tasks):
                 work(self.chunks[piece], room)
 
-        _share_products(run, tasks)
-
-
-def _share_products(work: Callable[[int], None], pieces: int) -> None:
-    """:func:`share` where BLAS has one thread: threads of both kinds would wait for each other."""
-    if single_threaded():
-        share(work, pieces)
-        return
-    for piece in range(pieces):
-        work(piece)
+        share_products(run, tasks)
 
 
 def _stepping(first: int, step: int, size: int, count: int) -> tuple[slice, slice]:
@@ -244,6 +237,8 @@ def forward(geometry: Geometry, dtype: Any) -> Run:
     positions = windows.positions
     if geometry.depthwise:
         return _depthwise_forward(geometry, dtype)
+    if winograd.fits(geometry, dtype):
+        return winograd.forward(geometry)
     if geometry.plain and positions >= _FEW:
         return _forward_plain(geometry)
     cut, shift = _Cut(geometry, dtype), _Shift(windows)
@@ -298,6 +293,8 @@ def input_gradient(geometry: Geometry, dtype: Any) -> Run:
     filters, width = geometry.filters // groups, geometry.channels // groups
     # Copies of the gradient's windows cost as much as there are filters, sums of the image's as there are channels.
     alone = geometry.depthwise and filters == 1
+    if turned is not None and winograd.fits(turned, dtype):
+        return winograd.input_gradient(turned)
     if turned is not None and (geometry.plain or alone or (width > 1 and filters <= 2 * width)):
         convolve, kernel = forward(turned, dtype), windows.kernel
 
@@ -338,6 +335,8 @@ def weight_gradient(geometry: Geometry, dtype: Any) -> Run:
     windows, groups = geometry.windows, geometry.groups
     if geometry.depthwise:
         return _depthwise_weight(geometry, dtype)
+    if winograd.fits(geometry, dtype):
+        return winograd.weight_gradient(geometry)
     cut, shift = _Cut(geometry, dtype), _Shift(windows)
     filters, rows = geometry.filters // groups, geometry.channels // groups * windows.kernel_elements
     plain = geometry.plain
@@ -373,7 +372,7 @@ def weight_gradient(geometry: Geometry, dtype: Any) -> Run:
         if partial_sums == 1:
             work(0)
         else:
-            _share_products(work, partial_sums)
+            share_products(work, partial_sums)
         np.add.reduce(sums, axis=0, out=out.reshape(sums.shape[1:]))
 
     return run
