@@ -1,4 +1,4 @@
-"""Batch normalization with NumPy: planes ``(items, channels, inner)``, as many at a time as stay in a cache.
+"""Batch normalization on the CPU: planes ``(items, channels, inner)``, by native loops, or with NumPy as many as stay in a cache.
 
 Every element comes from memory once for each of the four things there are to do, whatever steps these take. Sums
 are made of each plane first and of the planes then, in an order that does not depend on threads.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from drv.host.threads import share
+from nvrtc_kernels.host_loops import channel_normalization as loops
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ _Slices: TypeAlias = "tuple[slice, slice]"
 #: Elements of a block.
 _BLOCK = 1 << 15
 #: Elements of a plane from which on it is worth being summed on its own.
-LEAST = 32
+LEAST = 16
 
 
 def planes(array: Array) -> Array | None:
@@ -70,7 +71,8 @@ def moments(array: Array) -> tuple[Array, Array]:
         np.subtract(x, mean[..., None], out=away)
         np.vecdot(away, away, out=squares[block])
 
-    _by_blocks(array, work)
+    if not loops.moments(array, means, squares):
+        _by_blocks(array, work)
     mean = means.mean(0, dtype=array.dtype)
     away = means - mean
     squares += away * away * array.dtype.type(inner)
@@ -79,6 +81,8 @@ def moments(array: Array) -> tuple[Array, Array]:
 
 def apply(array: Array, mean: Array, scale: Array, bias: Array | None, out: Array) -> None:
     """``out = (array - mean) * scale + bias`` with vectors of channels."""
+    if loops.apply(array, mean, scale, bias, out):
+        return
 
     def work(block: _Slices, _: Array) -> None:
         into, channels = out[block], block[1]
@@ -101,7 +105,8 @@ def sums(grad: Array, array: Array, mean: Array, scale: Array) -> tuple[Array, A
         np.vecdot(argument, away, out=products[block])
         np.matmul(argument, ones, out=total[block])
 
-    _by_blocks(array, work)
+    if not loops.sums(grad, array, mean, total, products):
+        _by_blocks(array, work)
     return total.sum(0), products.sum(0) * scale
 
 
@@ -109,6 +114,8 @@ def input_gradient(
     grad: Array, array: Array, mean: Array, factor: Array, shift: Array, scale: Array, out: Array
 ) -> None:
     """``out = (grad - shift - (array - mean) * factor) * scale`` with vectors of channels."""
+    if loops.input_gradient(grad, array, mean, factor, shift, scale, out):
+        return
 
     def work(block: _Slices, _: Array) -> None:
         into, channels = out[block], block[1]
