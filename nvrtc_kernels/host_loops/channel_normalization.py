@@ -39,7 +39,9 @@ def _loop(name: str, double: bool, arrays: int) -> Callable[..., None] | None:
     return assembled(("channels normalised", name, double), text, types)
 
 
-def _run(name: str, planes: tuple[Array, ...], vectors: tuple[Array, ...], results: tuple[Array, ...]) -> bool:
+def _run(
+    name: str, planes: tuple[Array, ...], vectors: tuple[Array, ...], results: tuple[Array, ...]
+) -> bool:
     """Run a loop over the rows of ``planes``, whose ``vectors`` are repeated for each item; whether there is such a loop."""
     first = planes[0]
     items, channels, inner = first.shape

@@ -134,8 +134,8 @@ class _Tile(NamedTuple):
     """
 
     first: Array
-    shape: tuple[int, int]
-    steps: tuple[int, int]
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
 
     @property
     def layout(self) -> tuple[Any, ...]:

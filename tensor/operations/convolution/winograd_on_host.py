@@ -61,14 +61,16 @@ class _Chunk(NamedTuple):
     rows: slice
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """How many items there are."""
-        return self.items.stop - self.items.start
+        result: int = self.items.stop - self.items.start
+        return result
 
     @property
     def height(self) -> int:
         """How many rows of tiles there are."""
-        return self.rows.stop - self.rows.start
+        result: int = self.rows.stop - self.rows.start
+        return result
 
 
 class _Tiles:
@@ -101,7 +103,7 @@ class _Tiles:
 
     def of(self, array: Array, chunk: _Chunk) -> Array:
         """``(16, tiles, n)`` as ``(4, 4, items, rows, across, n)``."""
-        return array.reshape(4, 4, chunk.count, chunk.height, self.across, -1)
+        return array.reshape(4, 4, chunk.number, chunk.height, self.across, -1)
 
 
 class _Image:
@@ -133,10 +135,10 @@ class _Image:
         if self.filled != slice(above, below):
             self.padded[...] = 0
             self.filled = slice(above, below)
-        padded = self.padded[: chunk.count, :rows]
+        padded = self.padded[: chunk.number, :rows]
         seen = x[chunk.items, :, first + above : first + below, :columns]
         copy_transposed(seen.swapaxes(1, 2), padded[:, above:below, left : left + columns])
-        count = chunk.count * chunk.height * tiles.across
+        count = chunk.number * chunk.height * tiles.across
         result = self.room[:, :count]
         loops.transform_image(padded, tiles.of(result, chunk))
         return result
@@ -152,11 +154,11 @@ class _Result:
 
     def memory(self, chunk: _Chunk) -> Array:
         """``(16, tiles, filters)``, to be written."""
-        return self.room[:, : chunk.count * chunk.height * self.tiles.across]
+        return self.room[:, : chunk.number * chunk.height * self.tiles.across]
 
     def write(self, products: Array, out: Array, chunk: _Chunk) -> None:
         """Transform products in :meth:`memory`, and write the chunk's part of ``out``."""
-        plain = self.plain[: chunk.count, : 2 * chunk.height]
+        plain = self.plain[: chunk.number, : 2 * chunk.height]
         loops.transform_products(self.tiles.of(products, chunk), plain)
         rows = slice(2 * chunk.rows.start, min(2 * chunk.rows.stop, out.shape[2]))
         seen = plain[:, : rows.stop - rows.start, : out.shape[3]]
@@ -165,7 +167,7 @@ class _Result:
     def of_gradient(self, grad: Array, chunk: _Chunk) -> Array:
         """``(16, tiles, filters)`` of the gradient of the result."""
         rows = slice(2 * chunk.rows.start, min(2 * chunk.rows.stop, grad.shape[2]))
-        plain = self.plain[: chunk.count, : 2 * chunk.height]
+        plain = self.plain[: chunk.number, : 2 * chunk.height]
         # What is beyond the result.
         plain[:, rows.stop - rows.start :] = 0
         plain[:, :, grad.shape[3] :] = 0
