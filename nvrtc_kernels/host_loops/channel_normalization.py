@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,15 +28,11 @@ _LEAST = 16
 
 @functools.cache
 def _loop(name: str, double: bool, arrays: int) -> Callable[..., None] | None:
-    def text() -> str:
-        # Needed to compile only; most loops are on disk.
-        from . import channel_normalization_text as texts
-
-        result: str = getattr(texts, name)(double)
-        return result
+    # Needed to compile only; most loops are on disk.
+    from .channel_normalization_text import text
 
     types = [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * arrays]
-    return assembled(("channels normalised", name, double), text, types)
+    return assembled(("channels normalised", name, double), lambda: text(name, double), types)
 
 
 def _run(

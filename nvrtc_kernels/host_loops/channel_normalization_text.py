@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from drv.simulator.execution.native.forms import Value
 
 
-def moments(double: bool) -> str:
+def _moments(double: bool) -> str:
     """Text of ``loop(first, last, n, x, means, squares)``."""
     w = RowWriter(double, ("x", "means", "squares"))
     x = w.row_of("x")
@@ -29,17 +29,17 @@ def moments(double: bool) -> str:
     return w.text()
 
 
-def apply(double: bool) -> str:
+def _apply(double: bool) -> str:
     """Text of ``loop(first, last, n, x, mean, scale, out)``."""
-    return _apply(double, ("x", "mean", "scale", "out"))
+    return _apply_to(double, ("x", "mean", "scale", "out"))
 
 
-def apply_with_bias(double: bool) -> str:
+def _apply_with_bias(double: bool) -> str:
     """Text of ``loop(first, last, n, x, mean, scale, bias, out)``."""
-    return _apply(double, ("x", "mean", "scale", "bias", "out"))
+    return _apply_to(double, ("x", "mean", "scale", "bias", "out"))
 
 
-def _apply(double: bool, names: tuple[str, ...]) -> str:
+def _apply_to(double: bool, names: tuple[str, ...]) -> str:
     w = RowWriter(double, names)
     x, out = w.row_of("x"), w.row_of("out")
     mean, scale, *bias = (w.load(f"%{name}", "%r") for name in names[1:-1])
@@ -55,7 +55,7 @@ def _apply(double: bool, names: tuple[str, ...]) -> str:
     return w.text()
 
 
-def sums(double: bool) -> str:
+def _sums(double: bool) -> str:
     """Text of ``loop(first, last, n, grad, x, mean, total, products)``."""
     w = RowWriter(double, ("grad", "x", "mean", "total", "products"))
     grad, x, mean = w.row_of("grad"), w.row_of("x"), w.load("%mean", "%r")
@@ -70,7 +70,7 @@ def sums(double: bool) -> str:
     return w.text()
 
 
-def input_gradient(double: bool) -> str:
+def _input_gradient(double: bool) -> str:
     """Text of ``loop(first, last, n, grad, x, mean, factor, shift, scale, out)``."""
     names = ("mean", "factor", "shift", "scale")
     w = RowWriter(double, ("grad", "x", *names, "out"))
@@ -85,3 +85,17 @@ def input_gradient(double: bool) -> str:
 
     w.over_columns(write)
     return w.text()
+
+
+_TEXTS = {
+    "moments": _moments,
+    "apply": _apply,
+    "apply_with_bias": _apply_with_bias,
+    "sums": _sums,
+    "input_gradient": _input_gradient,
+}
+
+
+def text(name: str, double: bool) -> str:
+    """Text of the loop of the function ``name``."""
+    return _TEXTS[name](double)
