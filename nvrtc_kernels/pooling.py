@@ -63,8 +63,15 @@ def sizes(pool: Pool) -> tuple[int, int]:
     return prod(pool.size), prod(pool.out)
 
 
-def plan_max(device: Device, pool: Pool, planes: int, dtype: dtype) -> Callable[..., None]:
+def plan_max(
+    device: Device, pool: Pool, planes: int, dtype: dtype, *, indexed: bool = True
+) -> Callable[..., None]:
     """What finds the largest elements, and their indices in their plane.
+
+    Parameters
+    ----------
+    indexed
+        Whether the indices are written.
 
     Returns
     -------
@@ -73,8 +80,10 @@ def plan_max(device: Device, pool: Pool, planes: int, dtype: dtype) -> Callable[
     """
     parameters = [f"{dtype.cuda}* out", "long long* positions", f"const {dtype.cuda}* in"]
     if _has_rows(pool, planes):
-        window = f"Largest<{dtype.cuda}, {_INDICES}>(out, positions)"
-        return _bound_rows(device, "max_pool_rows", window, pool, dtype, parameters, planes, _INDICES)
+        width = _INDICES if indexed else 16 // dtype.itemsize
+        window = f"Largest<{dtype.cuda}, {width}, {'true' if indexed else 'false'}>(out, positions)"
+        name = "max_pool_rows" if indexed else "max_pool_rows_values"
+        return _bound_rows(device, name, window, pool, dtype, parameters, planes, width)
     call = "max_pool(pool, planes, in, out, positions)"
     return _bound(device, "max_pool", call, pool, dtype, parameters, planes, sizes(pool)[1])
 

@@ -12,7 +12,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from . import sort
-from .plans import NOTHING, Plan, launcher
+from .plans import NOTHING, Plan, includes, launcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,8 @@ _MAX_GRID = (1 << 31) - 1
 #: multiprocessor.
 _FEW, _LEAST, _MANY = 32, 256, 32
 _WARPS, _WORD = _THREADS // 32, 16
-#: Bytes of a row that a warp keeps in registers.
-_IN_REGISTERS = 4096
+#: Packs of a row that a lane of a warp remembers.
+_MOST_PACKS = 16
 
 
 def topk(device: Device, rows: int, n: int, k: int, dtype: dtype, *, largest: bool = True) -> Plan:
@@ -159,15 +159,22 @@ def median(device: Device, rows: int, n: int, dtype: dtype, *, skip_nan: bool = 
 def _first(device: Device, rows: int, n: int, k: int, dtype: dtype, *, descending: bool) -> Plan:
     """The first few of every row: a warp has a row."""
     bits = sort.BITS[dtype.itemsize]
+    if dtype.is_floating_point and dtype.itemsize <= 4:
+        ordered = f"OrderedFloats<{dtype.cuda}, {bits}, {'true' if descending else 'false'}>"
+    else:
+        ordered = f"OrderedKeys<KeyOrder, {sort.BITS[max(dtype.itemsize, 4)]}>"
     grid = min(-(-rows // _WARPS), _MAX_GRID)
 
     def kernel(width: int) -> Callable[..., None]:
         name = f"topk_rows_of_{8 * dtype.itemsize}_bits"
-        packs = -(-n // (32 * width)) if n * max(dtype.itemsize, 4) <= _IN_REGISTERS else 0
+        packs = -(-n // (32 * width))
         source = (
-            f"{sort.order(dtype, descending=descending, header='first_of_rows.cuh')}"
-            f'extern "C" __global__ void __launch_bounds__({_THREADS}, 2) {name}(long long rows, unsigned n, unsigned count, const {bits}* in, {bits}* values, '
-            f"long long* indices) {{\n    first_of_rows<KeyOrder, {width}, {packs}>(rows, n, count, in, values, indices);\n}}\n"
+            f"{includes('elements.cuh', dtype)}"
+            f"{sort.order(dtype, descending=descending, header='first_of_rows.cuh')}typedef {ordered} Row;\n\n"
+            f'extern "C" __global__ void __launch_bounds__({_THREADS}, 4) {name}(long long rows, unsigned n, '
+            f"unsigned count, const {bits}* in, {bits}* values, long long* indices) {{\n"
+            f"    first_of_rows<Row, {width}, {packs if packs <= _MOST_PACKS else 0}>"
+            "(rows, n, count, in, values, indices);\n}\n"
         )
         return launcher(device, "first_of_rows.cu", source, name, "qIIPPP")
 

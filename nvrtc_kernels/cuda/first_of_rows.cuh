@@ -1,9 +1,10 @@
 // The first few elements of the sorted rows of a contiguous (rows, n) array, in order.
 //
-// A warp has a row. First each lane finds the least key of its own elements: the key that is the
-// `count`-th among those of the lanes is no less than the `count`-th of the row. So what is wanted is among the elements up to
-// it, which are few unless many are equal, and are collected and put in order. If they are too many, the exact key is found, and
-// the first ones that are equal to it are taken.
+// A warp has a row, and a lane the packs of it that the lane reads. First each lane finds which of its elements comes first:
+// the one that is the `count`-th among those of the lanes is no earlier than the `count`-th of the row. So what is asked for
+// is among the elements up to it, which are few unless many are equal. Packs of short rows are remembered by their first
+// element, and only those that have such elements are read once more, to collect them and put them in order. If they are too
+// many, the exact key is computed, and the first ones that are equal to it are taken.
 
 #pragma once
 #include "rows.cuh"
@@ -11,203 +12,275 @@
 
 constexpr int FIRST_THREADS = 256, FIRST_WARPS = FIRST_THREADS / 32, FIRST_MOST = 64;
 
-// Keys of small elements are those of 32 bits whose upper ones they are: registers have no fewer.
-template <class Order>
-struct Wide : Order {
-    typedef typename Order::Bits Bits;
-    typedef Bits Key;
-    __device__ static Key wide_key(Bits x) { return Order::key(x); }
+// Elements in an order, as values that are quick to compare, and as keys. Here a value is a key, of at least 32 bits:
+// registers have no fewer.
+template <class KeyOrder, class Key_>
+struct OrderedKeys {
+    typedef typename KeyOrder::Bits Bits;
+    typedef Key_ Key;
+    typedef Key_ Value;
+    static __device__ Value value(Bits x) { return KeyOrder::key(x); }
+    static __device__ Value last() { return ~Key(0); }
+    static __device__ Value first(Value a, Value b) { return min(a, b); }
+    static __device__ bool is_up_to(Value x, Value limit) { return x <= limit; }
+    static __device__ Key key(Value x) { return x; }
+    static __device__ Value of_key(Key key) { return key; }
 };
-template <class Small, Small Infinity, bool Signed, bool Descending>
-struct WideOrder {
-    typedef Small Bits;
+
+// Numbers of up to 32 bits are compared as floats, which takes one instruction where a key takes eight.
+template <class Float, class Bits_, bool Descending>
+struct OrderedFloats {
+    typedef Bits_ Bits;
     typedef unsigned int Key;
-    static constexpr int shift = 32 - 8 * sizeof(Small);
-    __device__ static Key wide_key(Small x) {
-        return Order<Key, static_cast<Key>(Infinity) << shift, Signed, Descending>::key(static_cast<Key>(x) << shift);
+    typedef float Value;
+    static __device__ Value value(Bits x) {
+        Float element;
+        memcpy(&element, &x, sizeof(x));
+        return to_compute(element);
+    }
+    static __device__ Value last() { return __int_as_float(Descending ? 0xff800000 : 0x7fffffff); }
+    // NaN is the largest number: the first one in descending order, and the last one in ascending order.
+    static __device__ Value first(Value a, Value b) {
+        if constexpr (!Descending) return fminf(a, b);
+#if __CUDA_ARCH__ >= 800
+        float result;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+        return result;
+#else
+        return a != a || a > b ? a : b;
+#endif
+    }
+    // True of NaNs that come later too.
+    static __device__ bool is_up_to(Value x, Value limit) { return Descending ? !(x < limit) : !(x > limit); }
+    static __device__ Key key(Value x) {
+        return Order<Key, 0x7f800000, false, Descending>::key(static_cast<Key>(__float_as_int(x)));
+    }
+    static __device__ Value of_key(Key key) {
+        if constexpr (Descending) key = ~key;
+        return __int_as_float(key >> 31 ? key & 0x7fffffff : ~key);
     }
 };
-template <unsigned char Infinity, bool Signed, bool Descending>
-struct Wide<Order<unsigned char, Infinity, Signed, Descending>> : WideOrder<unsigned char, Infinity, Signed, Descending> {};
-template <unsigned short Infinity, bool Signed, bool Descending>
-struct Wide<Order<unsigned short, Infinity, Signed, Descending>>
-    : WideOrder<unsigned short, Infinity, Signed, Descending> {};
 
-// The keys of a row, as its lanes go over them. Short rows are read once, and kept in `Packs` packs of a lane; of longer ones,
-// where `Packs` is 0, every pass reads them.
-template <class Order, int Width, int Packs>
-struct RowKeys {
-    typedef typename Order::Bits Bits;
-    typedef typename Order::Key Key;
+// A row, as its lanes go over it: pack i of a lane is one of the 32 that lie together.
+template <class Ordered, int Width>
+struct PackedRow {
+    typedef typename Ordered::Bits Bits;
+    typedef typename Ordered::Value Value;
+    typedef typename Ordered::Key Key;
     const Bits* row;
     unsigned n;
-    Key keys[Packs ? Packs : 1][Width];
 
-    __device__ RowKeys(const Bits* row, unsigned n) : row(row), n(n) {
-        if constexpr (Packs != 0) {
-            Pack<Bits, Width> packs[Packs];
+    __device__ static unsigned at(unsigned i) { return (i * 32 + threadIdx.x % 32) * Width; }
+    __device__ unsigned packs() const { return (n + 32 * Width - 1) / (32 * Width); }
+    __device__ void load(unsigned i, Value (&values)[Width]) const {
+        if (at(i) < n) {
+            const Pack<Bits, Width> pack = *reinterpret_cast<const Pack<Bits, Width>*>(row + at(i));
 #pragma unroll
-            for (int i = 0; i < Packs; ++i)
-                if (at(i) < n) packs[i] = *reinterpret_cast<const Pack<Bits, Width>*>(row + at(i));
-#pragma unroll
-            for (int i = 0; i < Packs; ++i)
-#pragma unroll
-                for (int j = 0; j < Width; ++j)
-                    keys[i][j] = at(i) < n ? Order::wide_key(packs[i].items[j]) : ~Key(0);
-        }
-    }
-    __device__ static unsigned at(int i) { return (i * 32 + threadIdx.x % 32) * Width; }
-
-    // `take(key, position)` for this lane's elements.
-    template <class Take>
-    __device__ void each(const Take& take) const {
-        if constexpr (Packs != 0) {
-#pragma unroll
-            for (int i = 0; i < Packs; ++i)
-#pragma unroll
-                for (int j = 0; j < Width; ++j)
-                    if (i * 32 * Width < n) take(keys[i][j], at(i) + j);
+            for (int j = 0; j < Width; ++j) values[j] = Ordered::value(pack.items[j]);
         } else {
-            for (unsigned from = at(0); from < n; from += 32 * Width) {
-                const Pack<Bits, Width> pack = *reinterpret_cast<const Pack<Bits, Width>*>(row + from);
 #pragma unroll
-                for (int j = 0; j < Width; ++j) take(Order::wide_key(pack.items[j]), from + j);
-            }
+            for (int j = 0; j < Width; ++j) values[j] = Ordered::last();
         }
     }
-    // `go_on = take(keys, position of the first)` for packs of all lanes together, in the order of the row, until it is false. This reads the row.
-    template <class Take>
-    __device__ void in_order(const Take& take) const {
-        bool go_on = true;
-#pragma unroll 1
-        for (int i = 0; go_on && i * 32 * Width < n; ++i) {
-            Key own[Width];
-            Pack<Bits, Width> pack{};
-            if (at(i) < n) pack = *reinterpret_cast<const Pack<Bits, Width>*>(row + at(i));
+    __device__ static Value first(const Value (&values)[Width]) {
+        Value result = values[0];
 #pragma unroll
-            for (int j = 0; j < Width; ++j) own[j] = Order::wide_key(pack.items[j]);
-            go_on = take(own, at(i));
-        }
+        for (int j = 1; j < Width; ++j) result = Ordered::first(result, values[j]);
+        return result;
     }
-    // How many elements `holds(key, position)` says true of, in the whole row.
-    template <class Condition>
-    __device__ unsigned count(const Condition& holds) const {
+    // How many elements of the row come before a key.
+    __device__ unsigned before(Key key) const {
         unsigned result = 0;
-        each([&](Key key, unsigned position) { result += position < n && holds(key, position); });
+        for (unsigned i = 0; i < packs(); ++i) {
+            Value values[Width];
+            load(i, values);
+#pragma unroll
+            for (int j = 0; j < Width; ++j) result += at(i) < n && Ordered::key(values[j]) < key;
+        }
 #pragma unroll
         for (int by = 16; by; by /= 2) result += __shfl_xor_sync(~0u, result, by);
         return result;
     }
 };
 
-// The largest number of which `below(number)` are fewer than `count`; `highest` is its highest bit.
-template <class Number, class Below>
-__device__ inline Number number_by_bits(Number highest, unsigned count, const Below& below) {
-    Number result = 0;
+// The largest key of which `before(key)` are fewer than `count`.
+template <class Key, class Before>
+__device__ inline Key key_of_rank(unsigned count, const Before& before) {
+    Key result = 0;
 #pragma unroll 1
-    for (Number bit = highest; bit; bit >>= 1)
-        if (below(static_cast<Number>(result | bit)) < count) result |= bit;
+    for (Key bit = Key(1) << (8 * sizeof(Key) - 1); bit; bit >>= 1)
+        if (before(static_cast<Key>(result | bit)) < count) result |= bit;
     return result;
 }
 
-// What a warp has collected, in any order.
+// Positions that a warp has collected, in any order, up to what there is room for. Lanes have their ranks from votes: atomics
+// would meet in one bank where many elements are taken.
 template <class Key>
 struct Collection {
     Key keys[FIRST_MOST];
-    unsigned positions[FIRST_MOST], count;
+    unsigned positions[FIRST_MOST];
 
-    // What `is_taken(key, position)` says, as much as there is room for; how much there is.
-    template <class Row, class Condition>
-    __device__ unsigned collect(const Row& row, const Condition& is_taken) {
-        __syncwarp();  // what was collected before has been read
-        if (threadIdx.x % 32 == 0) count = 0;
-        __syncwarp();
-        row.each([&](Key key, unsigned position) {
-            if (!is_taken(key, position) || position >= row.n) return;
-            const unsigned at = atomicAdd(&count, 1u);
-            if (at < FIRST_MOST) {
-                keys[at] = key;
-                positions[at] = position;
+    // One more of each lane that `has` one; how many there are then.
+    __device__ unsigned add(unsigned count, bool has, unsigned position) {
+        const unsigned lanes = __ballot_sync(~0u, has), at = count + __popc(lanes & ((1u << threadIdx.x % 32) - 1));
+        if (has && at < FIRST_MOST) positions[at] = position;
+        return count + __popc(lanes);
+    }
+
+    // Of a lane's `packs` the elements that `takes(value)` says.
+    template <class Ordered, int Width, class Takes>
+    __device__ unsigned add_packs(const PackedRow<Ordered, Width>& row, unsigned packs, const Takes& takes) {
+        unsigned count = 0, elements = 0, start = 0;
+        while (count <= FIRST_MOST && __any_sync(~0u, packs | elements)) {
+            if (elements == 0 && packs != 0) {
+                const unsigned i = __ffs(packs) - 1;
+                packs &= packs - 1;
+                start = row.at(i);
+                elements = taken(row, i, takes);
             }
-        });
-        __syncwarp();
+            count = add(count, elements != 0, start + __ffs(elements) - 1);
+            elements &= elements - 1;
+        }
         return count;
     }
-    // In addition the first `most` elements of the row that are equal to `equal`, of which there are so many.
-    template <int Width, class Row>
-    __device__ void add_first(const Row& row, unsigned most, Key equal) {
+
+    // Of all packs.
+    template <class Ordered, int Width, class Takes>
+    __device__ unsigned add_row(const PackedRow<Ordered, Width>& row, const Takes& takes) {
+        unsigned count = 0;
+        for (unsigned i = 0; i < row.packs() && count <= FIRST_MOST; ++i) {
+            unsigned elements = taken(row, i, takes);
+            while (__any_sync(~0u, elements)) {
+                count = add(count, elements != 0, row.at(i) + __ffs(elements) - 1);
+                elements &= elements - 1;
+            }
+        }
+        return count;
+    }
+
+    // Of pack i of this lane, as bits.
+    template <class Ordered, int Width, class Takes>
+    __device__ static unsigned taken(const PackedRow<Ordered, Width>& row, unsigned i, const Takes& takes) {
+        typename Ordered::Value values[Width];
+        row.load(i, values);
+        unsigned bits = 0;
+#pragma unroll
+        for (int j = 0; j < Width; ++j)
+            if (takes(values[j])) bits |= 1u << j;
+        return row.at(i) < row.n ? bits : 0;
+    }
+
+    // In addition to the first `count` the first elements of the row with key `equal`, up to `end`: there are so many.
+    template <class Ordered, int Width>
+    __device__ void add_equal(const PackedRow<Ordered, Width>& row, unsigned count, unsigned end, Key equal) {
         const unsigned before = (1u << threadIdx.x % 32) - 1;
-        unsigned first = count, end = count + most;
-        __syncwarp();
-        row.in_order([&](const Key (&keys_of)[Width], unsigned position) {
-            unsigned own = first, all = 0;
+#pragma unroll 1
+        for (unsigned i = 0; count < end; ++i) {
+            typename Ordered::Value values[Width];
+            row.load(i, values);
+            unsigned own = count;
             bool same[Width];
 #pragma unroll
             for (int j = 0; j < Width; ++j) {
-                same[j] = position + j < row.n && keys_of[j] == equal;
+                same[j] = row.at(i) < row.n && Ordered::key(values[j]) == equal;
                 const unsigned lanes = __ballot_sync(~0u, same[j]);
                 own += __popc(lanes & before);
-                all += __popc(lanes);
+                count += __popc(lanes);
             }
 #pragma unroll
             for (int j = 0; j < Width; ++j) {
-                if (same[j] && own < end) {
-                    keys[own] = equal;
-                    positions[own] = position + j;
-                }
+                if (same[j] && own < end) positions[own] = row.at(i) + j;
                 own += same[j];
             }
-            first += all;
-            return first < end;
-        });
-        __syncwarp();
+        }
     }
 };
 
-// `count` is at most 32, and every lane has an element.
-template <class KeyOrder, int Width, int Packs>
+// The keys of lanes in order.
+template <class Key>
+__device__ inline Key sorted_lanes(Key own) {
+    const unsigned lane = threadIdx.x % 32;
+#pragma unroll
+    for (unsigned size = 2; size <= 32; size *= 2) {
+#pragma unroll
+        for (unsigned step = size / 2; step; step /= 2) {
+            const Key other = __shfl_xor_sync(~0u, own, step);
+            const bool lower = ((lane & size) == 0) == ((lane & step) == 0);
+            own = lower ? min(own, other) : max(own, other);
+        }
+    }
+    return own;
+}
+
+// `count` is at most 32, and every lane has an element. `Packs` are those of a lane, where there are few enough to remember,
+// and otherwise 0.
+template <class Ordered, int Width, int Packs>
 __device__ void first_of_rows(
-    long long rows, unsigned n, unsigned count, const typename KeyOrder::Bits* in, typename KeyOrder::Bits* values,
+    long long rows, unsigned n, unsigned count, const typename Ordered::Bits* in, typename Ordered::Bits* values,
     long long* indices) {
-    typedef Wide<KeyOrder> Order;
-    typedef typename Order::Key Key;
+    typedef typename Ordered::Key Key;
+    typedef typename Ordered::Value Value;
+    typedef PackedRow<Ordered, Width> Row;
     __shared__ Collection<Key> collections[FIRST_WARPS];
     const unsigned lane = threadIdx.x % 32;
     Collection<Key>& own = collections[threadIdx.x / 32];
     for (long long r = static_cast<long long>(blockIdx.x) * FIRST_WARPS + threadIdx.x / 32; r < rows;
          r += static_cast<long long>(gridDim.x) * FIRST_WARPS) {
-        const RowKeys<Order, Width, Packs> row(in + r * n, n);
-        Key least = ~Key(0);
-        row.each([&](Key key, unsigned) { least = min(key, least); });
-        // In the order of the lanes.
+        const Row row{in + r * n, n};
+        Value firsts[Packs ? Packs : 1], first = Ordered::last();
+        if constexpr (Packs != 0) {
 #pragma unroll
-        for (unsigned size = 2; size <= 32; size *= 2) {
+            for (int i = 0; i < Packs; ++i) {
+                Value pack[Width];
+                row.load(i, pack);
+                firsts[i] = Row::first(pack);
+            }
 #pragma unroll
-            for (unsigned step = size / 2; step; step /= 2) {
-                const Key other = __shfl_xor_sync(~0u, least, step);
-                const bool lower = ((lane & size) == 0) == ((lane & step) == 0);
-                least = lower ? min(least, other) : max(least, other);
+            for (int i = 0; i < Packs; ++i) first = Ordered::first(first, firsts[i]);
+        } else {
+#pragma unroll 4
+            for (unsigned i = 0; i < row.packs(); ++i) {
+                Value pack[Width];
+                row.load(i, pack);
+                first = Ordered::first(first, Row::first(pack));
             }
         }
-        const Key limit = __shfl_sync(~0u, least, count - 1);
-        unsigned collected = own.collect(row, [&](Key key, unsigned) { return key <= limit; });
+        const Key key = Ordered::key(first), limit = __shfl_sync(~0u, sorted_lanes(key), count - 1);
+        const Value last = Ordered::of_key(limit);
+        const auto is_up_to_limit = [&](Value value) { return Ordered::is_up_to(value, last); };
+        __syncwarp();  // what was collected before has been read
+        unsigned collected = 0;
+        if constexpr (Packs != 0) {
+            unsigned packs = 0;
+#pragma unroll
+            for (int i = 0; i < Packs; ++i)
+                if (is_up_to_limit(firsts[i]) && Row::at(i) < n) packs |= 1u << i;
+            collected = own.add_packs(row, packs, is_up_to_limit);
+        } else {
+            collected = own.add_row(row, is_up_to_limit);
+        }
         if (collected > FIRST_MOST) {
-            // The limit is the key of that rank, unless too many are less.
+            // The limit is the key of that rank, unless too many come before.
             Key exact = limit;
-            unsigned less = row.count([&](Key key, unsigned) { return key < exact; });
-            if (less >= count) {
-                exact = number_by_bits<Key>(Key(1) << (8 * sizeof(Key) - 1), count, [&](Key trial) {
-                    return row.count([&](Key key, unsigned) { return key < trial; });
-                });
+            unsigned before = __any_sync(~0u, key < exact) ? row.before(exact) : 0;
+            if (before >= count) {
+                exact = key_of_rank<Key>(count, [&](Key trial) { return row.before(trial); });
+                before = row.before(exact);
             }
-            less = own.collect(row, [&](Key key, unsigned) { return key < exact; });
-            own.template add_first<Width>(row, count - less, exact);
+            __syncwarp();
+            if (before) own.add_row(row, [&](Value value) { return Ordered::key(value) < exact; });
+            own.add_equal(row, before, count, exact);
             collected = count;
         }
+        __syncwarp();
+        for (unsigned i = lane; i < collected; i += 32)
+            own.keys[i] = Ordered::key(Ordered::value(row.row[own.positions[i]]));
+        __syncwarp();
         for (unsigned i = lane; i < collected; i += 32) {
             const Key key = own.keys[i];
             const unsigned position = own.positions[i];
             unsigned rank = 0;
+#pragma unroll 4
             for (unsigned other = 0; other < collected; ++other)
                 rank += own.keys[other] < key || (own.keys[other] == key && own.positions[other] < position);
             if (rank < count) {

@@ -145,7 +145,7 @@ __device__ void max_pool(const Pool& pool, long long planes, const T* in, T* out
             }
         });
         out[i] = value;
-        positions[i] = best;
+        if (positions) positions[i] = best;
     }
 }
 
@@ -177,7 +177,7 @@ __device__ void fractional_max_pool(
                     }
                 }
         out[i] = value;
-        positions[i] = best;
+        if (positions) positions[i] = best;
     }
 }
 

@@ -15,8 +15,8 @@ struct PooledRows {
     int size[3], out[3];
 };
 
-// Largest elements and where they stand: the first of equal ones, and the last NaN.
-template <class T, int V>
+// Largest elements and, where `Indexed`, where they stand: the first of equal ones, and the last NaN.
+template <class T, int V, bool Indexed>
 struct Largest {
     typedef T Element;
     T* out;
@@ -36,7 +36,8 @@ struct Largest {
     __device__ T result(int v) const { return value[v]; }
     template <bool Whole>
     __device__ void finish(long long at, int number) const {
-        if constexpr (Whole) {
+        if constexpr (!Indexed) {
+        } else if constexpr (Whole) {
             constexpr int Two = V % 2 ? 1 : 2;
 #pragma unroll
             for (int v = 0; v < V; v += Two) {

@@ -65,6 +65,17 @@ def _flat(
     return make
 
 
+def _masked(function: Callable[..., Any], operands: int) -> Any:
+    """Work on flat tensors and a mask of bytes, which comes first."""
+
+    def make(dtype: Any) -> Work:
+        mask = _empty(LARGE, dtype=tensor.bool)
+        inputs = [_empty(LARGE, dtype=dtype) for _ in range(operands)]
+        return Work(lambda: function(mask, *inputs), LARGE * (1 + _size(dtype) * (operands + 1)), CONTIGUOUS)
+
+    return make
+
+
 def _rows(
     function: Callable[..., Any],
     *,
@@ -205,6 +216,24 @@ def _embedding_backward(dtype: Any) -> Work:
     return Work(lambda: state["y"].backward(state["grad"]), moved, STRIDED, prepare)
 
 
+def _of_numbers(
+    function: Callable[[Any], Any],
+    shape: tuple[int, ...],
+    *,
+    bytes_an_element: int = 0,
+    reach: float = CONTIGUOUS,
+) -> Any:
+    """Work whose way depends on the numbers: random ones of the host. ``bytes_an_element`` are moved but for reading them."""
+
+    def make(dtype: Any) -> Work:
+        generator = tensor.Generator().manual_seed(1)
+        some = tensor.randn(min(shape[0], COLUMNS), *shape[1:], generator=generator).to(dtype)
+        x = tensor.cat([some] * -(-shape[0] // len(some)))[: shape[0]].cuda()
+        return Work(lambda: function(x), x.numel() * (_size(dtype) + bytes_an_element), reach)
+
+    return make
+
+
 def _scan(function: Callable[[Any], Any], *, results: float = 1, elements: int = 1 << 22) -> Any:
     def make(dtype: Any) -> Work:
         x = _empty(elements, dtype=dtype)
@@ -283,10 +312,13 @@ def _convolution(
     return make
 
 
-def _pooling(function: Callable[[Any], Any], results: float) -> Any:
+def _pooling(function: Callable[[Any], Any], results: float, *, indices: float = 0) -> Any:
+    """``results`` and ``indices`` (of 8 bytes) are how many there are, in elements of the input."""
+
     def make(dtype: Any) -> Work:
         x = _empty(64, 64, 112, 112, dtype=dtype)
-        return Work(lambda: function(x), round(x.numel() * _size(dtype) * (1 + results)), STRIDED)
+        moved = round(x.numel() * (_size(dtype) * (1 + results) + 8 * indices))
+        return Work(lambda: function(x), moved, STRIDED)
 
     return make
 
@@ -342,7 +374,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "add in place": _flat(lambda a: a.add_(1), 1),
         "a * b + c": _flat(lambda a, b, c: tensor.addcmul(c, a, b), 3),
         "compare": _flat(lambda a, b: a < b, 2, result_bytes=1),
-        "where": _flat(lambda a, b: tensor.where(a > 0, a, b), 2),
+        "where": _masked(lambda mask, a, b: tensor.where(mask, a, b), 2),
         "cast": _flat(lambda a: a.to(tensor.float16), 1, result_bytes=2),
         "exp": _flat(lambda a: a.exp(), 1),
         "gelu": _flat(functional.gelu, 1),
@@ -386,7 +418,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "rms norm": _rows(lambda a: functional.rms_norm(a, (COLUMNS,))),
         "batch norm": _batch_norm(False),
         "batch norm backward": _batch_norm(True),
-        "group norm": _strided(lambda a: functional.group_norm(a, 8), _IMAGES, CONTIGUOUS, 1.5),
+        "group norm": _strided(lambda a: functional.group_norm(a, 8), _IMAGES, CONTIGUOUS),
     },
     "optimizer": {
         "SGD with momentum": _optimizer(lambda p: optim.SGD(p, 0.1, momentum=0.9), 5),
@@ -409,13 +441,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "rows by index": _gathered(lambda table, index: table.index_select(0, index)),
         "embedding": _gathered(lambda table, index: functional.embedding(index, table)),
         "embedding backward": _embedding_backward,
-        "masked fill": _flat(lambda a: a.masked_fill(a > 0, 0), 1),
+        "masked fill": _masked(lambda mask, a: a.masked_fill(mask, 0), 1),
     },
     "scan and sort": {
         "cumsum of rows": _rows(lambda x: x.cumsum(1), reach=None),
         "cumsum": _scan(lambda x: x.cumsum(0)),
         "sort": _scan(lambda x: x.sort(), results=3, elements=1 << 20),
-        "topk of rows": _rows(lambda x: x.topk(8, 1), results=0, reach=None),
+        "topk of rows": _of_numbers(lambda x: x.topk(8, 1), _MATRIX),
+        "topk of rows, all equal": _rows(lambda x: x.topk(8, 1), results=0),
     },
     "attention": {
         "head 64, length 2048": _attention(64, 2048, False),
@@ -431,6 +464,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "pooling": {
         "max 2x2": _pooling(lambda x: functional.max_pool2d(x, 2), 0.25),
+        "max 2x2 with indices": _pooling(
+            lambda x: functional.max_pool2d(x, 2, return_indices=True), 0.25, indices=0.25
+        ),
         "average 2x2": _pooling(lambda x: functional.avg_pool2d(x, 2), 0.25),
         "bilinear to twice": _pooling(
             lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"), 4

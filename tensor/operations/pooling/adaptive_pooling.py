@@ -8,12 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import pooling as kernels
-from tensor.core.memory_format import suggested
-from tensor.core.plans.copies import in_format
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 
-from .pooling import Planned, Pooling, check_input, pooled, size_of, three
+from .pooling import Planned, Pooling, check_input, planned_pooling, pooled, size_of, three
 
 if TYPE_CHECKING:
     from tensor.core.layout import Layout
@@ -53,9 +51,7 @@ class _Adaptive:
             tuple(x.shape[:-rank]),
             keeps_format=batched and rank == 2 and not whole,
         )
-        run = x.device_state.plans[pooling.forward, x]
-        formatted = pooling.keeps_format or (batched and whole)
-        return Planned(in_format(run, suggested(x)) if formatted else run, pooling)
+        return planned_pooling(pooling, x, formatted=pooling.keeps_format or (batched and whole))
 
 
 _ADAPTIVE_MAX1D, _ADAPTIVE_MAX2D, _ADAPTIVE_MAX3D = (_Adaptive("max", rank) for rank in (1, 2, 3))
@@ -98,7 +94,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> nn.functional.adaptive_max_pool1d(tensor.tensor([[1.0, 4.0, 2.0, 3.0]]), 2)
     tensor([[4., 3.]])
     """
-    result = pooled(_ADAPTIVE_MAX1D, input, output_size)
+    result = pooled(_ADAPTIVE_MAX1D, input, output_size, indexed=return_indices)
     return result if return_indices else result[0]
 
 
@@ -138,7 +134,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> nn.functional.adaptive_max_pool2d(tensor.randn(1, 64, 8, 9), (5, None)).shape
     tensor.Size([1, 64, 5, 9])
     """
-    result = pooled(_ADAPTIVE_MAX2D, input, output_size)
+    result = pooled(_ADAPTIVE_MAX2D, input, output_size, indexed=return_indices)
     return result if return_indices else result[0]
 
 
@@ -178,7 +174,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> nn.functional.adaptive_max_pool3d(tensor.randn(1, 64, 8, 9, 10), (5, None, None)).shape
     tensor.Size([1, 64, 5, 9, 10])
     """
-    result = pooled(_ADAPTIVE_MAX3D, input, output_size)
+    result = pooled(_ADAPTIVE_MAX3D, input, output_size, indexed=return_indices)
     return result if return_indices else result[0]
 
 

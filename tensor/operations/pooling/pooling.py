@@ -55,6 +55,8 @@ class Pooling:
         How means are divided: whether padding counts; by a number, unless that is 0.
     forward
         ``device_state.plans[pooling.forward, input](input)`` gives the result and the positions of maxima, or ``None``.
+    values
+        The same without positions, which are then not written on devices.
     backward
         ``device_state.plans[pooling.backward, grad, positions](grad, positions)`` gives the gradient of the input.
     keeps_format : bool
@@ -74,6 +76,7 @@ class Pooling:
         "planes",
         "pool",
         "rank",
+        "values",
         "with_padding",
     )
 
@@ -96,6 +99,7 @@ class Pooling:
         self.fixed = fixed
         self.keeps_format = keeps_format
         self.forward = _Forward(self)
+        self.values = _Values(self) if category == "max" else self.forward
         self.backward = _Backward(self)
         self.formulas = _formulas(category, self.name())
 
@@ -201,6 +205,22 @@ class _Forward(_Step):
             return result, positions
 
         return run_max
+
+
+class _Values(_Forward):
+    __slots__ = ()
+
+    def _on_device(self, out: Layout, where: Layout | None) -> Callable[[Tensor], tuple[Tensor, None]]:
+        device_state: Any = out.device_state
+        pooling, local, make = self.pooling, device_state.local, maker(out)
+        find = kernels.plan_max(device_state.native, pooling.pool, pooling.planes, out.dtype, indexed=False)
+
+        def run(x: Tensor) -> tuple[Tensor, None]:
+            result = make()
+            find(local.stream.handle, result._storage.address, 0, x._storage.address + x._offset)
+            return result, None
+
+        return run
 
 
 class _Backward(_Step):
@@ -397,6 +417,25 @@ class Planned(NamedTuple):
 
     run: Callable[[Tensor], tuple[Tensor, Tensor | None]]
     pooling: Pooling
+    values: Callable[[Tensor], tuple[Tensor, Tensor | None]]
+
+
+def planned_pooling(pooling: Pooling, x: Layout, *, formatted: bool) -> Planned:
+    """How inputs of a layout are pooled; ``formatted``: the results have their memory format."""
+    plans = x.device_state.plans
+
+    # Most programs need one of the two: kernels are made with the first call.
+    def with_positions(input: Tensor) -> tuple[Tensor, Tensor | None]:
+        return plans[pooling.forward, x](input)
+
+    def values_only(input: Tensor) -> tuple[Tensor, Tensor | None]:
+        return plans[pooling.values, x](input)
+
+    run = with_positions if pooling.category == "max" else plans[pooling.forward, x]
+    values = values_only if pooling.category == "max" else run
+    if formatted:
+        run, values = in_format(run, suggested(x)), in_format(values, suggested(x))
+    return Planned(run, pooling, values)
 
 
 class _Regular:
@@ -449,16 +488,17 @@ class _Regular:
             # As in PyTorch, means of volumes do not keep it.
             keeps_format=len(x.shape) == rank + 2 and (rank == 2 or self.category == "max"),
         )
-        run = x.device_state.plans[pooling.forward, x]
-        return Planned(in_format(run, suggested(x)) if pooling.keeps_format else run, pooling)
+        return planned_pooling(pooling, x, formatted=pooling.keeps_format)
 
 
 #: The gradient of the only input is asked for.
 _ASKED = (True,)
 
 
-def pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tensor | None]:
-    """The result, and the positions of maxima."""
+def pooled(
+    operation: Any, input: Tensor, *options: Any, indexed: bool = True
+) -> tuple[Tensor, Tensor | None]:
+    """The result, and the positions of maxima, which need not be there if not ``indexed``."""
     try:
         layout = input._layout
     except AttributeError:
@@ -466,16 +506,17 @@ def pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tensor
         raise
     for each in options:
         if type(each) not in PLAIN:
-            run, pooling = plan_for(operation, (layout,), options)
+            run, pooling, values = plan_for(operation, (layout,), options)
             break
     else:
         # The commonest options, without a call.
-        run, pooling = layout.device_state.plans[operation, layout, *options]
-    result, positions = run(input)
+        run, pooling, values = layout.device_state.plans[operation, layout, *options]
     state = input._autograd
     if state is not None and state.requires_grad and modes.recording:
+        result, positions = run(input)
         pooling.formulas[0].record((result,), (input,), (positions,), (pooling,), _ASKED)
-    return result, positions
+        return result, positions
+    return run(input) if indexed else values(input)
 
 
 _MAX1D, _MAX2D, _MAX3D = (_Regular("max", rank) for rank in (1, 2, 3))
@@ -535,7 +576,7 @@ def max_pool1d(
     >>> nn.functional.max_pool1d(tensor.tensor([[1.0, 4.0, 2.0, 3.0]]), 2, return_indices=True)
     (tensor([[4., 3.]]), tensor([[1, 3]]))
     """
-    result = pooled(_MAX1D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    result = pooled(_MAX1D, input, kernel_size, stride, padding, dilation, ceil_mode, indexed=return_indices)
     return result if return_indices else result[0]
 
 
@@ -592,7 +633,7 @@ def max_pool2d(
     >>> nn.functional.max_pool2d(tensor.randn(20, 16, 50, 32), 3, stride=2).shape
     tensor.Size([20, 16, 24, 15])
     """
-    result = pooled(_MAX2D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    result = pooled(_MAX2D, input, kernel_size, stride, padding, dilation, ceil_mode, indexed=return_indices)
     return result if return_indices else result[0]
 
 
@@ -649,7 +690,7 @@ def max_pool3d(
     >>> nn.functional.max_pool3d(tensor.randn(2, 4, 8, 8, 8), 2).shape
     tensor.Size([2, 4, 4, 4, 4])
     """
-    result = pooled(_MAX3D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    result = pooled(_MAX3D, input, kernel_size, stride, padding, dilation, ceil_mode, indexed=return_indices)
     return result if return_indices else result[0]
 
 
