@@ -1,7 +1,8 @@
 """Stable sorts of the rows of a contiguous ``(rows, n)`` array, with the indices that elements come from.
 
 Rows of up to 2048 elements are sorted in shared memory, several in a block, by one launch. Longer rows are
-sorted by radix, 8 bits at a time, each by as many blocks as fill the device.
+sorted by radix, 8 bits at a time: one launch clears counters, one counts all digits, and one for each digit reads every
+element once and writes it once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _MAX_GRID = (1 << 31) - 1
 _RADIX = 256
 #: Longest row that is sorted in shared memory.
 SHORT = 2048
-_ITEMS = 8
+#: Elements of a thread, and of one where rows of at most 4-byte elements are long.
+_ITEMS, _MOST_ITEMS, _MANY = 8, 16, 1 << 18
 _TILE = _THREADS * _ITEMS
 #: Blocks per multiprocessor that few long rows are cut into.
 _BLOCKS = 2
@@ -114,56 +116,66 @@ def long(
     if below is not None:
         # Digits that are the same in all elements change no order.
         passes = min(passes, max(-(-(below - 1).bit_length() // 8), 1))
-    chunked, grid, chunks = cut(device, rows, n)
+    items = _MOST_ITEMS if dtype.itemsize <= 4 and n >= _MANY else _ITEMS
+    tiles = -(-n // (_THREADS * items))
+    # A word has two bits for what it says, and the rest for a count.
+    word, word_bytes = ("unsigned", 4) if n < 1 << 30 else ("unsigned long long", 8)
+    chunked, grid, _ = cut(device, rows, n)
     source = order(dtype, descending=descending)
     source += (
-        f'extern "C" __global__ void radix_count_digits(Chunks c, int shift, const {bits}* in, unsigned* counts) '
-        "{\n    radix_count<KeyOrder>(c, shift, in, counts);\n}\n"
-        'extern "C" __global__ void radix_offsets_of_digits(Chunks c, unsigned* counts) {\n'
-        f"    radix_offsets<TeamShape<{_THREADS}, 1, 4, false>>(c, counts);\n}}\n"
+        'extern "C" __global__ void radix_clear(unsigned* counts, long long count) {\n'
+        "    clear_counts(counts, count);\n}\n"
+        f'extern "C" __global__ void radix_histograms_of_{passes}(Chunks c, unsigned tiles, const {bits}* in, '
+        f"unsigned* counts, {word}* published) {{\n"
+        f"    radix_histograms<KeyOrder, {passes}>(c, tiles, in, counts, published);\n}}\n"
     )
     for stage in range(passes):
         which = _stage(stage, passes)
         first, last = ("true" if "first" in which else "false"), ("true" if "last" in which else "false")
-        if f"radix_scatter_{which}(" not in source:
+        if f"radix_pass_{which}(" not in source:
             source += (
-                f'extern "C" __global__ void radix_scatter_{which}(Chunks c, int shift, const unsigned* offsets, '
-                f"const {bits}* in, const unsigned* in_places, const long long* source, {bits}* out, "
-                "void* out_places) {\n"
-                f"    radix_scatter<KeyOrder, {_ITEMS}, {first}, {last}>"
-                "(c, shift, offsets, in, in_places, source, out, out_places);\n}\n"
+                f'extern "C" __global__ void __launch_bounds__({_THREADS}, 4) radix_pass_{which}(RadixPass p, '
+                f"unsigned* drawn, const unsigned* counts, {word}* published, {word}* published_next, "
+                f"const {bits}* in, const unsigned* in_positions, const long long* source, {bits}* out, "
+                "void* out_positions) {\n"
+                f"    radix_pass<KeyOrder, {items}, {first}, {last}>(p, drawn, counts, published, published_next, in, "
+                "in_positions, source, out, out_positions);\n}\n"
             )
-    count = launcher(device, "sort.cu", source, "radix_count_digits", (len(chunked), *"iPP"))
-    offset = launcher(device, "sort.cu", source, "radix_offsets_of_digits", (len(chunked), "P"))
-    scatters = [
-        launcher(
-            device, "sort.cu", source, f"radix_scatter_{_stage(stage, passes)}", (len(chunked), *"iPPPPPP")
+    clear = launcher(device, "sort.cu", source, "radix_clear", "Pq")
+    count = launcher(device, "sort.cu", source, f"radix_histograms_of_{passes}", (len(chunked), *"IPPP"))
+    stages = [
+        (
+            launcher(device, "sort.cu", source, f"radix_pass_{_stage(stage, passes)}", (24, *"PPPPPPPPP")),
+            struct.pack("=qIIii", rows, n, tiles, stage, passes),
         )
         for stage in range(passes)
     ]
-    row_grid = min(rows, _MAX_GRID)
     # Elements go to and fro between scratch memory and the outputs, where the last pass must leave them.
     buffer_bytes = aligned(rows * n * dtype.itemsize) if passes > 1 else 0
     positions_bytes = aligned(4 * rows * n) if passes > 1 else 0
-    counts_bytes = 4 * rows * _RADIX * chunks
+    counters = rows * passes * _RADIX + passes
+    counts_bytes, published_bytes = aligned(4 * counters), aligned(word_bytes * rows * tiles * _RADIX)
+    counts_at = buffer_bytes + positions_bytes
+    published_at = counts_at + counts_bytes, counts_at + counts_bytes + published_bytes
+    clear_grid = -(-counters // _THREADS)
 
     def launch(
         stream: Any, scratch: int, input_address: int, sources: int, values: int, indices: int
     ) -> None:
-        buffer, counts = (scratch, scratch + buffer_bytes), scratch + buffer_bytes + positions_bytes
-        here = input_address, 0
-        for stage, scatter in enumerate(scatters):
+        buffer, counts = (scratch, scratch + buffer_bytes), scratch + counts_at
+        published, published_next = (scratch + at for at in published_at)
+        here, drawn = (input_address, 0), counts + 4 * rows * passes * _RADIX
+        clear(clear_grid, 1, 1, _THREADS, 1, 1, 0, stream, counts, counters)
+        count(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, tiles, input_address, counts, published)
+        for stage, (sweep, packed) in enumerate(stages):
             there = (values, indices) if (passes - stage) % 2 else buffer
-            shift = 8 * stage
-            count(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, shift, here[0], counts)
-            offset(row_grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, counts)
-            scatter(
-                grid, 1, 1, _THREADS, 1, 1, 0, stream,
-                chunked, shift, counts, *here, sources, *there,
+            sweep(
+                rows * tiles, 1, 1, _THREADS, 1, 1, 0, stream,
+                packed, drawn + 4 * stage, counts, published, published_next, *here, sources, *there,
             )  # fmt: skip
-            here = there
+            here, published, published_next = there, published_next, published
 
-    return launch, buffer_bytes + positions_bytes + counts_bytes
+    return launch, counts_at + counts_bytes + (2 if passes > 1 else 1) * published_bytes
 
 
 def cut(device: Device, rows: int, n: int) -> tuple[bytes, int, int]:

@@ -4,14 +4,16 @@
 //               and their applications", 1968) over pairs of key and position, which makes it stable. A block
 //               sorts as many rows at once as fit a tile of 1024 elements, so many short rows are one launch.
 //               Steps whose partners stay in a warp's 64 elements wait for the warp only.
-//   radix_*     longer rows: least significant digit first, 8 bits at a time (Merrill and Grimshaw, "High
-//               performance and scalable radix sorting", 2011). A row is cut into chunks for several blocks:
-//               radix_count counts digits in each, radix_offsets turns the counts into where each chunk's
-//               elements of each digit go, and radix_scatter moves them. There a warp ranks equal digits by
-//               matching lanes, and elements are put in order in shared memory first, so that what goes to
-//               one digit is written by neighbouring threads.
+//   radix_*     longer rows: least significant digit first, 8 bits at a time, with one pass over memory for each (Adinets and
+//               Merrill, "Onesweep: a faster least significant digit radix sort for GPUs", 2022). radix_histograms counts
+//               all digits at once. Then radix_pass reads tiles and writes their elements where they belong: behind all that
+//               have a smaller digit in the row, and behind those with the same digit in the tiles before, whose numbers
+//               blocks publish and look back at (Merrill and Garland, "Single-pass parallel prefix scan with decoupled
+//               look-back", 2016). A warp ranks equal digits by matching lanes, and elements are put in order in shared
+//               memory first, so that what goes to one digit is written by neighbouring threads.
 
 #pragma once
+#include "pointwise.cuh"
 #include "sort_order.cuh"
 #include "team.cuh"
 
@@ -124,131 +126,206 @@ __device__ inline unsigned digit_of(typename Order::Bits x, int shift) {
     return static_cast<unsigned>(Order::key(x) >> shift) & (radix - 1);
 }
 
-// counts[row][digit][chunk]
-template <class Order>
-__device__ inline void radix_count(Chunks c, int shift, const typename Order::Bits* in, unsigned* counts) {
-    __shared__ unsigned seen[radix];
+__device__ inline void clear_counts(unsigned* counts, long long count) {
+    const long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (at < count) counts[at] = 0;
+}
+
+// One more of a digit for every lane of a warp. Where all have the same one, a lane counts for all: they would take turns.
+__device__ inline void count_digit(unsigned* counts, unsigned digit, bool counts_too, bool all_same) {
+    if (all_same) {
+        if (threadIdx.x % 32 == 0) atomicAdd(counts + digit, 32u);
+    } else if (counts_too) {
+        atomicAdd(counts + digit, 1u);
+    }
+}
+
+// counts[row][pass][digit], which are zero before. What the first pass publishes is cleared.
+template <class Order, int Passes, class Word>
+__device__ inline void radix_histograms(
+    Chunks c, unsigned tiles, const typename Order::Bits* in, unsigned* counts, Word* published) {
+    typedef typename Order::Bits Bits;
+    constexpr int width = 16 / sizeof(Bits), threads = 256;
+    typedef Pack<Bits, width> Wide;
+    __shared__ unsigned seen[Passes][radix];
+    const long long words = c.rows * tiles * radix;
+    for (long long at = static_cast<long long>(blockIdx.x) * threads + threadIdx.x; at < words;
+         at += static_cast<long long>(gridDim.x) * threads)
+        published[at] = 0;
     for (long long job = blockIdx.x; job < c.rows * c.chunks; job += gridDim.x) {
         const long long row = job / c.chunks;
         const unsigned chunk = job - row * c.chunks, first = chunk * c.piece, end = min(c.n - first, c.piece) + first;
-        seen[threadIdx.x] = 0;
+        const Bits* line = in + row * c.n;
+        const bool aligned = reinterpret_cast<unsigned long long>(line) % sizeof(Wide) == 0;  // and so are pieces
+#pragma unroll
+        for (int pass = 0; pass < Passes; ++pass) seen[pass][threadIdx.x] = 0;
         __syncthreads();
-#pragma unroll 4
-        for (unsigned at = first + threadIdx.x; at < end; at += blockDim.x) {
-            atomicAdd(seen + digit_of<Order>(in[row * c.n + at], shift), 1u);
+#pragma unroll 2
+        for (unsigned tile = first; tile < end; tile += threads * width) {
+            const unsigned at = tile + threadIdx.x * width;
+            Wide pack{};
+            if (aligned && at + width <= end) {
+                pack = *reinterpret_cast<const Wide*>(line + at);
+            } else {
+#pragma unroll
+                for (int i = 0; i < width; ++i)
+                    if (at + i < end) pack.item[i] = line[at + i];
+            }
+#pragma unroll
+            for (int i = 0; i < width; ++i) {
+                const bool real = at + i < end, all_real = __all_sync(~0u, real);
+                const Bits key = Order::key(pack.item[i]), other = key ^ __shfl_sync(~0u, key, 0);
+#pragma unroll
+                for (int pass = 0; pass < Passes; ++pass) {
+                    const bool same = static_cast<unsigned char>(other >> 8 * pass) == 0;
+                    count_digit(
+                        seen[pass], static_cast<unsigned char>(key >> 8 * pass), real, __all_sync(~0u, same) && all_real);
+                }
+            }
         }
         __syncthreads();
-        counts[(row * radix + threadIdx.x) * c.chunks + chunk] = seen[threadIdx.x];
+#pragma unroll
+        for (int pass = 0; pass < Passes; ++pass) {
+            const unsigned count = seen[pass][threadIdx.x];
+            if (count) atomicAdd(counts + (row * Passes + pass) * radix + threadIdx.x, count);
+        }
+        __syncthreads();
     }
 }
 
-// In place: for every digit and chunk, the elements of the row that go before.
-template <class Shape>
-__device__ inline void radix_offsets(Chunks c, unsigned* counts) {
-    typedef Add<unsigned> Op;
-    const Team<Op, Shape> team;
-    const unsigned length = radix * c.chunks;  // a multiple of the tile
-    for (long long row = blockIdx.x; row < c.rows; row += gridDim.x) {
-        unsigned* line = counts + row * length;
-        unsigned carry = 0, total;
-        for (unsigned at = team.rank * Shape::items; at < length + team.rank * Shape::items; at += Shape::tile) {
-            unsigned own[Shape::items], sum = 0;
+// What a tile has published of a digit: nothing yet, how many it has itself, or how many there are through to its end. One
+// word says which and how many, so that nothing else has to be seen before it.
+template <class Word>
+struct PublishedCounts {
+    static constexpr int shift = 8 * sizeof(Word) - 2;
+    static constexpr Word own = Word(1) << shift, through = Word(2) << shift;
+    Word* words;  // of the tiles of a row, for one digit
+
+    __device__ void publish(unsigned tile, Word state, unsigned count) const {
+        atomicExch(words + static_cast<long long>(tile) * radix, state | count);
+    }
+    // Several tiles are looked at together, as each look takes long.
+    __device__ unsigned before(unsigned tile) const {
+        constexpr int together = 8;
+        unsigned result = 0;
+        while (tile > 0) {
+            Word word[together];
 #pragma unroll
-            for (int i = 0; i < Shape::items; ++i) {
-                own[i] = at + i < length ? line[at + i] : 0;
-                sum += own[i];
+            for (int i = 0; i < together; ++i) {
+                const unsigned at = tile > i + 1u ? tile - i - 1 : 0;
+                word[i] = *static_cast<volatile Word*>(words + static_cast<long long>(at) * radix);
             }
-            unsigned before = carry + team.scan(sum, total);
-            carry += total;
+            bool go_on = true;
 #pragma unroll
-            for (int i = 0; i < Shape::items; ++i) {
-                if (at + i < length) line[at + i] = before;
-                before += own[i];
+            for (int i = 0; i < together; ++i) {
+                if (go_on && word[i] != 0) {
+                    result += static_cast<unsigned>(word[i] & (own - 1));
+                    tile = word[i] & through ? 0 : tile - 1;
+                }
+                go_on = go_on && word[i] != 0 && tile > 0;
             }
         }
+        return result;
     }
-}
+};
 
-// First: positions are counted, not read. Last: positions are written as int64, through `source` where given.
-template <class Order, int Items, bool First, bool Last>
-__device__ inline void radix_scatter(
-    Chunks c, int shift, const unsigned* offsets, const typename Order::Bits* in, const unsigned* in_places,
-    const long long* source, typename Order::Bits* out, void* out_places) {
+struct RadixPass {
+    long long rows;
+    unsigned n, tiles;  // of each row
+    int pass, passes;
+};
+
+// A block has a tile of threads * Items elements of a row; it draws which, so that those before are under way. First: positions
+// are counted, not read. Last: positions are written as int64, through `source` where given.
+template <class Order, int Items, bool First, bool Last, class Word>
+__device__ inline void radix_pass(
+    const RadixPass& p, unsigned* drawn, const unsigned* counts, Word* published, Word* published_next,
+    const typename Order::Bits* in, const unsigned* in_positions, const long long* source, typename Order::Bits* out,
+    void* out_positions) {
     typedef typename Order::Bits Bits;
-    constexpr int threads = 256, warps = threads / 32, tile = threads * Items;
+    constexpr int threads = 256, warps = threads / 32, size = threads * Items;
     typedef TeamShape<threads, 1, 1, false> Shape;
-    const Team<Add<unsigned>, Shape> team;
+    const Team<Add<unsigned long long>, Shape> team;
+    __shared__ unsigned job;
     __shared__ unsigned counters[warps][radix];  // of each warp: how many of a digit; then where its first goes
     __shared__ unsigned shift_of[radix];         // from the position in the ordered tile to the position in the row
-    __shared__ Bits ordered[tile];
-    __shared__ unsigned ordered_places[tile];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = threadIdx.x;
-    for (long long job = blockIdx.x; job < c.rows * c.chunks; job += gridDim.x) {
-        const long long row = job / c.chunks, base = row * c.n;
-        const unsigned chunk = job - row * c.chunks, first = chunk * c.piece, end = min(c.n - first, c.piece) + first;
-        unsigned next = offsets[(row * radix + own) * c.chunks + chunk];
-        for (unsigned start = first; start < end; start += min(static_cast<unsigned>(tile), end - start)) {
-            const unsigned here = min(static_cast<unsigned>(tile), end - start);
-            Bits x[Items];
-            unsigned position[Items], digit[Items], rank[Items];
+    __shared__ Bits ordered[size];
+    __shared__ unsigned ordered_positions[size];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = threadIdx.x, shift = 8 * p.pass;
+    if (own == 0) job = atomicAdd(drawn, 1u);
 #pragma unroll
-            for (int i = 0; i < Items; ++i) {
-                const unsigned at = (warp * Items + i) * 32 + lane;
-                const bool real = at < here;
-                x[i] = real ? in[base + start + at] : Bits(0);
-                position[i] = First ? start + at : real ? in_places[base + start + at] : 0;
-                digit[i] = real ? digit_of<Order>(x[i], shift) : radix;
-            }
+    for (int w = 0; w < warps; ++w) counters[w][own] = 0;
+    __syncthreads();
+    const long long row = job / p.tiles, base = row * p.n;
+    const unsigned tile = job - row * p.tiles, start = tile * size, here = min(p.n - start, static_cast<unsigned>(size));
+    const unsigned in_row = counts[(row * p.passes + p.pass) * radix + own];
+    Bits x[Items];
+    unsigned position[Items];
+    unsigned short rank[Items];
 #pragma unroll
-            for (int w = 0; w < warps; ++w) counters[w][own] = 0;
-            __syncthreads();
+    for (int i = 0; i < Items; ++i) {
+        const unsigned at = (warp * Items + i) * 32 + lane;
+        const bool real = at < here;
+        x[i] = real ? in[base + start + at] : Bits(0);
+        position[i] = First ? start + at : real ? in_positions[base + start + at] : 0;
+    }
+    const auto digit_at = [&](int i) {
+        return (warp * Items + i) * 32 + lane < here ? digit_of<Order>(x[i], shift) : static_cast<unsigned>(radix);
+    };
 #pragma unroll
-            for (int i = 0; i < Items; ++i) {
-                const unsigned peers = __match_any_sync(~0u, digit[i]);
-                const int leader = __ffs(peers) - 1;
-                unsigned before = 0;
-                if (lane == leader && digit[i] < radix) {
-                    before = counters[warp][digit[i]];
-                    counters[warp][digit[i]] = before + __popc(peers);
-                }
-                rank[i] = __shfl_sync(~0u, before, leader) + __popc(peers & ((1u << lane) - 1));
-                __syncwarp();
-            }
-            __syncthreads();
-            unsigned total = 0, all;
+    for (int i = 0; i < Items; ++i) {
+        const unsigned digit = digit_at(i), peers = __match_any_sync(~0u, digit);
+        const int leader = __ffs(peers) - 1;
+        unsigned before = 0;
+        if (lane == leader && digit < radix) {
+            before = counters[warp][digit];
+            counters[warp][digit] = before + __popc(peers);
+        }
+        rank[i] = __shfl_sync(~0u, before, leader) + __popc(peers & ((1u << lane) - 1));
+        __syncwarp();
+    }
+    __syncthreads();
+    unsigned total = 0;
 #pragma unroll
-            for (int w = 0; w < warps; ++w) total += counters[w][own];
-            unsigned begin = team.scan(total, all);
-            shift_of[own] = next - begin;
-            next += total;
+    for (int w = 0; w < warps; ++w) total += counters[w][own];
+    const PublishedCounts<Word> tiles{published + row * p.tiles * radix + own};
+    if (tile > 0) tiles.publish(tile, tiles.own, total);
+    if (!Last) published_next[static_cast<long long>(job) * radix + own] = 0;
+    // Those with a smaller digit, in the tile (below) and in the row (above), in one scan.
+    unsigned long long all;
+    const unsigned long long smaller = team.scan(static_cast<unsigned long long>(in_row) << 32 | total, all);
+    unsigned begin = static_cast<unsigned>(smaller);
+    const unsigned in_tile = begin;
 #pragma unroll
-            for (int w = 0; w < warps; ++w) {
-                const unsigned mine = counters[w][own];
-                counters[w][own] = begin;
-                begin += mine;
-            }
-            __syncthreads();
+    for (int w = 0; w < warps; ++w) {
+        const unsigned count = counters[w][own];
+        counters[w][own] = begin;
+        begin += count;
+    }
+    __syncthreads();
 #pragma unroll
-            for (int i = 0; i < Items; ++i) {
-                if (digit[i] < radix) {
-                    const unsigned to = counters[warp][digit[i]] + rank[i];
-                    ordered[to] = x[i];
-                    ordered_places[to] = position[i];
-                }
-            }
-            __syncthreads();
-            for (unsigned at = own; at < here; at += threads) {
-                const Bits value = ordered[at];
-                const unsigned from = ordered_places[at];
-                const long long to = base + (shift_of[digit_of<Order>(value, shift)] + at);
-                out[to] = value;
-                if constexpr (Last) {
-                    static_cast<long long*>(out_places)[to] = source ? source[base + from] : from;
-                } else {
-                    static_cast<unsigned*>(out_places)[to] = from;
-                }
-            }
-            __syncthreads();
+    for (int i = 0; i < Items; ++i) {
+        const unsigned digit = digit_at(i);
+        if (digit < radix) {
+            const unsigned to = counters[warp][digit] + rank[i];
+            ordered[to] = x[i];
+            ordered_positions[to] = position[i];
+        }
+    }
+    const unsigned before = tiles.before(tile);
+    tiles.publish(tile, tiles.through, before + total);
+    shift_of[own] = static_cast<unsigned>(smaller >> 32) + before - in_tile;
+    __syncthreads();
+#pragma unroll 4
+    for (unsigned at = own; at < here; at += threads) {
+        const Bits value = ordered[at];
+        const unsigned from = ordered_positions[at];
+        const long long to = base + (shift_of[digit_of<Order>(value, shift)] + at);
+        out[to] = value;
+        if constexpr (Last) {
+            static_cast<long long*>(out_positions)[to] = source ? source[base + from] : from;
+        } else {
+            static_cast<unsigned*>(out_positions)[to] = from;
         }
     }
 }

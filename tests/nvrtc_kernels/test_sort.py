@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 
 import drv
-from nvrtc_kernels import dtypes, selection, sort
+from nvrtc_kernels import dtypes, program, selection, sort
 from tests.thinning import thinned
 
 from .device_arrays import DeviceArray, run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nvrtc_kernels.plans import Plan
 
 REAL = [each for each in dtypes.ALL if not each.is_complex]
@@ -100,6 +103,51 @@ def test_equal_elements_keep_their_order(device: drv.Device, n: int) -> None:
     for descending in (False, True):
         check_sort(device, np.zeros((2, n), np.float32), descending=descending)
         check_sort(device, np.full((2, n), np.nan, np.float32), descending=descending)
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [(dtypes.float32, (2, 30_000)), (dtypes.bfloat16, (1, 50_000)), (dtypes.int64, (3, 5000))],
+)
+def test_tiles_look_back_the_same_under_every_schedule(
+    dtype: dtypes.dtype, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = numbers(shape, dtype, 6)
+    for items in (1 << 18, 0):
+        # Tiles of both sizes.
+        monkeypatch.setattr(sort, "_MANY", items)
+        for schedule, seed in (("eager", 0), ("random", 1), ("random", 2)):
+            with drv.simulator.installed(check="full", schedule=schedule, seed=seed):
+                check_sort(drv.Device(0), array, descending=seed == 1)
+                assert not list(drv.simulator.findings())
+
+
+@pytest.mark.simulator_only
+def test_the_race_finder_misses_the_atomic_word_of_the_look_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = tmp_path / "cuda"
+    shutil.copytree(program.INCLUDE, sources)
+    text = (sources / "sort.cuh").read_text(encoding="utf-8")
+    published = "atomicExch(words + static_cast<long long>(tile) * radix, state | count);"
+    assert text.count(published) == 1
+    plain = "words[static_cast<long long>(tile) * radix] = state | count;"
+    (sources / "sort.cuh").write_text(text.replace(published, plain), encoding="utf-8")
+    monkeypatch.setattr(program, "INCLUDE", str(sources))
+    with drv.simulator.installed(check="full"), pytest.raises(drv.DataRaceError, match=r"radix_pass"):
+        check_sort(drv.Device(0), numbers((1, 20_000), dtypes.int16, 8))
+
+
+@pytest.mark.simulator_only
+def test_a_long_row_is_read_and_written_once_for_each_digit(device: drv.Device) -> None:
+    array = numbers((1, 1 << 16), dtypes.float32, 7)
+    with drv.simulator.timed() as timing:
+        check_sort(device, array)
+    names = [each.name for each in timing.operations if each.category == "kernel"]
+    assert names == [
+        "radix_clear", "radix_histograms_of_4", "radix_pass_first", "radix_pass_middle", "radix_pass_middle", "radix_pass_last",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("n", [40, 3000])
@@ -290,6 +338,6 @@ def test_small_integers_take_fewer_rounds(device: drv.Device, kind: type, below:
             device.default_stream.handle, scratch.address, values.address, indices.address, source.address
         )
         device.synchronize()
-    assert sum(each.name == "radix_count_digits" for each in timing.operations) == rounds
+    assert sum(each.name.startswith("radix_pass") for each in timing.operations) == rounds
     np.testing.assert_array_equal(indices.numpy_array(), np.argsort(x, kind="stable"))
     np.testing.assert_array_equal(values.numpy_array(), np.sort(x))

@@ -29,7 +29,10 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class Work:
-    """A piece of work: ``prepare`` is not looked at, ``run`` is."""
+    """A piece of work: ``prepare`` is not looked at, ``run`` is.
+
+    ``numbers``: what is launched depends on what has been computed before, so that all of it must be.
+    """
 
     run: Callable[[], object]
     moved: int
@@ -37,6 +40,7 @@ class Work:
     prepare: Callable[[], object] = _nothing
     flops: float = 0.0
     tensor_cores: bool = False
+    numbers: bool = False
 
 
 def _empty(*shape: int, dtype: Any, grad: bool = False) -> Any:
@@ -230,6 +234,19 @@ def _of_numbers(
         some = tensor.randn(min(shape[0], COLUMNS), *shape[1:], generator=generator).to(dtype)
         x = tensor.cat([some] * -(-shape[0] // len(some)))[: shape[0]].cuda()
         return Work(lambda: function(x), x.numel() * (_size(dtype) + bytes_an_element), reach)
+
+    return make
+
+
+def _sort(elements: int, reach: float | None) -> Any:
+    """A radix sort by 8 bits, whose digits are counted first, and which then reads and writes everything once for each."""
+
+    def make(dtype: Any) -> Work:
+        size = _size(dtype)
+        # A position has 4 bytes on the way, is counted by the first pass and has 8 in the end.
+        moved = size + size * 2 * size + 4 * 2 * (size - 1) + 8
+        x = tensor.randn(elements, generator=tensor.Generator().manual_seed(1)).to(dtype).cuda()
+        return Work(lambda: x.sort(), elements * moved, reach, numbers=True)
 
     return make
 
@@ -446,7 +463,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "scan and sort": {
         "cumsum of rows": _rows(lambda x: x.cumsum(1), reach=None),
         "cumsum": _scan(lambda x: x.cumsum(0)),
-        "sort": _scan(lambda x: x.sort(), results=3, elements=1 << 20),
+        "sort of 2^15": _sort(1 << 15, None),
+        "sort of 2^20": _sort(1 << 20, None),
+        "sort of 2^23": _sort(1 << 23, CONTIGUOUS),
         "topk of rows": _of_numbers(lambda x: x.topk(8, 1), _MATRIX),
         "topk of rows, all equal": _rows(lambda x: x.topk(8, 1), results=0),
     },

@@ -104,7 +104,7 @@ def _modelled(only: str, options: argparse.Namespace, runtime: Any, device: Any)
 
 def _recorded(work: Any, runtime: Any) -> list[TimedOperation]:
     """What the second call of the work does on the device: the first one loads kernels and makes plans."""
-    with recording(runtime.driver, results=False) as recorder:
+    with recording(runtime.driver, results=work.numbers) as recorder:
         for _ in range(2):
             work.prepare()
             tensor.cuda.synchronize()
