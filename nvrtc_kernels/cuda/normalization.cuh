@@ -2,10 +2,10 @@
 // normalisation, each in one kernel. W is the type that is computed in: float for half precision.
 //
 // rows  n up to some thousands: a team has a row in registers (rows.cuh), which is read once;
-// long  longer: a block has a row and reads it again for each of its moments; the second time it is in the cache.
+// long  longer: a block has a row and reads it again to normalise it; the second time it is in the cache.
 //
-// Both take the mean first and then the squares of the distances from it, so that no digits are lost to a mean
-// that is large against the deviation. `Center` says whether there is a mean to take away.
+// Both take the squares of distances from a mean, so that no digits are lost to one that is large against the deviation: of
+// the row, or of some packs, whose moments are then combined. `Center` says whether there is a mean to take away.
 //
 // Weight and bias may be null. Which of their elements belongs to element i of a row is said by
 //
@@ -102,34 +102,102 @@ __device__ void normalize_rows(
     part.store(out + team.row * n, n, team.rank);
 }
 
+// Mean of the values that a thread has taken, and sum of their squared distances from it (or without `Center` from 0).
+template <bool Center, class W>
+struct ThreadMoments {
+    W count = 0, mean = 0, squares = 0;
+
+    // Combined as Chan, Golub and LeVeque do.
+    template <int N>
+    __device__ void take(const W (&x)[N]) {
+        if constexpr (Center) {
+            W sum = 0, own = 0;
+#pragma unroll
+            for (int i = 0; i < N; ++i) sum += x[i];
+            const W center = sum * (W(1) / N);
+#pragma unroll
+            for (int i = 0; i < N; ++i) own += (x[i] - center) * (x[i] - center);
+            const W away = center - mean, share = N / (count + N);
+            squares += own + away * away * count * share;
+            mean += away * share;
+            count += N;
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; ++i) squares += x[i] * x[i];
+        }
+    }
+};
+
+// Factors of elements, or what is added to them, from element `at` of a row on.
+template <class W, int N, class Channel, class V>
+__device__ void channels_from(W (&items)[N], const V* values, const Channel& channel, long long row, long long at) {
+    if constexpr (Channel::packed) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) items[i] = W(to_compute(values[channel(row, at + i)]));
+    } else {
+        const long long first = channel(row, at), last = channel(row, at + N - 1);
+        if (first == last) {
+            const W value = to_compute(values[first]);
+#pragma unroll
+            for (int i = 0; i < N; ++i) items[i] = value;
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; ++i) items[i] = W(to_compute(values[channel(row, at + i)]));
+        }
+    }
+}
+
 template <bool Center, class W, int Threads, class Channel, class In, class V, class Out>
 __device__ void normalize_long(
     long long rows, long long n, Channel channel, double eps, const In* in, const V* weight, const V* bias, Out* out,
     W* mean, W* scale) {
+    constexpr int Width = 16 / sizeof(In);
     const RowTeam<Threads, Threads> team;
+    const RaggedRow<Width> row(team.row * n, n, is_aligned<Width>(in) && is_aligned<Width>(out));
     in += team.row * n;
     out += team.row * n;
+    const auto load = [&](auto width, long long at) { return pack_of<width.value>(in + at); };
+    ThreadMoments<Center, W> own;
+    over_row<Threads, 4>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long, int) {
+        W x[count.value * width.value];
+        widen(x, packs);
+        own.take(x);
+    });
     W center = 0;
     if constexpr (Center) {
-        for (long long i = team.rank; i < n; i += Threads) center += W(to_compute(in[i]));
-        center = team.all(center, Plus()) / n;
+        center = team.all(own.count * own.mean, Plus()) / n;
+        own.squares += own.count * (own.mean - center) * (own.mean - center);
     }
-    W squares = 0;
-    for (long long i = team.rank; i < n; i += Threads) {
-        const W away = W(to_compute(in[i])) - center;
-        squares += away * away;
-    }
-    squares = team.all(squares, Plus());
+    const W squares = team.all(own.squares, Plus());
     const W by = rsqrt(squares / n + static_cast<W>(eps));
     if (team.rank == 0) {
         if constexpr (Center) mean[team.row] = center;
         scale[team.row] = by;
     }
-    for (long long i = team.rank; i < n; i += Threads) {
-        const long long at = channel(team.row, i);
-        const W factor = by * value_or(weight, at, W(1));
-        out[i] = to_element<Out>((W(to_compute(in[i])) - center) * factor + value_or(bias, at, W(0)));
-    }
+    over_row<Threads, 2>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long at, int step) {
+        Pack<Out, width.value> results[count.value];
+#pragma unroll
+        for (int u = 0; u < count.value; ++u) {
+            W factor[width.value], more[width.value];
+            if (weight != nullptr) {
+                channels_from(factor, weight, channel, team.row, at + u * step);
+            } else {
+#pragma unroll
+                for (int i = 0; i < width.value; ++i) factor[i] = W(1);
+            }
+            if (bias != nullptr) {
+                channels_from(more, bias, channel, team.row, at + u * step);
+            } else {
+#pragma unroll
+                for (int i = 0; i < width.value; ++i) more[i] = W(0);
+            }
+#pragma unroll
+            for (int i = 0; i < width.value; ++i)
+                results[u].items[i] =
+                    to_element<Out>((W(to_compute(packs[u].items[i])) - center) * (by * factor[i]) + more[i]);
+        }
+        store_packs(out + at, step, results);
+    });
 }
 
 // With x the normalised row and g the gradient times the weight: scale * (g - mean(g) - x * mean(g * x)).

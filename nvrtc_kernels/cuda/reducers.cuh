@@ -260,6 +260,12 @@ struct Moments {
         state.squares += real_product(away, minus(value, state.mean));
     }
     static __device__ State combine(State a, State b) {
+        if (a.count == b.count) {
+            // As of lanes that share a row: their shares are a half, and nothing is divided.
+            const V away = minus(b.mean, a.mean);
+            const Real between = real_product(away, away) * a.count * Real(0.5);
+            return {plus(a.mean, scaled(away, Real(0.5))), a.squares + b.squares + between, a.count + b.count};
+        }
         if (b.count == 0) return a;
         if (a.count == 0) return b;
         const Real count = a.count + b.count, share = b.count * inverse(count);

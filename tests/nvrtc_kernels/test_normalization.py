@@ -1,9 +1,10 @@
-"""Gradients of normalised rows, of weight and of bias in one pass, against NumPy in double precision."""
+"""Normalised rows, and their gradients, of weight and of bias in one pass, against NumPy in double precision."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -93,6 +94,45 @@ def test_gradients_in_one_pass(
         exact = terms.sum(0)
         bound = ROUNDING[dtype] * np.abs(exact) + compute * np.abs(terms).sum(0)
         assert (np.abs(result.numpy_array().astype(np.float64) - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.float64])
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize(("channels", "inner"), [(5, 3001), (3, 8192), (20_001, 1)])
+@pytest.mark.sampled(12)
+def test_long_rows_against_float64(
+    scheduled_device: drv.Device, dtype: type, center: bool, channels: int, inner: int
+) -> None:
+    """Channels that end within packs, rows that begin anywhere, and a mean that is large against the deviation."""
+    device, rng = scheduled_device, np.random.default_rng(inner)
+    rows = normalization.Rows(4, channels, inner, groups=1 if inner == 1 else 2, center=center)
+    x = (rng.standard_normal((4, rows.n)) + (50 if dtype is not ml_dtypes.bfloat16 else 2)).astype(dtype)
+    weight, bias = (rng.standard_normal(rows.groups * channels).astype(dtype) for _ in range(2))
+    element = dtypes.from_numpy(np.dtype(dtype))
+    statistics = normalization.statistics_type(element).numpy
+    inputs = [DeviceArray(device, each) for each in (x, weight, bias)]
+    out = DeviceArray(device, np.zeros_like(x))
+    mean, scale = (DeviceArray(device, np.zeros(4, statistics)) for _ in range(2))
+    run = normalization.plan(device, rows, element, element)
+    addresses = [each.address for each in (*inputs, out, mean, scale)]
+    run(device.default_stream.handle, 1e-5, *addresses)
+    device.synchronize()
+
+    exact = x.astype(np.float64)
+    average = exact.mean(1, keepdims=True) if center else np.zeros((4, 1))
+    by = 1 / np.sqrt(((exact - average) ** 2).mean(1, keepdims=True) + 1e-5)
+    per_channel = [
+        np.repeat(each.astype(np.float64).reshape(rows.groups, channels), inner, 1)[
+            np.arange(4) % rows.groups
+        ]
+        for each in (weight, bias)
+    ]
+    expected = (exact - average) * by * per_channel[0] + per_channel[1]
+    error = {np.float32: 2e-5, np.float64: 1e-12}.get(dtype, 2**-7)
+    np.testing.assert_allclose(out.numpy_array().astype(np.float64), expected, rtol=error, atol=error)
+    np.testing.assert_allclose(scale.numpy_array(), by[:, 0], rtol=1e-5)
+    if center:
+        np.testing.assert_allclose(mean.numpy_array(), average[:, 0], rtol=1e-5)
 
 
 def test_where_rows_are_too_few_or_too_long() -> None:

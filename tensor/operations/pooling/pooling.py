@@ -426,10 +426,12 @@ def planned_pooling(pooling: Pooling, x: Layout, *, formatted: bool) -> Planned:
 
     # Most programs need one of the two: kernels are made with the first call.
     def with_positions(input: Tensor) -> tuple[Tensor, Tensor | None]:
-        return plans[pooling.forward, x](input)
+        result: tuple[Tensor, Tensor | None] = plans[pooling.forward, x](input)
+        return result
 
     def values_only(input: Tensor) -> tuple[Tensor, Tensor | None]:
-        return plans[pooling.values, x](input)
+        result: tuple[Tensor, Tensor | None] = plans[pooling.values, x](input)
+        return result
 
     run = with_positions if pooling.category == "max" else plans[pooling.forward, x]
     values = values_only if pooling.category == "max" else run
@@ -516,7 +518,8 @@ def pooled(
         result, positions = run(input)
         pooling.formulas[0].record((result,), (input,), (positions,), (pooling,), _ASKED)
         return result, positions
-    return run(input) if indexed else values(input)
+    largest: tuple[Tensor, Tensor | None] = run(input) if indexed else values(input)
+    return largest
 
 
 _MAX1D, _MAX2D, _MAX3D = (_Regular("max", rank) for rank in (1, 2, 3))
