@@ -8,10 +8,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .attention import Extras
-from .dtypes import bfloat16, float16
+from .dtypes import bfloat16, float16, float32
 from .layouts import collapse
 from .plans import includes, launcher
 
@@ -34,17 +34,79 @@ _TILES = {
     (32, 1): (64, 2), (32, 2): (64, 2), (64, 1): (64, 4), (64, 2): (64, 4), (128, 1): (64, 8), (128, 2): (32, 4),
     (256, 1): (32, 4),
 }  # fmt: skip
-#: Of backward, by width: sixteens of queries that a warp has, and of keys, and rows that are taken at a time.
-_BACKWARD_TILES = {32: (2, 2, 32), 64: (2, 2, 32), 128: (1, 1, 32), 256: (1, 1, 16)}
+#: The same for float32, whose fragments are twice as many.
+_WIDE_TILES = {
+    (32, 1): (64, 0), (32, 2): (64, 0), (64, 1): (64, 0), (64, 2): (32, 0), (128, 1): (32, 0), (128, 2): (32, 0),
+    (256, 1): (16, 0),
+}  # fmt: skip
+
+
+class _Tile(NamedTuple):
+    """Of a block of backward.
+
+    Attributes
+    ----------
+    sixteens : int
+        Sixteens of own rows that a warp has.
+    at_a_time, step : int
+        Other rows that come to shared memory at a time, and to one product.
+    first, second : int
+        Fragments of a sixteen of queries (or keys) and of gradients (or values) that stay in registers.
+    paired : bool
+        Whether two warps share their keys, where both gradients are required: one of them has the sums of each.
+    """
+
+    sixteens: int
+    at_a_time: int
+    step: int
+    first: int
+    second: int
+    paired: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Own rows of a block."""
+        return self.sixteens * _QUERIES // (2 if self.paired else 1)
+
+    @property
+    def shared_weights(self) -> int:
+        """Bytes of weights in half precision that its warps exchange."""
+        return self.rows * self.step * 2 if self.paired else 0
+
+    def cuda(self, *, extras: bool) -> str:
+        """Its type; masks and dropout take the registers of the fragments."""
+        held = (0, 0) if extras else (self.first, self.second)
+        return f"BackwardTile<{self.sixteens}, {self.at_a_time}, {self.step}, {held[0]}, {held[1]}, {_cuda(self.paired)}>"
+
+
+#: Of backward, by width: of queries and of keys.
+_BACKWARD_TILES = {
+    32: (_Tile(2, 32, 32, 2, 2), _Tile(2, 32, 32, 2, 2)),
+    64: (_Tile(2, 32, 32, 4, 2), _Tile(2, 32, 16, 4, 2)),
+    128: (_Tile(2, 32, 32, 4, 0), _Tile(2, 32, 32, 8, 8, paired=True)),
+    256: (_Tile(1, 16, 16, 2, 0), _Tile(1, 16, 16, 2, 0)),
+}
+_WIDE_BACKWARD_TILES = {
+    32: (_Tile(2, 32, 32, 0, 0), _Tile(2, 32, 16, 0, 0)),
+    64: (_Tile(2, 32, 16, 0, 0), _Tile(2, 32, 16, 0, 0)),
+    128: (_Tile(1, 16, 16, 0, 0), _Tile(1, 16, 16, 0, 0)),
+    256: (_Tile(1, 16, 16, 0, 0), _Tile(1, 16, 16, 0, 0)),
+}
+#: Instead of one in pairs, where only one gradient is required: as many rows.
+_UNPAIRED_TILE = _Tile(1, 32, 32, 8, 4)
 #: Widest rows of which sums for keys and for values are held in registers together.
 _TOGETHER = 128
 #: Blocks of a multiprocessor that run at the same time, at least.
 _BLOCKS_AT_ONCE = 2
-#: Elements that a copy to shared memory may have, the most first: 16 bytes.
-PIECES = (8, 4, 2, 1)
+#: Elements that a copy to shared memory may have, the most first.
+_PIECES = (8, 4, 2, 1)
+#: Bytes that a copy to shared memory may have.
+_PIECE_BYTES = 16
 #: Bytes of what backward saves of a row.
 STATISTICS = 8
 _MAX_MATRICES = 65535
+#: Longest sequences, and what stands for a window without an end: four of them are a 32-bit number.
+_LONGEST = 1 << 29
 #: Compute capability from which on there are asynchronous copies and products of bfloat16.
 _CAPABILITY = (8, 0)
 
@@ -65,6 +127,11 @@ class Sizes:
         Elements of a query (and key), and of a value.
     causal : bool
         Whether a query sees no keys behind its own position.
+    window : tuple of int
+        How many keys before and behind that of its own position a query sees at most; -1 for all of them.
+    heads : int
+        Matrices of a sequence where sequences of several lengths lie one behind the other, of which ``positions`` and ``keys``
+        are the longest; 0 where all have one length.
     """
 
     shape: tuple[int, ...]
@@ -74,16 +141,48 @@ class Sizes:
     width: int
     values: int
     causal: bool
+    window: tuple[int, int] = (-1, -1)
+    heads: int = 0
 
     def packed(self, strides: Strides) -> tuple[int, bytes]:
         """Dimensions of matrices that are left, and the operands' sizes and strides as the kernels take them."""
         # A single matrix has no dimension left, and the kernel one of size 1.
         sizes, steps = collapse((*self.shape, 1), *[(*each[:-2], 0) for each in strides])
         numbers = (*sizes, *[step for each in steps for step in each], *[each[-2] for each in strides])
+        before, after = (_LONGEST if each < 0 else min(each, _LONGEST) for each in self.window)
+        after = 0 if self.causal else after
         return len(sizes), struct.pack(
-            f"={len(numbers) + 1}q6i", *numbers, self.positions, self.keys, self.groups, self.width, self.values,
-            self.causal, 0,
+            f"={len(numbers)}q8i", *numbers, self.positions, self.keys, self.groups, self.width, self.values,
+            before, after, after < _LONGEST and before == _LONGEST,
         )  # fmt: skip
+
+    @property
+    def padded(self) -> int:
+        """Elements of the kernels' rows."""
+        return next(each for each in _WIDTHS if max(self.width, self.values) <= each)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedSequences:
+    """Where sequences of several lengths begin, which lie one behind the other.
+
+    Attributes
+    ----------
+    queries, keys : int
+        Addresses of the first rows of each, int32, and of the end.
+    heads, rows : int
+        Matrices of a sequence, and queries of all sequences together.
+    """
+
+    queries: int
+    keys: int
+    heads: int
+    rows: int
+
+    @property
+    def packed(self) -> bytes:
+        """As the kernels take it."""
+        return struct.pack("=QQqq", self.queries, self.keys, self.heads, self.rows)
 
 
 def takes(device: Device, dtype: dtype, sizes: Sizes, strides: Strides) -> bool:
@@ -92,27 +191,53 @@ def takes(device: Device, dtype: dtype, sizes: Sizes, strides: Strides) -> bool:
     ``strides`` are theirs, in elements: over ``sizes.shape``, then from row to row and from element to element.
     """
     return (
-        dtype in (float16, bfloat16)
+        dtype in (float16, bfloat16, float32)
         and device.compute_capability >= _CAPABILITY
         and max(sizes.width, sizes.values) <= _WIDTHS[-1]
+        and max(sizes.positions, sizes.keys) <= _LONGEST
         and 0 < prod(sizes.shape) <= _MAX_MATRICES
         and all(each[-1] == 1 for each in strides)
+        and _most_shared_bytes(dtype, sizes.padded) <= device.properties.shared_memory_per_block_optin
     )
 
 
-def piece_of(*numbers: int) -> int:
+def piece_of(itemsize: int, *numbers: int) -> int:
     """How many neighbouring elements are copied at a time where widths, strides and addresses have these numbers of them.
 
     Examples
     --------
-    >>> piece_of(64, 192), piece_of(64, 12), piece_of(7)
-    (8, 4, 1)
+    >>> piece_of(2, 64, 192), piece_of(4, 64, 192), piece_of(2, 64, 12), piece_of(2, 7)
+    (8, 4, 4, 1)
     """
-    return next(piece for piece in PIECES if all(number % piece == 0 for number in numbers))
+    return next(
+        piece
+        for piece in _PIECES
+        if piece * itemsize <= _PIECE_BYTES and all(number % piece == 0 for number in numbers)
+    )
 
 
-def _padded(sizes: Sizes) -> int:
-    return next(each for each in _WIDTHS if max(sizes.width, sizes.values) <= each)
+def _parts(dtype: dtype, tf32: bool) -> int:
+    """Numbers that tensor cores take for one."""
+    return 1 if tf32 or dtype is not float32 else 2
+
+
+def _backward_tiles(dtype: dtype, padded: int, *, both: bool = True) -> tuple[_Tile, _Tile]:
+    """Of queries and of keys; ``both`` if gradients of keys and values are required."""
+    of_queries, of_keys = (_WIDE_BACKWARD_TILES if dtype is float32 else _BACKWARD_TILES)[padded]
+    return of_queries, of_keys if both or not of_keys.paired else _UNPAIRED_TILE
+
+
+def _shared_bytes(dtype: dtype, padded: int, tile: _Tile) -> int:
+    elements = (2 * tile.rows + 4 * tile.at_a_time) * padded
+    return elements * int(dtype.itemsize)
+
+
+def _most_shared_bytes(dtype: dtype, padded: int) -> int:
+    """What the kernels of backward take, which take most."""
+    return max(
+        _shared_bytes(dtype, padded, tile) + 4 * tile.at_a_time * STATISTICS + tile.shared_weights
+        for tile in _backward_tiles(dtype, padded)
+    )
 
 
 def plan(
@@ -124,6 +249,7 @@ def plan(
     mask: MaskRows | None,
     *,
     dropping: bool,
+    tf32: bool,
 ) -> Callable[..., None]:
     """What computes attention of operands that :func:`takes` accepts.
 
@@ -137,53 +263,64 @@ def plan(
         Where the rows of a mask lie; ``None`` for none.
     dropping
         Whether weights are dropped.
+    tf32
+        Whether factors of float32 are rounded to TF32. Otherwise each is the sum of two such numbers.
 
     Returns
     -------
     callable
-        ``run(stream_handle, scale, mask, dropout, query, key, value, result, logarithms)``: ``mask`` and ``dropout`` are
-        packed, and empty for none. The result's rows are numbered through, and ``logarithms`` are those
-        of their sums of exponentials, float32. Relative errors are those of sums in float32 of products of weights that
-        are rounded to the operands' dtype.
+        ``run(stream_handle, scale, sequences, mask, dropout, query, key, value, result, logarithms)``: ``sequences``,
+        ``mask`` and ``dropout`` are packed, and empty for none. The result's rows are numbered through, and
+        ``logarithms`` are those of their sums of exponentials, float32. Relative errors are those of sums in
+        float32 of products of weights that are rounded to the operands' dtype, or to TF32; without it about those of
+        float32.
     """
-    padded = _padded(sizes)
-    groups = 2 if sizes.positions > _QUERIES and (padded, 2) in _TILES else 1
-    keys_of_tile, held = _TILES[padded, groups]
+    padded, tiles = sizes.padded, _WIDE_TILES if dtype is float32 else _TILES
+    groups = 2 if sizes.positions > _QUERIES and (padded, 2) in tiles else 1
+    keys_of_tile, held = tiles[padded, groups]
     shared = (groups * _QUERIES + 2 * keys_of_tile) * padded * dtype.itemsize
     rank, operands = sizes.packed(strides)
     t = dtype.cuda
     launch = _launcher(
-        device, dtype, "fused_attention.cuh", f"attention_of_{padded}", f"AttentionOperands<{rank}, 4>", operands, mask,
+        device, dtype, "fused_attention.cuh", f"attention_of_{padded}", f"AttentionOperands<{rank}, 4>", operands, sizes, mask,
         dropping, f"const {t}* query, const {t}* key, const {t}* value, {t}* result, float* logarithms",
-        f"attend<{t}, {padded}, {piece}, {groups}, {keys_of_tile}, {held}, {rank}>", "query, key, value, result, logarithms",
-        shared,
+        f"attend<{t}, {padded}, {_parts(dtype, tf32)}, {piece}, {groups}, {keys_of_tile}, {held}, {rank}>",
+        "query, key, value, result, logarithms", shared,
     )  # fmt: skip
     grid, count = -(-sizes.positions // (groups * _QUERIES)), prod(sizes.shape)
 
-    def run(stream: Any, scale: float, seen: bytes, dropped: bytes, *addresses: int) -> None:
-        extra = [each for each in (seen, dropped) if each]
+    def run(
+        stream: Any, scale: float, sequences: bytes, seen: bytes, dropped: bytes, *addresses: int
+    ) -> None:
+        extra = [each for each in (sequences, seen, dropped) if each]
         launch(grid, count, 1, _THREADS, 1, 1, shared, stream, operands, scale, *extra, *addresses)
 
     return run
 
 
-def fits_one_launch(device: Device, sizes: Sizes) -> bool:
+def fits_one_launch(device: Device, dtype: dtype, sizes: Sizes) -> bool:
     """Whether all blocks of a backward pass run at once, so that a second launch would cost more than it saves."""
-    padded = _padded(sizes)
     return (
-        padded <= _TOGETHER
-        and sum(prod(each) for each in _backward_grids(sizes, padded))
+        sizes.padded <= _TOGETHER
+        and _bytes_at_once(dtype, sizes.padded) <= device.properties.shared_memory_per_block_optin
+        and sum(prod(each) for each in _backward_grids(dtype, sizes))
         <= _BLOCKS_AT_ONCE * device.properties.multi_processor_count
     )
 
 
-def _backward_grids(sizes: Sizes, padded: int) -> tuple[tuple[int, int], tuple[int, int]]:
+def _bytes_at_once(dtype: dtype, padded: int) -> int:
+    """Shared memory of a block where all is one launch: two tiles of results, too."""
+    rows = max(tile.at_a_time for tile in _backward_tiles(dtype, padded))
+    return _most_shared_bytes(dtype, padded) + 2 * rows * padded * int(dtype.itemsize)
+
+
+def _backward_grids(dtype: dtype, sizes: Sizes) -> tuple[tuple[int, int], tuple[int, int]]:
     """Blocks and matrices, of queries and of keys."""
-    tiles, tiles_of_keys, _ = _BACKWARD_TILES[padded]
+    of_queries, of_keys = _backward_tiles(dtype, sizes.padded)
     matrices = prod(sizes.shape)
     return (
-        (-(-sizes.positions // (tiles * _QUERIES)), matrices),
-        (-(-sizes.keys // (tiles_of_keys * _QUERIES)), matrices // sizes.groups),
+        (-(-sizes.positions // of_queries.rows), matrices),
+        (-(-sizes.keys // of_keys.rows), matrices // sizes.groups),
     )
 
 
@@ -198,6 +335,7 @@ def plan_backward(
     dropping: bool,
     of_key: bool,
     of_value: bool,
+    tf32: bool,
     at_once: bool = False,
 ) -> Callable[..., None]:
     """What computes the gradients of what :func:`plan` computes, the same ones every time.
@@ -211,70 +349,67 @@ def plan_backward(
         As :func:`piece_of` tells it of widths, strides and addresses.
     of_key, of_value
         Whether these gradients are required.
+    tf32
+        As for :func:`plan`.
     at_once
         Whether all is one launch: see :func:`fits_one_launch`. There ``of_key`` or ``of_value`` is true.
 
     Returns
     -------
     callable
-        ``run(stream_handle, scale, mask, dropout, query, key, value, result, grad, logarithms, statistics, grad_query,
+        ``run(stream_handle, scale, sequences, mask, dropout, query, key, value, result, grad, logarithms, statistics, grad_query,
         grad_key, grad_value)``: ``statistics`` are :data:`STATISTICS` bytes for each row, which are written unless all is
         one launch; addresses of gradients that are not required are 0.
     """
-    padded = _padded(sizes)
-    tiles, tiles_of_keys, at_a_time = _BACKWARD_TILES[padded]
+    padded = sizes.padded
+    tile, tile_of_keys = _backward_tiles(dtype, padded, both=of_key and of_value)
     rank, operands = sizes.packed(strides)
     t = dtype.cuda
     header, of = "fused_attention_backward.cuh", f"AttentionOperands<{rank}, 8>"
     inputs = f"const {t}* query, const {t}* key, const {t}* value"
-
-    def shared_bytes(own: int) -> int:
-        elements = (2 * own * _QUERIES + 4 * at_a_time) * padded
-        return elements * int(dtype.itemsize)
-
-    (blocks, matrices), (blocks_of_keys, matrices_of_keys) = _backward_grids(sizes, padded)
+    extras = mask is not None or dropping
+    form = f"{t}, {padded}, {_parts(dtype, tf32)}, {piece}"
+    own, own_of_keys = (each.cuda(extras=extras) for each in (tile, tile_of_keys))
+    # Beside rows also their statistics, and the addresses of those of a mask.
+    beside = 4 * tile_of_keys.at_a_time * STATISTICS + tile_of_keys.shared_weights
+    shared, shared_by_keys = (_shared_bytes(dtype, padded, each) for each in (tile, tile_of_keys))
+    shared_by_keys += beside
+    (blocks, matrices), (blocks_of_keys, matrices_of_keys) = _backward_grids(dtype, sizes)
     if at_once:
-        # Rows of results, too.
-        shared = shared_bytes(max(tiles, tiles_of_keys)) + 2 * at_a_time * (
-            2 * STATISTICS + padded * dtype.itemsize
-        )
-        rows_of_keys = f"{_cuda(of_key)}, {_cuda(of_value)}"
+        shared = _bytes_at_once(dtype, padded)
         launch = _launcher(
-            device, dtype, header, f"attention_of_{padded}_backward", of, operands, mask, dropping,
+            device, dtype, header, f"attention_of_{padded}_backward", of, operands, sizes, mask, dropping,
             f"{inputs}, const {t}* result, const {t}* grad, const float* logarithms, {t}* grad_query, {t}* grad_key, "
             f"{t}* grad_value",
-            f"attend_backward<{t}, {padded}, {piece}, {tiles}, {at_a_time}, {rows_of_keys}, {rank}>",
+            f"attend_backward<{form}, {own}, {own_of_keys}, {_cuda(of_key)}, {_cuda(of_value)}, {rank}>",
             "query, key, value, result, grad, logarithms, grad_query, grad_key, grad_value", shared, first=f"{blocks}, ",
         )  # fmt: skip
 
         def run_at_once(
-            stream: Any, scale: float, seen: bytes, dropped: bytes, query: int, key: int, value: int, result: int,
-            grad: int, logarithms: int, statistics: int, grad_query: int, grad_key: int, grad_value: int,
+            stream: Any, scale: float, sequences: bytes, seen: bytes, dropped: bytes, query: int, key: int, value: int,
+            result: int, grad: int, logarithms: int, statistics: int, grad_query: int, grad_key: int, grad_value: int,
         ) -> None:  # fmt: skip
-            extra = [each for each in (seen, dropped) if each]
+            extra = [each for each in (sequences, seen, dropped) if each]
             launch(
                 blocks + blocks_of_keys, matrices, 1, _THREADS, 1, 1, shared, stream, operands, scale, *extra, query, key,
                 value, result, grad, logarithms, grad_query, grad_key, grad_value,
             )  # fmt: skip
 
         return run_at_once
-    shared = shared_bytes(tiles)
     by_queries = _launcher(
-        device, dtype, header, f"attention_of_{padded}_backward_queries", of, operands, mask, dropping,
+        device, dtype, header, f"attention_of_{padded}_backward_queries", of, operands, sizes, mask, dropping,
         f"{inputs}, const {t}* result, const {t}* grad, const float* logarithms, RowStatistics* statistics, {t}* grad_query",
-        f"attend_backward_queries<{t}, {padded}, {piece}, {tiles}, {at_a_time}, {rank}>",
+        f"attend_backward_queries<{form}, {own}, {rank}>",
         "query, key, value, result, grad, logarithms, statistics, grad_query", shared, first="blockIdx.x, gridDim.x, ",
     )  # fmt: skip
-    # Beside rows also their statistics, and the addresses of those of a mask.
-    shared_by_keys = shared_bytes(tiles_of_keys) + 2 * at_a_time * 2 * STATISTICS
     passes = [(of_key, of_value)]
     if padded > _TOGETHER:
         passes = [(of_key, False), (False, of_value)]
     by_keys = [
         _launcher(
             device, dtype, header, f"attention_of_{padded}_backward{'_keys' * key}{'_values' * value}", of, operands,
-            mask, dropping, f"{inputs}, const {t}* grad, const RowStatistics* statistics, {t}* grad_key, {t}* grad_value",
-            f"attend_backward_keys<{t}, {padded}, {piece}, {tiles_of_keys}, {at_a_time}, {_cuda(key)}, {_cuda(value)}, true, {rank}>",
+            sizes, mask, dropping, f"{inputs}, const {t}* grad, const RowStatistics* statistics, {t}* grad_key, {t}* grad_value",
+            f"attend_backward_keys<{form}, {own_of_keys}, {_cuda(key)}, {_cuda(value)}, true, {rank}>",
             "query, key, value, nullptr, grad, nullptr, statistics, grad_key, grad_value", shared_by_keys, first="blockIdx.x, ",
         )
         for key, value in passes
@@ -282,10 +417,10 @@ def plan_backward(
     ]  # fmt: skip
 
     def run(
-        stream: Any, scale: float, seen: bytes, dropped: bytes, query: int, key: int, value: int, result: int,
-        grad: int, logarithms: int, statistics: int, grad_query: int, grad_key: int, grad_value: int,
+        stream: Any, scale: float, sequences: bytes, seen: bytes, dropped: bytes, query: int, key: int, value: int,
+        result: int, grad: int, logarithms: int, statistics: int, grad_query: int, grad_key: int, grad_value: int,
     ) -> None:  # fmt: skip
-        extra = [each for each in (seen, dropped) if each]
+        extra = [each for each in (sequences, seen, dropped) if each]
         by_queries(
             blocks, matrices, 1, _THREADS, 1, 1, shared, stream, operands, scale, *extra, query, key, value, result,
             grad, logarithms, statistics, grad_query,
@@ -304,20 +439,25 @@ def _cuda(flag: bool) -> str:
 
 
 def _launcher(
-    device: Device, dtype: dtype, header: str, name: str, operands_type: str, operands: bytes, mask: MaskRows | None,
-    dropping: bool, parameters: str, function: str, passed: str, shared: int, first: str = "",
+    device: Device, dtype: dtype, header: str, name: str, operands_type: str, operands: bytes, sizes: Sizes,
+    mask: MaskRows | None, dropping: bool, parameters: str, function: str, passed: str, shared: int, first: str = "",
 ) -> Callable[..., None]:  # fmt: skip
-    """A kernel that takes operands, scale, and, where there are, mask and dropout, before its addresses.
+    """A kernel that takes operands, scale, and, where there are, sequences, mask and dropout, before its addresses.
 
     ``first`` is what the function is given behind the operands.
     """
     extras = Extras.of(dtype, mask, dropping=dropping)
-    head = ", ".join([f"{operands_type} operands", "float scale", *extras.parameters])
-    call_arguments = ", ".join(["operands", f"{first}scale", *extras.arguments])
+    sequences, codes = [], []
+    if sizes.heads:
+        sequences.append("PackedSequences sequences")
+        codes.append(len(PackedSequences(0, 0, 0, 0).packed))
+    head = ", ".join([f"{operands_type} operands", "float scale", *sequences, *extras.parameters])
+    lengths = "sequences" if sequences else "EqualLengths()"
+    call_arguments = ", ".join(["operands", f"{first}scale", lengths, *extras.arguments])
     source = (
         f"{includes(header, *extras.dtypes)}"
         f'extern "C" __global__ void __launch_bounds__({_THREADS}) {name}({head}, {parameters}) {{\n'
         f"    {function}({call_arguments}, {passed});\n}}\n"
     )
-    codes = (len(operands), "f", *extras.codes, *"P" * (parameters.count("*")))
-    return launcher(device, "fused_attention.cu", source, name, codes, shared)
+    every = (len(operands), "f", *codes, *extras.codes, *"P" * (parameters.count("*")))
+    return launcher(device, "fused_attention.cu", source, name, every, shared)

@@ -1,10 +1,10 @@
-// What forward and backward of attention on tensor cores have in common: where matrices lie, how their rows come to shared
-// memory, and products of tiles, whose results stay in the registers of a warp.
+// What forward and backward of attention on tensor cores have in common: where sequences lie, which keys a query sees, how rows
+// come to shared memory and results from registers.
 
 #pragma once
 #include "attention.cuh"
 #include "exponentials.cuh"
-#include "tensor_cores.cuh"
+#include "fragments.cuh"
 
 constexpr int ATTENTION_THREADS = 128;
 
@@ -15,12 +15,11 @@ struct AttentionOperands {
     long long sizes[Rank];
     long long strides[Count][Rank];
     long long row[Count];
-    long long positions;
-    int keys;
+    int positions, keys;
     int groups;         // matrices of queries that share one of keys
     int width, values;  // of rows; at most the kernel's own
-    int causal;
-    int unused;
+    int before, after;  // keys that a query sees beside that of its own position
+    int descending;     // whether blocks of the last rows come first, as they see most
 
     // Elements to the first one of a matrix of each operand.
     __device__ void find(long long matrix, long long (&at)[Count]) const {
@@ -38,6 +37,62 @@ struct AttentionOperands {
 
 enum AttentionOperand { QUERY, KEY, VALUE, RESULT, GRAD, GRAD_QUERY, GRAD_KEY, GRAD_VALUE };
 
+// A matrix's rows of queries and of keys. Those of all matrices are numbered through.
+struct Sequence {
+    long long first_query, first_key, number;
+    int positions, keys;
+    int shift;  // position of the key that belongs to the first query
+
+    // What is added to an operand's address.
+    template <int Rank, int Count>
+    __device__ long long rows(const AttentionOperands<Rank, Count>& operands, AttentionOperand operand) const {
+        const bool of_keys = operand == KEY || operand == VALUE || operand == GRAD_KEY || operand == GRAD_VALUE;
+        return (of_keys ? first_key : first_query) * operands.row[operand];
+    }
+};
+
+// Matrices of one length.
+struct EqualLengths {
+    static constexpr bool has_begin = false;
+
+    template <int Rank, int Count>
+    __device__ Sequence of(const AttentionOperands<Rank, Count>& operands, long long matrix) const {
+        return {0, 0, matrix * operands.positions, operands.positions, operands.keys, 0};
+    }
+};
+
+// Sequences one behind the other: `queries[i]` and `keys[i]` are the first rows of the i-th, whose last query belongs to its
+// last key. Matrices are `heads` of each.
+struct PackedSequences {
+    static constexpr bool has_begin = true;
+    const int *queries, *keys;
+    long long heads, all_queries;
+
+    template <int Rank, int Count>
+    __device__ Sequence of(const AttentionOperands<Rank, Count>&, long long matrix) const {
+        const int i = static_cast<int>(matrix / heads);
+        const int first = queries[i], first_key = keys[i];
+        const int positions = queries[i + 1] - first, count = keys[i + 1] - first_key;
+        return {first, first_key, matrix % heads * all_queries + first, positions, count, count - positions};
+    }
+};
+
+// The keys that a query sees, from the first to before the last; and the queries that see a key. Sizes, and `before` and `after`, are
+// at most 2^29.
+struct Window {
+    int positions, keys, shift, before, after;
+
+    template <int Rank, int Count>
+    __device__ Window(const AttentionOperands<Rank, Count>& operands, const Sequence& sequence)
+        : positions(sequence.positions), keys(sequence.keys), shift(sequence.shift), before(operands.before),
+          after(operands.after) {}
+
+    __device__ int begin(int position) const { return max(0, position + shift - before); }
+    __device__ int end(int position) const { return min(keys, max(0, position + shift + after + 1)); }
+    __device__ int first_query(int key) const { return max(0, key - shift - after); }
+    __device__ int end_of_queries(int key) const { return min(positions, max(0, key - shift + before + 1)); }
+};
+
 template <class M>
 constexpr bool is_masked = true;
 template <>
@@ -48,40 +103,24 @@ constexpr bool is_dropping = true;
 template <>
 constexpr bool is_dropping<NoDropout> = false;
 
-// to = left @ right^T for `Groups` times 16 rows of `left` from row `first` on, and `Blocks` times 8 rows of `right`.
-template <class T, int Width, int Groups, int Blocks>
-__device__ inline void multiply_rows(
-    float (&to)[Groups][Blocks][4], const SharedRows<T, Width>& left, int first, const SharedRows<T, Width>& right) {
-#pragma unroll
-    for (int i = 0; i < Groups * Blocks * 4; ++i) to[i / 4 / Blocks][i / 4 % Blocks][i % 4] = 0;
-    accumulate_rows(to, left, first, right);
-}
-
-// to += left @ right: results of a product, rounded, are the left operand of the next one as they lie in registers.
-template <class T, int Width, int Groups, int Blocks>
-__device__ inline void multiply_results(
-    float (&to)[Groups][Width / 8][4], const float (&left)[Groups][Blocks][4], const SharedRows<T, Width>& right) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int k = 0; k < Blocks / 2; ++k) {
-        unsigned int a[Groups][4];
-#pragma unroll
-        for (int g = 0; g < Groups; ++g) {
-            const float(&even)[4] = left[g][2 * k], (&odd)[4] = left[g][2 * k + 1];
-            a[g][0] = packed<T>(even[0], even[1]);
-            a[g][1] = packed<T>(even[2], even[3]);
-            a[g][2] = packed<T>(odd[0], odd[1]);
-            a[g][3] = packed<T>(odd[2], odd[3]);
-        }
-#pragma unroll
-        for (int i = 0; i < Width / 8; i += 2) {
-            unsigned int b[4];
-            load_transposed(b, right.at(k * 16 + lane % 16, i + lane / 16));
-#pragma unroll
-            for (int g = 0; g < Groups; ++g) {
-                multiply_add<T>(to[g][i], a[g], b[0], b[1]);
-                multiply_add<T>(to[g][i + 1], a[g], b[2], b[3]);
-            }
+// `Rows` rows to shared memory, `Piece` elements at a time, zeros behind `count` rows and behind the width. What a thread
+// copies lies in one column, at the same distance from row to row.
+template <int Rows, int Piece, class T, int Width>
+__device__ inline void fetch_tile(
+    const SharedRows<T, Width>& to, const T* from, long long row_stride, int count, int width) {
+    constexpr int pieces = Width / Piece, per_chunk = SharedRows<T, Width>::per_chunk;
+    if constexpr (pieces > ATTENTION_THREADS || Piece * sizeof(T) < 4) {
+        fetch_rows<Rows, Piece, ATTENTION_THREADS>(to, from, row_stride, 0, count, width);
+    } else {
+        constexpr int step = ATTENTION_THREADS / pieces;
+        static_assert(Rows % step == 0, "all threads copy as much");
+        const int row = threadIdx.x / pieces, column = threadIdx.x % pieces * Piece;
+        const int left = column < width ? count - row : 0;
+        const T* element = from + row * row_stride + column;
+#pragma unroll 8
+        for (int i = 0; i < Rows; i += step) {
+            copy_async<Piece * sizeof(T)>(to.at(row + i, column / per_chunk) + column % per_chunk, i < left ? element : from, i < left);
+            element += step * row_stride;
         }
     }
 }
@@ -89,20 +128,21 @@ __device__ inline void multiply_results(
 // Two rows of each sixteen are this thread's: the first one of `Groups` times 16 that belong to a warp is `first`.
 template <class T, int Width, int Piece, int Groups>
 __device__ inline void store_rows(
-    T* to, long long row_stride, long long first, long long end, int width, const float (&from)[Groups][Width / 8][4],
-    float scale) {
+    T* to, long long row_stride, int first, int end, int width, const float (&from)[Groups][Width / 8][4], float scale) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int r = 0; r < Groups * 2; ++r) {
-        const long long row = first + lane / 4 + r * 8;
+        const int row = first + lane / 4 + r * 8;
         if (row >= end) continue;
 #pragma unroll
         for (int i = 0; i < Width / 8; ++i) {
             const int at = i * 8 + lane % 4 * 2;
             const float first_sum = from[r / 2][i][r % 2 * 2] * scale, second_sum = from[r / 2][i][r % 2 * 2 + 1] * scale;
             T* const slot = to + row * row_stride + at;
-            if constexpr (Piece > 1) {
+            if constexpr (Piece > 1 && sizeof(T) == 2) {
                 if (at < width) *reinterpret_cast<unsigned int*>(slot) = packed<T>(first_sum, second_sum);
+            } else if constexpr (Piece > 1) {
+                if (at < width) *reinterpret_cast<Pack<T, 2>*>(slot) = {first_sum, second_sum};
             } else {
                 if (at < width) slot[0] = to_element<T>(first_sum);
                 if (at + 1 < width) slot[1] = to_element<T>(second_sum);

@@ -5,57 +5,61 @@
 // over the keys 64 at a time, or 32: scores = queries @ keys^T by tensor cores, exponentials in registers, which are the
 // left operand of the next product as they are, result += weights @ values. The next keys travel to shared memory while
 // exponentials and the second product are computed, the values while the scores are. Operands are read by their strides;
-// elements of a row are neighbours.
+// elements of a row are neighbours. Float32 goes through tensor cores in `Parts` parts (fragments.cuh).
 
 #pragma once
 #include "attention_tiles.cuh"
 
-// A warp has `Groups` times 16 queries, of which `Held` fragments of 16 elements are in registers and the others in shared
-// memory; it takes `Keys` keys at a time.
-template <class T, int Width, int Piece, int Groups, int Keys, int Held, int Rank, class M, class D>
+// A warp has `Groups` times 16 queries, of which `Held` fragments each are in registers and the others in shared memory; it takes
+// `Keys` keys at a time.
+template <class T, int Width, int Parts, int Piece, int Groups, int Keys, int Held, int Rank, class S, class M, class D>
 __device__ void attend(
-    const AttentionOperands<Rank, 4>& operands, float scale, M mask, D dropout, const T* query, const T* key, const T* value,
-    T* result, float* logarithms) {
-    constexpr int deep = Width / 16, wide = Width / 8, blocks = Keys / 8, rows = Groups * 64;
+    const AttentionOperands<Rank, 4>& operands, float scale, S sequences, M mask, D dropout, const T* query, const T* key,
+    const T* value, T* result, float* logarithms) {
+    constexpr int wide = Width / 8, blocks = Keys / 8, rows = Groups * 64;
     extern __shared__ uint4 shared_memory[];
     T* const memory = reinterpret_cast<T*>(shared_memory);
     const SharedRows<T, Width> queries{memory}, keys{memory + rows * Width}, values{keys.memory + Keys * Width};
     const float none = -__int_as_float(0x7f800000);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
-    const long long numbers = blockIdx.y * operands.positions;
+    const Sequence sequence = sequences.of(operands, blockIdx.y);
+    const Window window(operands, sequence);
+    const int first = (operands.descending ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * rows;
+    if (first >= sequence.positions) return;
     long long at[4];
     operands.find(blockIdx.y, at);
-    query += at[QUERY];
-    key += at[KEY];
-    value += at[VALUE];
-    result += at[RESULT];
-    // The longest rows of a causal matrix first.
-    const long long first = static_cast<long long>(operands.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * rows;
-    const int all = operands.keys;
-    const long long seen = first + rows;
-    const int end = operands.causal && seen < all ? static_cast<int>(seen) : all;
-
-    fetch_rows<rows, Piece, ATTENTION_THREADS>(queries, query, operands.row[QUERY], first, operands.positions, operands.width);
-    fetch_rows<Keys, Piece, ATTENTION_THREADS>(keys, key, operands.row[KEY], 0, all, operands.width);
+    query += at[QUERY] + sequence.rows(operands, QUERY);
+    key += at[KEY] + sequence.rows(operands, KEY);
+    value += at[VALUE] + sequence.rows(operands, VALUE);
+    result += at[RESULT] + sequence.rows(operands, RESULT);
+    const int all = sequence.keys, last = first + rows - 1, end = window.end(last);
+    const int begin = S::has_begin ? window.begin(first) / Keys * Keys : 0;
+    const auto fetch = [&](const SharedRows<T, Width>& to, const T* from, AttentionOperand operand, int start, int width) {
+        fetch_tile<Keys, Piece>(to, from + start * operands.row[operand], operands.row[operand], all - start, width);
+    };
+    fetch_tile<rows, Piece>(
+        queries, query + first * operands.row[QUERY], operands.row[QUERY], sequence.positions - first, operands.width);
+    fetch(keys, key, KEY, begin, operands.width);
     commit_copies();
 
     // Of the warp's rows this thread has two of each sixteen, eight apart.
-    const long long own = first + warp * Groups * 16 + lane / 4;
+    const int own = first + warp * Groups * 16 + lane / 4;
     M masks[Groups * 2];
     D drops[Groups * 2];
-    int ends[Groups * 2];
+    int begins[Groups * 2], ends[Groups * 2];
 #pragma unroll
     for (int r = 0; r < Groups * 2; ++r) {
-        const long long position = own + r * 8 < operands.positions ? own + r * 8 : operands.positions - 1;
+        const int position = min(own + r * 8, sequence.positions - 1);
         masks[r] = mask;
         drops[r] = dropout;
-        masks[r].at(numbers + position, 0);
-        drops[r].at(numbers + position);
-        ends[r] = operands.causal && position + 1 < all ? static_cast<int>(position) + 1 : all;
+        masks[r].at(sequence.number + position, 0);
+        drops[r].at(sequence.number + position);
+        begins[r] = S::has_begin ? window.begin(position) : 0;
+        ends[r] = window.end(position);
     }
-    // Every row of the block sees the keys before this one.
-    const long long certain = operands.causal && first + 1 < all ? first + 1 : all;
+    // Every row of the block sees these keys.
+    const int certain_begin = S::has_begin ? window.begin(last) : 0, certain_end = window.end(first);
     float largest[Groups * 2], sums[Groups * 2];
     float output[Groups][wide][4];
 #pragma unroll
@@ -68,46 +72,19 @@ __device__ void attend(
 
     await_copies<0>();
     __syncthreads();
-    const auto load_queries = [&](unsigned int(&to)[4], int g, int k) {
-        load_matrices(to, queries.at((warp * Groups + g) * 16 + lane % 16, k * 2 + lane / 16));
-    };
-    unsigned int held[Groups][Held][4];
-#pragma unroll
-    for (int i = 0; i < Groups * Held; ++i) load_queries(held[i / Held][i % Held], i / Held, i % Held);
+    LeftRows<T, Width, Parts, Groups, Held> lefts(queries, warp * Groups * 16);
+    lefts.hold();
 
-    for (int start = 0; start < end; start += Keys) {
-        fetch_rows<Keys, Piece, ATTENTION_THREADS>(values, value, operands.row[VALUE], start, all, operands.values);
+    for (int start = begin; start < end; start += Keys) {
+        fetch(values, value, VALUE, start, operands.values);
         commit_copies();
-
         float scores[Groups][blocks][4];
-#pragma unroll
-        for (int i = 0; i < Groups * blocks * 4; ++i) scores[i / 4 / blocks][i / 4 % blocks][i % 4] = 0;
-#pragma unroll
-        for (int k = 0; k < deep; ++k) {
-            unsigned int left[Groups][4];
-#pragma unroll
-            for (int g = 0; g < Groups; ++g) {
-                if (k >= Held) load_queries(left[g], g, k);
-#pragma unroll
-                for (int i = 0; i < 4; ++i) left[g][i] = k < Held ? held[g][k < Held ? k : 0][i] : left[g][i];
-            }
-#pragma unroll
-            for (int n = 0; n < blocks; n += 2) {
-                unsigned int right[4];
-                load_matrices(right, keys.at(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
-#pragma unroll
-                for (int g = 0; g < Groups; ++g) {
-                    multiply_add<T>(scores[g][n], left[g], right[0], right[1]);
-                    multiply_add<T>(scores[g][n + 1], left[g], right[2], right[3]);
-                }
-            }
-        }
+        multiply_rows(scores, lefts, keys, 0);
         __syncthreads();  // every warp has read the keys
-        const bool more = start + Keys < end;
-        if (more) fetch_rows<Keys, Piece, ATTENTION_THREADS>(keys, key, operands.row[KEY], start + Keys, all, operands.width);
+        if (start + Keys < end) fetch(keys, key, KEY, start + Keys, operands.width);
         commit_copies();
 
-        // Scores as exponents of 2. Only the last tiles have keys that a row does not see.
+        // Scores as exponents of 2. Only the first and last tiles have keys that a row does not see.
         const auto over_scores = [&](auto function) {
 #pragma unroll
             for (int i = 0; i < Groups * blocks * 4; ++i) {
@@ -115,12 +92,13 @@ __device__ void attend(
                 function(scores[i / 4 / blocks][n][j], start + n * 8 + lane % 4 * 2 + j % 2, i / 4 / blocks * 2 + j / 2);
             }
         };
+        const auto is_seen = [&](int at, int r) { return (!S::has_begin || at >= begins[r]) && at < ends[r]; };
         if constexpr (is_masked<M>) {
-            over_scores([&](float& x, int at, int r) { x = at < ends[r] ? masks[r](x * scale, at) * TO_TWO : none; });
+            over_scores([&](float& x, int at, int r) { x = is_seen(at, r) ? masks[r](x * scale, at) * TO_TWO : none; });
         } else {
             over_scores([&](float& x, int, int) { x *= scale * TO_TWO; });
-            if (start + Keys > certain)
-                over_scores([&](float& x, int at, int r) { x = at < ends[r] ? x : none; });
+            if (start + Keys > certain_end || (S::has_begin && start < certain_begin))
+                over_scores([&](float& x, int at, int r) { x = is_seen(at, r) ? x : none; });
         }
 #pragma unroll
         for (int r = 0; r < Groups * 2; ++r) {
@@ -158,28 +136,7 @@ __device__ void attend(
 
         await_copies<1>();
         __syncthreads();  // the values of all threads have arrived
-#pragma unroll
-        for (int k = 0; k < Keys / 16; ++k) {
-            unsigned int weights[Groups][4];
-#pragma unroll
-            for (int g = 0; g < Groups; ++g) {
-                const float(&even)[4] = scores[g][2 * k], (&odd)[4] = scores[g][2 * k + 1];
-                weights[g][0] = packed<T>(even[0], even[1]);
-                weights[g][1] = packed<T>(even[2], even[3]);
-                weights[g][2] = packed<T>(odd[0], odd[1]);
-                weights[g][3] = packed<T>(odd[2], odd[3]);
-            }
-#pragma unroll
-            for (int i = 0; i < wide; i += 2) {
-                unsigned int right[4];
-                load_transposed(right, values.at(k * 16 + lane % 16, i + lane / 16));
-#pragma unroll
-                for (int g = 0; g < Groups; ++g) {
-                    multiply_add<T>(output[g][i], weights[g], right[0], right[1]);
-                    multiply_add<T>(output[g][i + 1], weights[g], right[2], right[3]);
-                }
-            }
-        }
+        multiply_results<Parts>(output, scores, values, 0);
         await_copies<0>();
         __syncthreads();  // the next keys have arrived, and every warp has read the values
     }
@@ -189,9 +146,9 @@ __device__ void attend(
         float sum = sums[r];
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
-        const long long position = own + r * 8;
-        if (position < operands.positions && lane % 4 == 0)
-            logarithms[numbers + position] = sum == 0.0f ? none : largest[r] / TO_TWO + logf(sum);
+        const int position = own + r * 8;
+        if (position < sequence.positions && lane % 4 == 0)
+            logarithms[sequence.number + position] = sum == 0.0f ? none : largest[r] / TO_TWO + logf(sum);
         const float factor = sum == 0.0f ? 0.0f : 1 / sum;
 #pragma unroll
         for (int i = 0; i < wide; ++i) {
@@ -200,5 +157,5 @@ __device__ void attend(
         }
     }
     store_rows<T, Width, Piece>(
-        result, operands.row[RESULT], first + warp * Groups * 16, operands.positions, operands.values, output, 1);
+        result, operands.row[RESULT], first + warp * Groups * 16, sequence.positions, operands.values, output, 1);
 }

@@ -8,9 +8,11 @@
 // The first kernel has queries in its blocks, goes over the keys, and writes what the second one needs of a row beside the
 // row itself: the logarithm, of two, and the mean. The second has keys in its blocks and goes over the queries of all
 // matrices that share them; there rows of a product are keys, so that transposed weights and slopes are left operands as they
-// lie in registers. Both take 32 rows at a time, or 16, while the next ones travel to the other buffer in shared memory.
-// Where sums of both gradients are more than registers hold, the second kernel runs for each of them. Where there are few
-// blocks, both are one launch: blocks of keys then compute the means of rows themselves, from the results.
+// lie in registers. While some rows are multiplied, the next ones travel to the other buffer in shared memory. What
+// bounds both is reading from there: as many fragments of the block's own rows as fit stay in registers, beside the sums, and
+// products are made of few of the others at a time, so that weights and slopes leave room. Where sums of both gradients leave
+// none, the second kernel runs for each of them. Where there are few blocks, both are one launch: blocks of keys then compute
+// the means of rows themselves, from the results.
 
 #pragma once
 #include "attention_tiles.cuh"
@@ -21,79 +23,102 @@ struct alignas(8) RowStatistics {
     float logarithm, mean;
 };
 
-// Shared memory: queries and gradients of `Groups` times 64 rows; two buffers of `Keys` keys and values.
-template <class T, int Width, int Piece, int Groups, int Keys, int Rank, class M, class D>
+// Of the rows of a block, `Groups` times 16 for a warp: `HeldQuery` (or key) and `HeldGrad` (or value) fragments of each sixteen
+// in registers. Of the others `Rows` come to shared memory at a time, and `Step` to one product. Where they are `Paired`, two
+// warps share their rows.
+template <int Groups_, int Rows_, int Step_, int HeldFirst_, int HeldSecond_, bool Paired_>
+struct BackwardTile {
+    static constexpr int Groups = Groups_, Rows = Rows_, Step = Step_, HeldFirst = HeldFirst_, HeldSecond = HeldSecond_;
+    static constexpr bool Paired = Paired_;
+    static constexpr int rows = Groups * (Paired ? 32 : 64);
+};
+
+// The tile of two buffers of `Rows` rows of two operands behind the block's own rows of two.
+template <class T, int Width, int Own, int Rows>
+struct BackwardMemory {
+    T* memory;
+
+    __device__ SharedRows<T, Width> own_first() const { return {memory}; }
+    __device__ SharedRows<T, Width> own_second() const { return {memory + Own * Width}; }
+    __device__ SharedRows<T, Width> first(int buffer) const { return {memory + (2 * Own + buffer * 2 * Rows) * Width}; }
+    __device__ SharedRows<T, Width> second(int buffer) const { return {memory + (2 * Own + (buffer * 2 + 1) * Rows) * Width}; }
+    __device__ T* behind() const { return memory + (2 * Own + 4 * Rows) * Width; }
+};
+
+// Shared memory: queries and gradients of the block's rows; two buffers of keys and values.
+template <class T, int Width, int Parts, int Piece, class Tile, int Rank, class S, class M, class D>
 __device__ void attend_backward_queries(
-    const AttentionOperands<Rank, 8>& operands, int block, int all_blocks, float scale, M mask, D dropout, const T* query,
-    const T* key, const T* value, const T* result, const T* grad, const float* logarithms, RowStatistics* statistics,
-    T* grad_query) {
-    constexpr int blocks = Keys / 8, rows = Groups * 64;
+    const AttentionOperands<Rank, 8>& operands, int block, int all_blocks, float scale, S sequences, M mask, D dropout,
+    const T* query, const T* key, const T* value, const T* result, const T* grad, const float* logarithms,
+    RowStatistics* statistics, T* grad_query) {
+    constexpr int groups = Tile::Groups, rows = groups * 64, keys = Tile::Rows, blocks = Tile::Step / 8;
     extern __shared__ uint4 shared_memory[];
-    T* const memory = reinterpret_cast<T*>(shared_memory);
-    const SharedRows<T, Width> queries{memory}, grads{memory + rows * Width};
-    const auto keys_of = [&](int buffer) { return SharedRows<T, Width>{memory + (2 * rows + buffer * 2 * Keys) * Width}; };
-    const auto values_of = [&](int buffer) {
-        return SharedRows<T, Width>{memory + (2 * rows + (buffer * 2 + 1) * Keys) * Width};
-    };
+    const BackwardMemory<T, Width, rows, keys> shared{reinterpret_cast<T*>(shared_memory)};
     const float infinite = __int_as_float(0x7f800000);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
-    const long long numbers = blockIdx.y * operands.positions;
+    const Sequence sequence = sequences.of(operands, blockIdx.y);
+    const Window window(operands, sequence);
+    const int first = (operands.descending ? all_blocks - 1 - block : block) * rows;
+    if (first >= sequence.positions) return;
     long long at[8];
     operands.find(blockIdx.y, at);
-    query += at[QUERY];
-    key += at[KEY];
-    value += at[VALUE];
-    result += at[RESULT];
-    grad += at[GRAD];
-    // The longest rows of a causal matrix first.
-    const long long first = static_cast<long long>(operands.causal ? all_blocks - 1 - block : block) * rows;
-    const int all = operands.keys;
-    const long long seen = first + rows;
-    const int end = operands.causal && seen < all ? static_cast<int>(seen) : all;
+    query += at[QUERY] + sequence.rows(operands, QUERY);
+    key += at[KEY] + sequence.rows(operands, KEY);
+    value += at[VALUE] + sequence.rows(operands, VALUE);
+    result += at[RESULT] + sequence.rows(operands, RESULT);
+    grad += at[GRAD] + sequence.rows(operands, GRAD);
+    const int last = first + rows - 1, end = window.end(last), begin = S::has_begin ? window.begin(first) / keys * keys : 0;
     const auto fetch = [&](int start, int buffer) {
-        fetch_rows<Keys, Piece, ATTENTION_THREADS>(keys_of(buffer), key, operands.row[KEY], start, all, operands.width);
-        fetch_rows<Keys, Piece, ATTENTION_THREADS>(values_of(buffer), value, operands.row[VALUE], start, all, operands.values);
+        const int left = sequence.keys - start;
+        fetch_tile<keys, Piece>(
+            shared.first(buffer), key + start * operands.row[KEY], operands.row[KEY], left, operands.width);
+        fetch_tile<keys, Piece>(
+            shared.second(buffer), value + start * operands.row[VALUE], operands.row[VALUE], left, operands.values);
         commit_copies();
     };
-    fetch_rows<rows, Piece, ATTENTION_THREADS>(queries, query, operands.row[QUERY], first, operands.positions, operands.width);
-    fetch_rows<rows, Piece, ATTENTION_THREADS>(grads, grad, operands.row[GRAD], first, operands.positions, operands.values);
-    fetch(0, 0);
+    const int own_rows = sequence.positions - first;
+    fetch_tile<rows, Piece>(
+        shared.own_first(), query + first * operands.row[QUERY], operands.row[QUERY], own_rows, operands.width);
+    fetch_tile<rows, Piece>(
+        shared.own_second(), grad + first * operands.row[GRAD], operands.row[GRAD], own_rows, operands.values);
+    fetch(begin, 0);
 
     // Of the warp's rows this thread has two of each sixteen, eight apart.
-    const int warp_row = warp * Groups * 16;
-    const long long own = first + warp_row + lane / 4;
-    M masks[Groups * 2];
-    D drops[Groups * 2];
-    int ends[Groups * 2];
-    float logs[Groups * 2], means[Groups * 2];
+    const int warp_row = warp * groups * 16, own = first + warp_row + lane / 4;
+    M masks[groups * 2];
+    D drops[groups * 2];
+    int begins[groups * 2], ends[groups * 2];
+    float logs[groups * 2], means[groups * 2];
 #pragma unroll
-    for (int r = 0; r < Groups * 2; ++r) {
-        const long long position = own + r * 8 < operands.positions ? own + r * 8 : operands.positions - 1;
+    for (int r = 0; r < groups * 2; ++r) {
+        const int position = min(own + r * 8, sequence.positions - 1);
         masks[r] = mask;
         drops[r] = dropout;
-        masks[r].at(numbers + position, 0);
-        drops[r].at(numbers + position);
-        ends[r] = operands.causal && position + 1 < all ? static_cast<int>(position) + 1 : all;
-        const float logarithm = logarithms[numbers + position];
+        masks[r].at(sequence.number + position, 0);
+        drops[r].at(sequence.number + position);
+        begins[r] = S::has_begin ? window.begin(position) : 0;
+        ends[r] = window.end(position);
+        const float logarithm = logarithms[sequence.number + position];
         logs[r] = logarithm == -infinite ? infinite : logarithm * TO_TWO;
     }
-    // Every row of the block sees the keys before this one.
-    const long long certain = operands.causal && first + 1 < all ? first + 1 : all;
+    // Every row of the block sees these keys.
+    const int certain_begin = S::has_begin ? window.begin(last) : 0, certain_end = window.end(first);
 
     await_copies<0>();
     __syncthreads();
 #pragma unroll
-    for (int r = 0; r < Groups * 2; ++r) {
-        const long long position = own + r * 8;
+    for (int r = 0; r < groups * 2; ++r) {
+        const int position = own + r * 8;
         float sum = 0;
-        if (position < operands.positions) {
+        if (position < sequence.positions) {
+            constexpr int per_chunk = SharedRows<T, Width>::per_chunk;
             const T* const own_result = result + position * operands.row[RESULT];
             for (int column = lane % 4 * Piece; column < operands.values; column += 4 * Piece) {
                 typedef Pack<T, Piece> Elements;
                 const Elements a = *reinterpret_cast<const Elements*>(own_result + column);
-                const Elements b =
-                    *reinterpret_cast<const Elements*>(grads.at(warp_row + lane / 4 + r * 8, column / 8) + column % 8);
+                const Elements b = *reinterpret_cast<const Elements*>(
+                    shared.own_second().at(warp_row + lane / 4 + r * 8, column / per_chunk) + column % per_chunk);
 #pragma unroll
                 for (int i = 0; i < Piece; ++i) sum += to_compute(a.items[i]) * to_compute(b.items[i]);
             }
@@ -101,237 +126,404 @@ __device__ void attend_backward_queries(
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
         means[r] = sum;
-        if (statistics && lane % 4 == 0 && position < operands.positions) statistics[numbers + position] = {logs[r], sum};
+        if (statistics && lane % 4 == 0 && position < sequence.positions)
+            statistics[sequence.number + position] = {logs[r], sum};
     }
     if (!grad_query) return;
 
-    float output[Groups][Width / 8][4];
+    LeftRows<T, Width, Parts, groups, Tile::HeldFirst> queries(shared.own_first(), warp_row);
+    LeftRows<T, Width, Parts, groups, Tile::HeldSecond> grads(shared.own_second(), warp_row);
+    queries.hold();
+    grads.hold();
+    float output[groups][Width / 8][4];
 #pragma unroll
-    for (int i = 0; i < Groups * Width / 2; ++i) output[i / (Width / 2)][i % (Width / 2) / 4][i % 4] = 0;
-    for (int start = 0, buffer = 0; start < end; start += Keys, buffer ^= 1) {
-        if (start) {
+    for (int i = 0; i < groups * Width / 2; ++i) output[i / (Width / 2)][i % (Width / 2) / 4][i % 4] = 0;
+    for (int tile = begin, buffer = 0; tile < end; tile += keys, buffer ^= 1) {
+        if (tile != begin) {
             await_copies<0>();
             __syncthreads();  // these keys have arrived, and every warp has read those before
         }
-        if (start + Keys < end) fetch(start + Keys, buffer ^ 1);
-        float weights[Groups][blocks][4], slopes[Groups][blocks][4];
-        multiply_rows(weights, queries, warp_row, keys_of(buffer));
-        multiply_rows(slopes, grads, warp_row, values_of(buffer));
-        const bool all_seen = start + Keys <= certain;
+        if (tile + keys < end) fetch(tile + keys, buffer ^ 1);
+#pragma unroll 1
+        for (int row = 0; row < keys; row += Tile::Step) {
+            const int start = tile + row;
+            float weights[groups][blocks][4], slopes[groups][blocks][4];
+            multiply_rows(weights, queries, shared.first(buffer), row);
+            multiply_rows(slopes, grads, shared.second(buffer), row);
 #pragma unroll
-        for (int r = 0; r < Groups * 2; ++r) {
+            for (int r = 0; r < groups * 2; ++r) {
 #pragma unroll
-            for (int n = 0; n < blocks; ++n) {
-                float factors[4];
-                drops[r].factors(start + n * 8 + lane % 4 / 2 * 4, factors);
+                for (int n = 0; n < blocks; ++n) {
+                    float factors[4];
+                    drops[r].factors(start + n * 8 + lane % 4 / 2 * 4, factors);
 #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    const int key_at = start + n * 8 + lane % 4 * 2 + j;
-                    float& slope = slopes[r / 2][n][r % 2 * 2 + j];
-                    const float factor = lane % 2 ? factors[2 + j] : factors[j];
-                    float x = weights[r / 2][n][r % 2 * 2 + j];
-                    if constexpr (is_masked<M>) {
-                        x = key_at < ends[r] ? masks[r](x * scale, key_at) * TO_TWO : -infinite;
-                    } else {
-                        x *= scale * TO_TWO;
+                    for (int j = 0; j < 2; ++j) {
+                        float& slope = slopes[r / 2][n][r % 2 * 2 + j];
+                        const float factor = lane % 2 ? factors[2 + j] : factors[j];
+                        float x = weights[r / 2][n][r % 2 * 2 + j];
+                        if constexpr (is_masked<M>) {
+                            const int at = start + n * 8 + lane % 4 * 2 + j;
+                            x = at < ends[r] ? masks[r](x * scale, at) * TO_TWO : -infinite;
+                        } else {
+                            x *= scale * TO_TWO;
+                        }
+                        slope = power_of_two(x - logs[r]) * (slope * factor - means[r]);
                     }
-                    slope = power_of_two(x - logs[r]) * (slope * factor - means[r]);
-                    if (is_masked<M> || !all_seen) slope = key_at < ends[r] && logs[r] != infinite ? slope : 0.0f;
                 }
             }
+            // Only the first and last tiles have keys that a row does not see.
+            if (start + Tile::Step > certain_end || (S::has_begin && start < certain_begin)) {
+#pragma unroll
+                for (int i = 0; i < groups * blocks * 4; ++i) {
+                    const int r = i / 4 / blocks * 2 + i % 4 / 2, n = i / 4 % blocks;
+                    const int at = start + n * 8 + lane % 4 * 2 + i % 2;
+                    if (at >= ends[r] || (S::has_begin && at < begins[r])) slopes[r / 2][n][i % 4] = 0;
+                }
+            }
+            multiply_results<Parts>(output, slopes, shared.first(buffer), row);
         }
-        multiply_results(output, slopes, keys_of(buffer));
     }
-    store_rows<T, Width, Piece>(grad_query + at[GRAD_QUERY], operands.row[GRAD_QUERY], first + warp_row, operands.positions,
-        operands.width, output, scale);
+    grad_query += at[GRAD_QUERY] + sequence.rows(operands, GRAD_QUERY);
+    store_rows<T, Width, Piece>(
+        grad_query, operands.row[GRAD_QUERY], first + warp_row, sequence.positions, operands.width, output, scale);
 }
 
-// Shared memory: keys and values of `Groups` times 64 rows; two buffers of `Queries` queries, gradients and statistics, and
-// of the addresses of their rows of a mask; where there are no `statistics`, two of results.
-template <class T, int Width, int Piece, int Groups, int Queries, bool OfKey, bool OfValue, bool Statistics, int Rank, class M,
-          class D>
-__device__ void attend_backward_keys(
-    const AttentionOperands<Rank, 8>& operands, int block, float scale, M mask, D dropout, const T* query, const T* key,
-    const T* value, const T* result, const T* grad, const float* logarithms, const RowStatistics* statistics, T* grad_key,
-    T* grad_value) {
-    constexpr int blocks = Queries / 8, rows = Groups * 64;
-    static_assert(Groups * blocks <= 8, "a word has the marks of dropout of all");
-    extern __shared__ uint4 shared_memory[];
-    T* const memory = reinterpret_cast<T*>(shared_memory);
-    const SharedRows<T, Width> keys{memory}, values{memory + rows * Width};
-    const auto queries_of = [&](int buffer) {
-        return SharedRows<T, Width>{memory + (2 * rows + buffer * 2 * Queries) * Width};
-    };
-    const auto grads_of = [&](int buffer) {
-        return SharedRows<T, Width>{memory + (2 * rows + (buffer * 2 + 1) * Queries) * Width};
-    };
-    RowStatistics* const buffers = reinterpret_cast<RowStatistics*>(memory + (2 * rows + 4 * Queries) * Width);
+// The rows that blocks of keys go over: queries of all matrices that share the keys, with their gradients, `Rows` at a time.
+// Shared memory: keys and values of the block's rows; two buffers of queries, gradients and statistics, and of the addresses
+// of their rows of a mask; where there are no `statistics`, two of results.
+template <class T, int Width, int Piece, int Own, int Rows, bool Statistics, int Rank, class S, class M>
+struct QueryTiles {
     typedef typename M::Row MaskRow;
-    MaskRow* const mask_rows = reinterpret_cast<MaskRow*>(buffers + 2 * Queries);
-    const auto results_of = [&](int buffer) {
-        return SharedRows<T, Width>{reinterpret_cast<T*>(mask_rows + 2 * Queries) + buffer * Queries * Width};
-    };
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const AttentionOperands<Rank, 8>& operands;
+    S sequences;
+    M mask;
+    const T *query, *result, *grad;
+    const float* logarithms;
+    const RowStatistics* statistics;
+    long long matrix;
+    Sequence sequence;
+    BackwardMemory<T, Width, Own, Rows> shared;
+    int begin, end;
+    // Of the tile that is there.
+    int group, start, buffer;
 
-    const long long first = static_cast<long long>(block) * rows, matrix = static_cast<long long>(blockIdx.y) * operands.groups;
-    long long at[8];
-    operands.find(matrix, at);
-    dropout.at(0);
+    __device__ RowStatistics* statistics_of(int some) const { return reinterpret_cast<RowStatistics*>(shared.behind()) + some * Rows; }
+    __device__ MaskRow* mask_rows(int some) const { return reinterpret_cast<MaskRow*>(statistics_of(2)) + some * Rows; }
+    __device__ SharedRows<T, Width> results(int some) const {
+        return {reinterpret_cast<T*>(mask_rows(2)) + some * Rows * Width};
+    }
+    __device__ SharedRows<T, Width> queries() const { return shared.first(buffer); }
+    __device__ SharedRows<T, Width> grads() const { return shared.second(buffer); }
+    __device__ bool there() const { return group < operands.groups; }
 
-    // Queries before the first key see none of these.
-    const long long begin = operands.causal ? first / Queries * Queries : 0;
-    const auto fetch = [&](int group, long long start, int buffer) {
+    __device__ void begin_at(int first_row, int last_row) {
+        begin = first_row / Rows * Rows;
+        end = last_row;
+        group = begin < end ? 0 : operands.groups;
+        start = begin;
+        buffer = 0;
+        if (there()) fetch(group, start, buffer);
+    }
+    __device__ void fetch(int of_group, int at, int into) const {
         long long here[8];
-        operands.find(matrix + group, here);
-        const long long numbers = (matrix + group) * operands.positions + start;
-        fetch_rows<Queries, Piece, ATTENTION_THREADS>(
-            queries_of(buffer), query + here[QUERY], operands.row[QUERY], start, operands.positions, operands.width);
-        fetch_rows<Queries, Piece, ATTENTION_THREADS>(
-            grads_of(buffer), grad + here[GRAD], operands.row[GRAD], start, operands.positions, operands.values);
-        if constexpr (!Statistics)
-            fetch_rows<Queries, Piece, ATTENTION_THREADS>(results_of(buffer), result + here[RESULT], operands.row[RESULT], start,
-                operands.positions, operands.values);
-        if (threadIdx.x < Queries) {
-            const bool there = start + threadIdx.x < operands.positions;
-            const long long number = numbers + (there ? threadIdx.x : 0);
-            RowStatistics* const to = buffers + buffer * Queries + threadIdx.x;
+        operands.find(matrix + of_group, here);
+        const int left = sequence.positions - at;
+        const auto rows_of = [&](const SharedRows<T, Width>& to, const T* from, AttentionOperand operand, int width) {
+            const long long row = operands.row[operand];
+            fetch_tile<Rows, Piece>(to, from + here[operand] + sequence.rows(operands, operand) + at * row, row, left, width);
+        };
+        rows_of(shared.first(into), query, QUERY, operands.width);
+        rows_of(shared.second(into), grad, GRAD, operands.values);
+        if constexpr (!Statistics) rows_of(results(into), result, RESULT, operands.values);
+        if (threadIdx.x < Rows) {
+            const int own = threadIdx.x;
+            const long long number = sequences.of(operands, matrix + of_group).number + at + (own < left ? own : 0);
+            RowStatistics* const to = statistics_of(into) + own;
             if constexpr (Statistics) {
-                copy_async<sizeof(RowStatistics)>(to, statistics + number, there);
+                copy_async<sizeof(RowStatistics)>(to, statistics + number, own < left);
             } else {
-                copy_async<sizeof(float)>(&to->logarithm, logarithms + number, there);
+                copy_async<sizeof(float)>(&to->logarithm, logarithms + number, own < left);
             }
             if constexpr (is_masked<M>) {
-                M own = mask;
-                own.at(number, 0);
-                mask_rows[buffer * Queries + threadIdx.x] = own.row;
+                M own_mask = mask;
+                own_mask.at(number, 0);
+                mask_rows(into)[own] = own_mask.row;
             }
         }
         commit_copies();
-    };
-
-    float key_sums[Groups][Width / 8][4], value_sums[Groups][Width / 8][4];
-#pragma unroll
-    for (int i = 0; i < Groups * Width / 2; ++i) {
-        key_sums[i / (Width / 2)][i % (Width / 2) / 4][i % 4] = 0;
-        value_sums[i / (Width / 2)][i % (Width / 2) / 4][i % 4] = 0;
     }
-    const int warp_row = warp * Groups * 16;
-    const long long own = first + warp_row + lane / 4;
-    int group = begin < operands.positions ? 0 : operands.groups;
-    long long start = begin;
-    if (group < operands.groups) {
-        fetch_rows<rows, Piece, ATTENTION_THREADS>(keys, key + at[KEY], operands.row[KEY], first, operands.keys, operands.width);
-        fetch_rows<rows, Piece, ATTENTION_THREADS>(values, value + at[VALUE], operands.row[VALUE], first, operands.keys, operands.values);
-        fetch(group, start, 0);
-    }
-    for (int buffer = 0; group < operands.groups; buffer ^= 1) {
+    // Waits for the tile, and sends for the next one, which is `next_group`'s from `next` on.
+    __device__ void await(int& next_group, int& next) const {
         await_copies<0>();
         __syncthreads();  // these queries have arrived, and every warp has read those before
-        int next_group = group;
-        long long next = start + Queries;
-        if (next >= operands.positions) {
+        next_group = group;
+        next = start + Rows;
+        if (next >= end) {
             next = begin;
             ++next_group;
         }
         if (next_group < operands.groups) fetch(next_group, next, buffer ^ 1);
         if constexpr (!Statistics) {
             // Four threads have a row.
-            static_assert(ATTENTION_THREADS >= 4 * Queries, "each row has its threads");
-            const int row = threadIdx.x / 4;
+            static_assert(ATTENTION_THREADS >= 4 * Rows, "each row has its threads");
+            const int row = threadIdx.x / 4, lane = threadIdx.x % 32;
             float sum = 0;
-            for (int chunk = lane % 4; row < Queries && chunk < Width / 8; chunk += 4) {
-                typedef Pack<T, 8> Elements;
-                const Elements a = *reinterpret_cast<const Elements*>(results_of(buffer).at(row, chunk));
-                const Elements b = *reinterpret_cast<const Elements*>(grads_of(buffer).at(row, chunk));
+            for (int chunk = lane % 4; row < Rows && chunk < SharedRows<T, Width>::chunks; chunk += 4) {
+                constexpr int count = SharedRows<T, Width>::per_chunk;
+                typedef Pack<T, count> Elements;
+                const Elements a = *reinterpret_cast<const Elements*>(results(buffer).at(row, chunk));
+                const Elements b = *reinterpret_cast<const Elements*>(grads().at(row, chunk));
 #pragma unroll
-                for (int i = 0; i < 8; ++i) sum += to_compute(a.items[i]) * to_compute(b.items[i]);
+                for (int i = 0; i < count; ++i) sum += to_compute(a.items[i]) * to_compute(b.items[i]);
             }
             sum += __shfl_xor_sync(~0u, sum, 1);
             sum += __shfl_xor_sync(~0u, sum, 2);
-            if (lane % 4 == 0 && row < Queries) {
-                RowStatistics& own = buffers[buffer * Queries + row];
-                const float infinite = __int_as_float(0x7f800000), logarithm = own.logarithm;
-                own = {logarithm == -infinite ? infinite : logarithm * TO_TWO, sum};
+            if (lane % 4 == 0 && row < Rows) {
+                RowStatistics& own_row = statistics_of(buffer)[row];
+                const float infinite = __int_as_float(0x7f800000), logarithm = own_row.logarithm;
+                own_row = {logarithm == -infinite ? infinite : logarithm * TO_TWO, sum};
             }
             __syncthreads();
         }
-
-        // For each key, the weights of these queries.
-        float weights[Groups][blocks][4], slopes[Groups][blocks][4];
-        multiply_rows(weights, keys, warp_row, queries_of(buffer));
-        if constexpr (OfKey) multiply_rows(slopes, values, warp_row, grads_of(buffer));
-
-        // Four neighbouring keys of a query take the words of one counter. The threads that have them, 4 lanes apart, have
-        // them for two queries and in two rows: each makes the words for one of these.
-        unsigned int kept[4];
-        const int turn = lane / 4 % 4;
-        if constexpr (is_dropping<D>) {
-            unsigned int marks = 0;
-#pragma unroll
-            for (int i = 0; i < Groups * blocks; ++i) {
-                const long long key_at = first + warp_row + i / blocks * 16 + turn / 2 * 8 + lane / 16 * 4;
-                const long long position = start + i % blocks * 8 + lane % 4 * 2 + turn % 2;
-                marks |= dropout.kept((matrix + group) * operands.positions + position, key_at) << i * 4;
-            }
-#pragma unroll
-            for (int i = 0; i < 4; ++i) kept[i] = __shfl_sync(~0u, marks, (lane & ~12) | i * 4) >> turn;
-        }
-        const bool all_seen = !operands.causal || start >= first + rows - 1;
-#pragma unroll
-        for (int n = 0; n < blocks; ++n) {
-            const int column = n * 8 + lane % 4 * 2;
-            const Pack<RowStatistics, 2> pair =
-                *reinterpret_cast<const Pack<RowStatistics, 2>*>(buffers + buffer * Queries + column);
-#pragma unroll
-            for (int i = 0; i < Groups * 4; ++i) {
-                const int g = i / 4, j = i % 4;
-                const long long key_at = own + g * 16 + j / 2 * 8;
-                const RowStatistics& row = pair.items[j % 2];
-                float &weight = weights[g][n][j], &slope = slopes[g][n][j];
-                float x = weight;
-                if constexpr (is_masked<M>) {
-                    const int readable = key_at < operands.keys ? static_cast<int>(key_at) : operands.keys - 1;
-                    M own_mask = mask;
-                    own_mask.row = mask_rows[buffer * Queries + column + j % 2];
-                    x = own_mask(x * scale, readable) * TO_TWO;
-                } else {
-                    x *= scale * TO_TWO;
-                }
-                weight = power_of_two(x - row.logarithm);
-                float factor = 1;
-                if constexpr (is_dropping<D>) factor = kept[j] >> (g * blocks + n) * 4 & 1 ? static_cast<float>(dropout.scale) : 0.0f;
-                if constexpr (OfKey) slope = weight * (slope * factor - row.mean);
-                weight *= factor;
-                if (!all_seen && key_at > start + column + j % 2) {
-                    weight = 0;
-                    if constexpr (OfKey) slope = 0;
-                }
-            }
-        }
-        if constexpr (OfValue) multiply_results(value_sums, weights, grads_of(buffer));
-        if constexpr (OfKey) multiply_results(key_sums, slopes, queries_of(buffer));
+    }
+    __device__ void go_on(int next_group, int next) {
         group = next_group;
         start = next;
+        buffer ^= 1;
     }
-    if constexpr (OfKey)
-        store_rows<T, Width, Piece>(grad_key + at[GRAD_KEY], operands.row[GRAD_KEY], first + warp_row, operands.keys,
-            operands.width, key_sums, scale);
-    if constexpr (OfValue)
-        store_rows<T, Width, Piece>(grad_value + at[GRAD_VALUE], operands.row[GRAD_VALUE], first + warp_row, operands.keys,
-            operands.values, value_sums, 1);
+    // The exponent of 2 of a weight, but for the row's logarithm, from its product.
+    __device__ float exponent(float x, float scale, int row, int key) const {
+        if constexpr (is_masked<M>) {
+            M own_mask = mask;
+            own_mask.row = mask_rows(buffer)[row];
+            return own_mask(x * scale, min(key, sequence.keys - 1)) * TO_TWO;
+        } else {
+            return x * (scale * TO_TWO);
+        }
+    }
+};
+
+// Marks of dropout for a warp's weights of `Groups` times 16 keys from `key` on, and `Blocks` times 8 queries from the row of number
+// `number` on: bit 4 i of word j is set where the j-th of the thread's weights in tile i is not dropped. Four neighbouring keys of a
+// query take the words of one counter. The threads that have them, 4 lanes apart, have them for two queries and in two rows:
+// each makes the words for one of these.
+template <int Groups, int Blocks>
+__device__ inline void draw_marks(unsigned int (&marks)[4], const AttentionDropout& dropout, long long number, int key) {
+    static_assert(Groups * Blocks <= 8, "a word has the marks of all");
+    const int lane = threadIdx.x % 32, turn = lane / 4 % 4;
+    unsigned int own = 0;
+#pragma unroll
+    for (int i = 0; i < Groups * Blocks; ++i)
+        own |= dropout.kept(number + i % Blocks * 8 + lane % 4 * 2 + turn % 2, key + i / Blocks * 16 + turn / 2 * 8 + lane / 16 * 4)
+               << i * 4;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) marks[i] = __shfl_sync(~0u, own, (lane & ~12) | i * 4) >> turn;
+}
+
+// Zeros where queries from `start` on do not see keys from `own` on, of which a thread has those of its lane.
+template <class S, int Groups, int Blocks>
+__device__ inline void hide(float (&of)[Groups][Blocks][4], const Window& window, int start, int own) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < Groups * Blocks * 4; ++i) {
+        const int g = i / 4 / Blocks, n = i / 4 % Blocks, j = i % 4;
+        const int key = own + lane / 4 + g * 16 + j / 2 * 8, position = start + n * 8 + lane % 4 * 2 + j % 2;
+        if (key >= window.end(position) || (S::has_begin && key < window.begin(position))) of[g][n][j] = 0;
+    }
+}
+
+template <class T, int Width, int Parts, int Piece, class Tile, bool OfKey, bool OfValue, bool Statistics, int Rank, class S,
+          class M, class D>
+__device__ void attend_backward_keys(
+    const AttentionOperands<Rank, 8>& operands, int block, float scale, S sequences, M mask, D dropout, const T* query,
+    const T* key, const T* value, const T* result, const T* grad, const float* logarithms, const RowStatistics* statistics,
+    T* grad_key, T* grad_value) {
+    // Two warps share their keys where each has the sums of one gradient: one has the weights, which the other one takes from it.
+    constexpr bool paired = Tile::Paired;
+    static_assert(!paired || (OfKey && OfValue), "the two warps have a gradient each");
+    constexpr int groups = Tile::Groups, rows = Tile::rows, count = Tile::Rows, blocks = Tile::Step / 8;
+    extern __shared__ uint4 shared_memory[];
+    const long long matrix = static_cast<long long>(blockIdx.y) * operands.groups;
+    const Sequence sequence = sequences.of(operands, matrix);
+    const Window window(operands, sequence);
+    const int first = block * rows, last = first + rows - 1;
+    if (first >= sequence.keys) return;
+    long long at[8];
+    operands.find(matrix, at);
+    dropout.at(0);
+
+    const BackwardMemory<T, Width, rows, count> shared{reinterpret_cast<T*>(shared_memory)};
+    const auto fetch_own = [&](const SharedRows<T, Width>& to, const T* from, AttentionOperand operand, int width) {
+        const long long row = operands.row[operand];
+        from += at[operand] + sequence.rows(operands, operand) + first * row;
+        fetch_tile<rows, Piece>(to, from, row, sequence.keys - first, width);
+    };
+    fetch_own(shared.own_first(), key, KEY, operands.width);
+    if constexpr (OfKey) fetch_own(shared.own_second(), value, VALUE, operands.values);
+    QueryTiles<T, Width, Piece, rows, count, Statistics, Rank, S, M> tiles{
+        operands, sequences, mask, query, result, grad, logarithms, statistics, matrix, sequence, shared};
+    tiles.begin_at(window.first_query(first), S::has_begin ? window.end_of_queries(last) : sequence.positions);
+    await_copies<0>();
+    __syncthreads();
+
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const auto is_cut = [&](int start) {
+        return start < window.first_query(last) || (S::has_begin && start + Tile::Step > window.end_of_queries(first));
+    };
+    const auto store = [&](T* to, AttentionOperand operand, int from, int width, const float(&sums)[groups][Width / 8][4], float factor) {
+        to += at[operand] + sequence.rows(operands, operand);
+        store_rows<T, Width, Piece>(to, operands.row[operand], from, sequence.keys, width, sums, factor);
+    };
+    float sums[groups][Width / 8][4];
+#pragma unroll
+    for (int i = 0; i < groups * Width / 2; ++i) sums[i / (Width / 2)][i % (Width / 2) / 4][i % 4] = 0;
+    int next_group, next;
+    if constexpr (paired) {
+        static_assert(Tile::Step == count, "weights change hands once for a tile");
+        const bool has_weights = warp % 2 == 0;
+        const int warp_row = warp / 2 * groups * 16, own = first + warp_row;
+        // What a thread needs of the weights is what the same lane has: 16 bytes of all lanes lie together.
+        Pack<unsigned int, 4>* const weights_of_pair =
+            reinterpret_cast<Pack<unsigned int, 4>*>(tiles.results(Statistics ? 0 : 2).memory) + warp / 2 * groups * blocks * 16 + lane;
+        LeftRows<T, Width, Parts, groups, Tile::HeldFirst> lefts(has_weights ? shared.own_first() : shared.own_second(), warp_row);
+        lefts.hold();
+        for (; tiles.there(); tiles.go_on(next_group, next)) {
+            tiles.await(next_group, next);
+            const SharedRows<T, Width> queries = tiles.queries(), grads = tiles.grads();
+            const RowStatistics* const row_statistics = tiles.statistics_of(tiles.buffer) + lane % 4 * 2;
+            float products[groups][blocks][4];
+            multiply_rows(products, lefts, has_weights ? queries : grads, 0);
+            if (has_weights) {
+                unsigned int marks[4];
+                if constexpr (is_dropping<D>)
+                    draw_marks<groups, blocks>(marks, dropout, (matrix + tiles.group) * operands.positions + tiles.start, own);
+#pragma unroll
+                for (int i = 0; i < groups * blocks * 4; ++i) {
+                    const int g = i / 4 / blocks, n = i / 4 % blocks, j = i % 4;
+                    float& x = products[g][n][j];
+                    x = tiles.exponent(x, scale, n * 8 + lane % 4 * 2 + j % 2, own + lane / 4 + g * 16 + j / 2 * 8);
+                    x = power_of_two(x - row_statistics[n * 8 + j % 2].logarithm);
+                }
+                if (is_cut(tiles.start)) hide<S>(products, window, tiles.start, own);
+#pragma unroll
+                for (int i = 0; i < groups * blocks / 2; ++i) {
+                    Pack<unsigned int, 4> pack;
+#pragma unroll
+                    for (int part = 0; part < 4; ++part) {
+                        const int t = i * 2 + part / 2, j = part % 2 * 2;
+                        float pair[2];
+#pragma unroll
+                        for (int k = 0; k < 2; ++k) {
+                            float& x = products[t / blocks][t % blocks][j + k];
+                            pair[k] = x;
+                            if constexpr (is_dropping<D>) {
+                                // What is dropped has a sign.
+                                const bool stays = marks[j + k] >> t * 4 & 1;
+                                pair[k] = stays ? x : -x;
+                                x = stays ? x * static_cast<float>(dropout.scale) : 0.0f;
+                            }
+                        }
+                        pack.items[part] = packed<T>(pair[0], pair[1]);
+                    }
+                    weights_of_pair[i * 32] = pack;
+                }
+            }
+            __syncthreads();  // the weights are there
+            if (!has_weights) {
+#pragma unroll
+                for (int i = 0; i < groups * blocks / 2; ++i) {
+                    const Pack<unsigned int, 4> pack = weights_of_pair[i * 32];
+#pragma unroll
+                    for (int part = 0; part < 4; ++part) {
+                        const int t = i * 2 + part / 2, j = part % 2 * 2;
+                        const Pack<T, 2> pair = *reinterpret_cast<const Pack<T, 2>*>(&pack.items[part]);
+#pragma unroll
+                        for (int k = 0; k < 2; ++k) {
+                            float& x = products[t / blocks][t % blocks][j + k];
+                            const float weight = to_compute(pair.items[k]), mean = row_statistics[t % blocks * 8 + k].mean;
+                            if constexpr (is_dropping<D>) {
+                                const bool stays = pack.items[part] >> (k * 16 + 15) & 1 ? false : true;
+                                x = fabsf(weight) * ((stays ? x * static_cast<float>(dropout.scale) : 0.0f) - mean);
+                            } else {
+                                x = weight * (x - mean);
+                            }
+                        }
+                    }
+                }
+            }
+            multiply_results<Parts>(sums, products, has_weights ? grads : queries, 0);
+        }
+        if (has_weights) {
+            store(grad_value, GRAD_VALUE, own, operands.values, sums, 1);
+        } else {
+            store(grad_key, GRAD_KEY, own, operands.width, sums, scale);
+        }
+    } else {
+        const int warp_row = warp * groups * 16, own = first + warp_row;
+        float value_sums[groups][Width / 8][4];
+#pragma unroll
+        for (int i = 0; i < groups * Width / 2; ++i) value_sums[i / (Width / 2)][i % (Width / 2) / 4][i % 4] = 0;
+        LeftRows<T, Width, Parts, groups, Tile::HeldFirst> keys(shared.own_first(), warp_row);
+        LeftRows<T, Width, Parts, groups, OfKey ? Tile::HeldSecond : 0> values(shared.own_second(), warp_row);
+        keys.hold();
+        values.hold();
+        for (; tiles.there(); tiles.go_on(next_group, next)) {
+            tiles.await(next_group, next);
+#pragma unroll 1
+            for (int row = 0; row < count; row += Tile::Step) {
+                const int start = tiles.start + row;
+                // For each key, the weights of these queries.
+                float weights[groups][blocks][4], slopes[groups][blocks][4];
+                multiply_rows(weights, keys, tiles.queries(), row);
+                if constexpr (OfKey) multiply_rows(slopes, values, tiles.grads(), row);
+                unsigned int marks[4];
+                if constexpr (is_dropping<D>)
+                    draw_marks<groups, blocks>(marks, dropout, (matrix + tiles.group) * operands.positions + start, own);
+#pragma unroll
+                for (int n = 0; n < blocks; ++n) {
+                    const int column = row + n * 8 + lane % 4 * 2;
+                    const Pack<RowStatistics, 2> pair =
+                        *reinterpret_cast<const Pack<RowStatistics, 2>*>(tiles.statistics_of(tiles.buffer) + column);
+#pragma unroll
+                    for (int i = 0; i < groups * 4; ++i) {
+                        const int g = i / 4, j = i % 4;
+                        const RowStatistics& statistic = pair.items[j % 2];
+                        float &weight = weights[g][n][j], &slope = slopes[g][n][j];
+                        const float x = tiles.exponent(weight, scale, column + j % 2, own + lane / 4 + g * 16 + j / 2 * 8);
+                        weight = power_of_two(x - statistic.logarithm);
+                        float factor = 1;
+                        if constexpr (is_dropping<D>)
+                            factor = marks[j] >> (g * blocks + n) * 4 & 1 ? static_cast<float>(dropout.scale) : 0.0f;
+                        if constexpr (OfKey) slope = weight * (slope * factor - statistic.mean);
+                        weight *= factor;
+                    }
+                }
+                if (is_cut(start)) {
+                    hide<S>(weights, window, start, own);
+                    if constexpr (OfKey) hide<S>(slopes, window, start, own);
+                }
+                if constexpr (OfValue) multiply_results<Parts>(value_sums, weights, tiles.grads(), row);
+                if constexpr (OfKey) multiply_results<Parts>(sums, slopes, tiles.queries(), row);
+            }
+        }
+        if constexpr (OfKey) store(grad_key, GRAD_KEY, own, operands.width, sums, scale);
+        if constexpr (OfValue) store(grad_value, GRAD_VALUE, own, operands.values, value_sums, 1);
+    }
 }
 
 // Both in one launch, for `blocks` blocks of queries and further ones of keys.
-template <class T, int Width, int Piece, int Groups, int Rows, bool OfKey, bool OfValue, int Rank, class M, class D>
+template <class T, int Width, int Parts, int Piece, class QueryTile, class KeyTile, bool OfKey, bool OfValue, int Rank, class S,
+          class M, class D>
 __device__ void attend_backward(
-    const AttentionOperands<Rank, 8>& operands, int blocks, float scale, M mask, D dropout, const T* query, const T* key,
-    const T* value, const T* result, const T* grad, const float* logarithms, T* grad_query, T* grad_key, T* grad_value) {
+    const AttentionOperands<Rank, 8>& operands, int blocks, float scale, S sequences, M mask, D dropout, const T* query,
+    const T* key, const T* value, const T* result, const T* grad, const float* logarithms, T* grad_query, T* grad_key,
+    T* grad_value) {
     const int block = blockIdx.x;
     if (block < blocks) {
-        attend_backward_queries<T, Width, Piece, Groups, Rows, Rank>(operands, block, blocks, scale, mask, dropout, query, key,
-            value, result, grad, logarithms, nullptr, grad_query);
+        attend_backward_queries<T, Width, Parts, Piece, QueryTile, Rank>(operands, block, blocks, scale, sequences, mask, dropout,
+            query, key, value, result, grad, logarithms, nullptr, grad_query);
     } else if (blockIdx.y * operands.groups < gridDim.y) {
-        attend_backward_keys<T, Width, Piece, Groups, Rows, OfKey, OfValue, false, Rank>(operands, block - blocks, scale, mask,
-            dropout, query, key, value, result, grad, logarithms, nullptr, grad_key, grad_value);
+        attend_backward_keys<T, Width, Parts, Piece, KeyTile, OfKey, OfValue, false, Rank>(operands, block - blocks, scale,
+            sequences, mask, dropout, query, key, value, result, grad, logarithms, nullptr, grad_key, grad_value);
     }
 }

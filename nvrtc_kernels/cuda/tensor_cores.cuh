@@ -84,11 +84,18 @@ __device__ inline void round_operands(unsigned int (&fragment)[4]) {
 
 // Two numbers as a register of a fragment, the first one in the lower half.
 template <class T>
-__device__ inline unsigned int packed(float first, float second) {
-    Pack<T, 2> pack;
-    pack.items[0] = to_element<T>(first);
-    pack.items[1] = to_element<T>(second);
-    return *reinterpret_cast<const unsigned int*>(&pack);
+__device__ unsigned int packed(float first, float second);
+template <>
+__device__ inline unsigned int packed<__half>(float first, float second) {
+    unsigned int result;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(second), "f"(first));
+    return result;
+}
+template <>
+__device__ inline unsigned int packed<__nv_bfloat16>(float first, float second) {
+    unsigned int result;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(second), "f"(first));
+    return result;
 }
 
 // Rows of `Width` elements in shared memory, whose chunks of 16 bytes are permuted so that eight rows of one chunk lie in

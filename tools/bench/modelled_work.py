@@ -473,6 +473,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "head 64, length 2048": _attention(64, 2048, False),
         "head 128, length 2048": _attention(128, 2048, False),
         "head 64, length 2048, backward": _attention(64, 2048, True),
+        "head 128, length 2048, backward": _attention(128, 2048, True),
     },
     "convolution": {
         "3x3": _convolution(128, 3),

@@ -1,7 +1,8 @@
 """Scaled dot-product attention (Vaswani et al., "Attention is all you need", 2017).
 
-One operation. On a device queries, keys and values of half precision go through one kernel, and backward through two,
-which read them by their strides (:mod:`.fused`). Others, and a mask's gradient, go over the scores in blocks
+One operation. On a device queries, keys and values of half precision and of float32 go through one kernel, and backward
+through two, which read them by their strides (:mod:`.fused`); float32 is rounded to TF32 where matrix products may be.
+Others, and a mask's gradient, go over the scores in blocks
 (:mod:`.blocks`), so that the memory that it takes grows with the lengths of the sequences, and not with their product.
 Backward makes the scores again, from the logarithm of each row's sum of exponentials, which is what forward keeps beside
 the result.
@@ -15,6 +16,7 @@ from nvrtc_kernels import attention as kernels
 from nvrtc_kernels.dtypes import bool_
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core.base import TensorBase, view_of
+from tensor.core.modes.precision import settings
 from tensor.core.plans import planned
 from tensor.core.plans.copies import COPY
 from tensor.core.plans.steps import one_step
@@ -105,10 +107,11 @@ def _attend(
     dropping = dropout is not None
     if arrangement.fused is not None:
         addresses = (query._address | key._address | value._address) & _ADDRESS_BITS
-        fused = arrangement.forward.get((dropping, addresses, "fused"))
+        tf32 = settings.matmul_tf32
+        fused = arrangement.forward.get((dropping, addresses, tf32))
         if fused is None:
-            fused = attention_fused.plan(arrangement, addresses, dropping)
-            arrangement.forward[dropping, addresses, "fused"] = fused
+            fused = attention_fused.plan(arrangement, addresses, dropping, tf32)
+            arrangement.forward[dropping, addresses, tf32] = fused
         return fused(query, key, value, mask, dropout, scale)
     q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
     run = arrangement.forward.get((dropping, WORKSPACE))
@@ -133,11 +136,12 @@ def _gradients(
         grad, result = (x if x._layout.strides[-1] == 1 else x.contiguous() for x in (grad, result))
         addresses = query._address | key._address | value._address | grad._address | result._address
         addresses &= _ADDRESS_BITS
-        variant = expected, dropping, addresses, grad._layout, result._layout
+        tf32 = settings.matmul_tf32
+        variant = expected, dropping, addresses, grad._layout, result._layout, tf32
         run = arrangement.backward.get(variant)
         if run is None:
             run = arrangement.backward[variant] = attention_fused.plan_backward(
-                arrangement, grad._layout, result._layout, addresses, expected, dropping
+                arrangement, grad._layout, result._layout, addresses, expected, dropping, tf32
             )
         return (*run(grad, query, key, value, mask, result, logarithms, dropout, scale), None)
     q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
@@ -181,11 +185,12 @@ def gradients_into(
         return
     addresses = query._address | key._address | value._address | grad._address | result._address
     addresses &= _ADDRESS_BITS
-    variant = expected, dropout is not None, addresses, grad._layout, result._layout, layouts
+    dropping, tf32 = dropout is not None, settings.matmul_tf32
+    variant = expected, dropping, addresses, grad._layout, result._layout, tf32, layouts
     run = arrangement.backward.get(variant)
     if run is None:
         run = arrangement.backward[variant] = attention_fused.plan_backward(
-            arrangement, grad._layout, result._layout, addresses, expected, dropout is not None, layouts
+            arrangement, grad._layout, result._layout, addresses, expected, dropping, tf32, layouts
         )
     run(grad, query, key, value, mask, result, logarithms, dropout, scale, outputs)
 

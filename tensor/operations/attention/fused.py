@@ -1,11 +1,11 @@
-"""Attention of half precision on a device: kernels that read operands where they lie and have no scores in memory."""
+"""Attention of half precision and float32 on a device: kernels that read operands where they lie and have no scores in memory."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import fused_attention
-from nvrtc_kernels.dtypes import float16, float32, float64
+from nvrtc_kernels.dtypes import float32, float64
 from nvrtc_kernels.layouts import broadcast_strides
 from tensor.core.base import maker
 from tensor.core.layout import contiguous
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nvrtc_kernels.attention import Dropout
+    from nvrtc_kernels.dtypes import dtype
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
     from .arrangement import Arrangement
 
 
-def plan(arrangement: Arrangement, addresses: int, dropping: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+def plan(
+    arrangement: Arrangement, addresses: int, dropping: bool, tf32: bool
+) -> Callable[..., tuple[Tensor, Tensor]]:
     """What computes result and logarithms in one kernel: ``run(query, key, value, mask, dropout, scale)``.
 
     The operands are what users gave, the result is what they get. ``addresses`` has the lowest bits that are set in
@@ -40,9 +43,10 @@ def plan(arrangement: Arrangement, addresses: int, dropping: bool) -> Callable[.
         out.dtype,
         sizes,
         strides,
-        _piece(sizes, strides[:3], addresses),
+        _piece(sizes, out.dtype, strides[:3], addresses),
         seen,
         dropping=dropping,
+        tf32=tf32,
     )
     make, local = maker(out), device_state.local
     make_logarithms = maker(_rows(arrangement))
@@ -54,6 +58,7 @@ def plan(arrangement: Arrangement, addresses: int, dropping: bool) -> Callable[.
         launch(
             local.stream.handle,
             scale,
+            b"",
             b"" if seen is None or mask is None else seen.packed(mask._address),
             b"" if dropout is None else dropout.packed,
             query._address,
@@ -74,15 +79,19 @@ def _rows(arrangement: Arrangement, dtype: Any = float32) -> Layout:
     return contiguous[(problem.matrices, problem.rows), dtype, arrangement.out.device_state]
 
 
-def _piece(sizes: fused_attention.Sizes, strides: Sequence[Sequence[int]], addresses: int) -> int:
+def _piece(
+    sizes: fused_attention.Sizes, dtype: dtype, strides: Sequence[Sequence[int]], addresses: int
+) -> int:
     """How many elements the kernels read at a time."""
     steps = (step for each in strides for step in each[:-1])
-    return fused_attention.piece_of(sizes.width, sizes.values, *steps, addresses // float16.itemsize)
+    return fused_attention.piece_of(
+        dtype.itemsize, sizes.width, sizes.values, *steps, addresses // dtype.itemsize
+    )
 
 
 def plan_backward(
     arrangement: Arrangement, grad: Layout, result: Layout, addresses: int, expected: tuple[bool, ...],
-    dropping: bool, outputs: Sequence[Layout] | None = None,
+    dropping: bool, tf32: bool, outputs: Sequence[Layout] | None = None,
 ) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
     """What computes gradients, in two launches, of few rows in one and of wide ones in three.
 
@@ -99,7 +108,7 @@ def plan_backward(
         *operands.strides,
         *(operands.strides_of(x.shape, x.strides, own=True) for x in (result, grad)),
     ]
-    piece = _piece(sizes, strides, addresses)
+    piece = _piece(sizes, grad.dtype, strides, addresses)
     makers: list[Callable[[], Tensor] | None] = []
     for number, layout in enumerate(arrangement.layouts):
         if arrangement.is_stretched(number):
@@ -111,7 +120,9 @@ def plan_backward(
             strides.append(operands.strides_of(layout.shape, layout.strides, own=number == 0))
         makers.append(maker(layout) if expected[number] else None)
     at_once = (
-        expected[0] and any(expected[1:]) and fused_attention.fits_one_launch(device_state.native, sizes)
+        expected[0]
+        and any(expected[1:])
+        and fused_attention.fits_one_launch(device_state.native, grad.dtype, sizes)
     )
     launch = fused_attention.plan_backward(
         device_state.native,
@@ -123,6 +134,7 @@ def plan_backward(
         dropping=dropping,
         of_key=expected[1],
         of_value=expected[2],
+        tf32=tf32,
         at_once=at_once,
     )
     # As many bytes as the kernel's own.
@@ -138,6 +150,7 @@ def plan_backward(
         launch(
             local.stream.handle,
             scale,
+            b"",
             b"" if seen is None or mask is None else seen.packed(mask._address),
             b"" if dropout is None else dropout.packed,
             query._address,

@@ -10,6 +10,7 @@ import pytest
 
 import drv
 import tensor
+from nvrtc_kernels import fused_attention
 from tensor.operations.attention import attention
 from tensor.operations.attention import blocks as attention_blocks
 from tensor.operations.attention.attention import scaled_dot_product_attention
@@ -76,7 +77,13 @@ def test_like_pytorch(name: str, device_name: str) -> None:
     assert_like_torch(device_name, _calls(options), reference, arrays)
 
 
-@pytest.mark.usefixtures("full_precision")
+@pytest.fixture
+def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores come in blocks, as they do where there are no kernels without."""
+    monkeypatch.setattr(fused_attention, "takes", lambda *_: False)
+
+
+@pytest.mark.usefixtures("full_precision", "in_blocks")
 @pytest.mark.parametrize(
     "name",
     ["heads", "causal, more keys", "all masked apart", "shared keys", "added to queries", "groups, masked"],
@@ -147,7 +154,7 @@ def test_types(kind: str, workspace: int, checked_device: str, monkeypatch: pyte
         )
 
 
-@pytest.mark.usefixtures("full_precision")
+@pytest.mark.usefixtures("full_precision", "in_blocks")
 @pytest.mark.parametrize("length", [40, 100, 200, 300, 600, 1030, 4100])
 @pytest.mark.sampled(4)
 def test_teams_of_every_size(length: int, checked_device: str) -> None:

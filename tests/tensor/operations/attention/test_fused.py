@@ -1,4 +1,4 @@
-"""Attention of half precision on a device is one kernel, backward two: the same results, no copies, no scores in memory."""
+"""Attention on a device is one kernel, backward two: the same results, no copies, no scores in memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import pytest
 
 import drv
 import tensor
+from tensor.core.modes.precision import settings
 from tensor.operations.attention.attention import scaled_dot_product_attention
 from tests.tensor.driver_calls import counted
 from tests.tensor.launched_kernels import launched
 from tests.thinning import thinned
 
 HALVES = {"float16": 2e-3, "bfloat16": 1.5e-2}
+#: The same of float32, whose factors are rounded to TF32, or taken as they are.
+TOLERANCES = {**HALVES, "tf32": 2e-3, "float32": 3e-6}
 #: Shapes of query, key and value, arguments, and the mask: its shape, and whether it is added.
 CASES: dict[str, tuple[tuple[Any, Any, Any], dict[str, Any]]] = {
     "one tile": (((2, 64, 32), (2, 64, 32), (2, 64, 32)), {}),
@@ -28,6 +31,8 @@ CASES: dict[str, tuple[tuple[Any, Any, Any], dict[str, Any]]] = {
     "width 12": (((2, 40, 12), (2, 66, 12), (2, 66, 12)), {}),
     "width 7": (((2, 40, 7), (2, 66, 7), (2, 66, 5)), {"is_causal": True}),
     "width 200": (((1, 70, 200), (1, 66, 200), (1, 66, 200)), {"is_causal": True}),
+    "width 100": (((2, 130, 100), (2, 140, 100), (2, 140, 100)), {"mask": ((130, 140), True)}),
+    "width 256": (((1, 66, 256), (1, 34, 256), (1, 34, 256)), {}),
     "wider values": (((2, 40, 16), (2, 66, 16), (2, 66, 40)), {"mask": ((40, 66), True)}),
     "causal": (((2, 2, 150, 32), (2, 2, 150, 32), (2, 2, 150, 32)), {"is_causal": True}),
     "causal, more keys": (((3, 70, 16), (3, 140, 16), (3, 140, 16)), {"is_causal": True}),
@@ -52,6 +57,10 @@ ALWAYS = {
     "width 7": "bfloat16",
     "keys masked": "bfloat16",
     "groups, masked": "float16",
+    "width 100": "float32",
+    "causal, more keys": "float32",
+    "groups": "tf32",
+    "width 128": "bfloat16",
 }
 
 
@@ -63,17 +72,21 @@ def schedule(request: pytest.FixtureRequest) -> Any:
 
 
 def _operands(name: str, half: str) -> tuple[list[Any], Any, dict[str, Any]]:
-    """Tensors of numbers that half precision has, the mask, and the other arguments."""
+    """Tensors of numbers that the dtype has, the mask, and the other arguments."""
     shapes, options = CASES[name]
     generator = tensor.Generator().manual_seed(len(name))
     options = dict(options)
-    operands = [tensor.randn(shape, generator=generator).to(getattr(tensor, half)) for shape in shapes]
+    operands = [tensor.randn(shape, generator=generator).to(_dtype(half)) for shape in shapes]
     mask = options.pop("mask", None)
     if mask is not None:
         shape, is_added = mask
         numbers = tensor.randn(shape, generator=generator)
         mask = numbers.to(operands[0].dtype) if is_added else numbers > 0.3
     return operands, mask, options
+
+
+def _dtype(name: str) -> Any:
+    return tensor.float32 if name == "tf32" else getattr(tensor, name)
 
 
 def _run(operands: Any, mask: Any, options: Any, **more: Any) -> Any:
@@ -89,12 +102,13 @@ def _kernels(function: Any) -> tuple[Any, list[str]]:
 @pytest.mark.parametrize(
     ("name", "half"),
     thinned(
-        product(CASES, HALVES),
+        product(CASES, TOLERANCES),
         lambda name, half: ALWAYS.get(name) == half,
         lambda name, half: f"{name} {half}",
     ),
 )
-def test_results_and_gradients(name: str, half: str, schedule: str) -> None:
+def test_results_and_gradients(name: str, half: str, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "matmul_tf32", half == "tf32")
     operands, mask, options = _operands(name, half)
     expected_operands = [x.double().requires_grad_() for x in operands]
     wide_mask = mask if mask is None or mask.dtype is tensor.bool else mask.double()
@@ -104,7 +118,7 @@ def test_results_and_gradients(name: str, half: str, schedule: str) -> None:
     result, names = _kernels(lambda: _run(on_device, there, options))
     assert len(names) == 1 and names[0].startswith("attention_of_")
     assert result.dtype is operands[0].dtype and result.shape == expected.shape
-    tolerance = HALVES[half]
+    tolerance = TOLERANCES[half]
     np.testing.assert_allclose(
         result.detach().cpu().double().numpy(), expected.detach().numpy(), rtol=tolerance, atol=tolerance
     )
@@ -114,7 +128,8 @@ def test_results_and_gradients(name: str, half: str, schedule: str) -> None:
     _, names = _kernels(lambda: result.backward(on_device_grad))
     launched = [each.split("_backward")[-1] for each in names if each.startswith("attention_")]
     # Few rows are one launch, unless they are so wide that registers hold no sums of all.
-    assert launched == (["_queries", "_keys", "_values"] if name == "width 200" else [""])
+    width = max(operands[0].shape[-1], operands[2].shape[-1])
+    assert launched == (["_queries", "_keys", "_values"] if width > 128 else [""])
     # Gradients of stretched operands are sums, which leaves take as copies.
     assert len(names) == len(launched) or name in ("broadcast", "shared keys")
     for x, y in zip(on_device, expected_operands, strict=True):
@@ -152,16 +167,18 @@ def test_dropout_drops_what_the_other_kernels_drop(schedule: str) -> None:
     tensor.manual_seed(5)
     result = scaled_dot_product_attention(*operands, dropout_p=0.4)
     tensor.manual_seed(5)
-    expected = scaled_dot_product_attention(*[x.float() for x in operands], dropout_p=0.4)
+    expected = scaled_dot_product_attention(*[x.double() for x in operands], dropout_p=0.4)
     np.testing.assert_allclose(result.float().cpu().numpy(), expected.cpu().numpy(), rtol=5e-3, atol=5e-3)
     tensor.manual_seed(5)
     assert tensor.equal(scaled_dot_product_attention(*operands, dropout_p=0.4), result)
     assert (scaled_dot_product_attention(*operands, dropout_p=1.0) == 0).all()
 
 
-@pytest.mark.parametrize("form", ["address", "odd address", "stride", "odd stride", "apart", "float32"])
+@pytest.mark.parametrize(
+    "form", ["address", "odd address", "stride", "odd stride", "apart", "float32", "float64"]
+)
 def test_addresses_and_strides(form: str, schedule: str) -> None:
-    """Fewer elements are read at a time where less is aligned; rows of elements apart, and float32, go another way."""
+    """Fewer elements are read at a time where less is aligned; rows of elements apart, and float64, go another way."""
     half = tensor.float16
     query, key, value = {
         "address": lambda: tensor.randn(3, 2, 20, 32, device="cuda", dtype=half)[..., 4:20],
@@ -169,10 +186,11 @@ def test_addresses_and_strides(form: str, schedule: str) -> None:
         "stride": lambda: tensor.randn(3, 2, 20, 20, device="cuda", dtype=half)[..., :16],
         "odd stride": lambda: tensor.randn(3, 2, 20, 17, device="cuda", dtype=half)[..., :16],
         "apart": lambda: tensor.randn(3, 2, 16, 20, device="cuda", dtype=half).transpose(-2, -1),
-        "float32": lambda: tensor.randn(3, 2, 20, 16, device="cuda"),
+        "float32": lambda: tensor.randn(3, 2, 20, 33, device="cuda")[..., 1:17],
+        "float64": lambda: tensor.randn(3, 2, 20, 16, device="cuda", dtype=tensor.float64),
     }[form]()
     result, names = _kernels(lambda: scaled_dot_product_attention(query, key, value))
-    if form in ("apart", "float32"):
+    if form in ("apart", "float64"):
         assert "attention_weights_32" in names
     else:
         assert names == ["attention_of_32"]

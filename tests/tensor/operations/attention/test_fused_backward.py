@@ -1,4 +1,4 @@
-"""Gradients of attention of half precision on a device: one launch or two, the same numbers every time, no copies."""
+"""Gradients of attention on a device: one launch or two, the same numbers every time, no copies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import drv
 import tensor
 from nvrtc_kernels import fused_attention
+from tensor.core.modes.precision import settings
 from tensor.operations.attention.attention import scaled_dot_product_attention
 from tests.tensor.launched_kernels import launched
 from tests.thinning import thinned
@@ -78,6 +79,36 @@ def test_gradients_of_heads_of_one_projection(form: str, schedule: str, at_once:
     for x, expected in zip(heads, exact, strict=True):
         assert x.grad.transpose(1, 2).is_contiguous()
         _assert_close(x.grad, expected)
+
+
+@pytest.mark.parametrize("width", [64, 100, 128, 200])
+@pytest.mark.parametrize("extras", ["causal", "masked", "dropout", "groups"])
+@pytest.mark.parametrize("form", ["bfloat16", "float32", "tf32"])
+@pytest.mark.sampled(6)
+def test_gradients_of_wide_heads(
+    form: str, extras: str, width: int, schedule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lengths that are no multiples of tiles, more than one block of each."""
+    monkeypatch.setattr(settings, "matmul_tf32", form == "tf32")
+    dtype = tensor.bfloat16 if form == "bfloat16" else tensor.float32
+    shapes = (
+        (2, 150, width),
+        (1 if extras == "groups" else 2, 138, width),
+        (1 if extras == "groups" else 2, 138, width),
+    )
+    operands = [_random(*shape, dtype=dtype, seed=seed) for seed, shape in enumerate(shapes)]
+    grad = _random(2, 150, width, dtype=dtype, seed=9)
+    options: dict[str, Any] = {"is_causal": extras == "causal", "enable_gqa": extras == "groups"}
+    if extras == "dropout":
+        options["dropout_p"] = 0.3
+    mask = tensor.rand(150, 138, device="cuda") < 0.6 if extras == "masked" else None
+    tensor.manual_seed(5)
+    results = _gradients(operands, grad, mask, **options)
+    tensor.manual_seed(5)
+    exact = _gradients([x.double() for x in operands], grad.double(), mask, **options)
+    tolerance = {"bfloat16": 2e-2, "tf32": 3e-3, "float32": 4e-6}[form]
+    for result, expected in zip(results, exact, strict=True):
+        _assert_close(result, expected, tolerance)
 
 
 @pytest.mark.parametrize("expected", [(True, False, False), (False, True, False), (False, False, True)])
