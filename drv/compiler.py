@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .device import Device
 
 _QUOTED_LINES = 5
+#: The first architecture that has features of its own, which newer ones do not have.
+_FIRST_WITH_OWN_FEATURES = 90
 _INSTALL_HEADERS = (
     "CUDA's headers were not found: pip install nvidia-cuda-runtime, or set CUDA_HOME to a CUDA toolkit."
 )
@@ -136,11 +138,17 @@ def compile_program(
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def architecture_of(device: Device) -> str:
+def architecture_of(device: Device, *, only: bool = False) -> str:
     """What to compile for a device: PTX for a simulated one, else a cubin.
 
     A device newer than the compiler gets PTX of the newest architecture that the compiler knows, which
     NVIDIA's driver translates.
+
+    Parameters
+    ----------
+    only : bool
+        Whether the code is for this architecture and no newer one, and may use what only this one has (``sm_90a``, such as
+        ``wgmma``).
 
     Raises
     ------
@@ -158,7 +166,8 @@ def architecture_of(device: Device) -> str:
         )
     best = max(usable)
     same_family = best // 10 == major
-    return f"sm_{best}" if same_family and not device.runtime.simulated else f"compute_{best}"
+    suffix = "a" if only and best == device_number and best >= _FIRST_WITH_OWN_FEATURES else ""
+    return f"{'sm' if same_family and not device.runtime.simulated else 'compute'}_{best}{suffix}"
 
 
 def compiler_version() -> tuple[int, int]:

@@ -7,7 +7,7 @@ from itertools import product
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import pointwise
+from . import pointwise, warpgroup_convolution
 from .dtypes import bfloat16, float16, float32
 from .layouts import contiguous_strides
 from .plans import Plan, includes, launcher
@@ -287,6 +287,11 @@ def plan(
     out_together = out[1] == 1
 
     def kernel(together: bool) -> Callable[..., None]:
+        if together and warpgroup_convolution.takes(device, [phase.kernel for phase in phases]):
+            windows = [geometry.items * prod(phase.windows) for phase in phases]
+            return warpgroup_convolution.launches(
+                device, dtype, direction, windows, filters, groups, operands, out_together=out_together
+            )
         t = dtype.cuda
         name = f"convolution_{direction}_{dtype.name}"
         stages = _STAGES[together] * (_ROWS + tile) * _BYTES
@@ -362,23 +367,31 @@ def plan_weight(
         device, dtype, geometry, geometry.result, result, _products(geometry)
     )
     operands = _packed(_forward_phase(w), geometry, channels, filters, 0, w.size, image, result, 0)
+    together = _are_neighbours(dtype, image, channels)
+    grad_together = _are_neighbours(dtype, result, filters)
     tile, tile_of_channels = (64 if size <= 64 else 128 for size in (filters, channels))
     tiles = w.kernel_elements * -(-filters // tile) * -(-channels // tile_of_channels)
     windows, depth = geometry.items * w.positions, _BYTES // dtype.itemsize
+    room = _RESIDENT * device.properties.multi_processor_count // (tiles * groups)
+    of_warpgroups = None
+    if together and grad_together and warpgroup_convolution.takes_weight(device, dtype):
+        of_warpgroups = warpgroup_convolution.WeightTile.of(geometry)
+        depth = warpgroup_convolution.WEIGHT_DEPTH
+        room = device.properties.multi_processor_count // (of_warpgroups.count(geometry) * groups)
     elements = geometry.filters * channels * w.kernel_elements
     most = min(
         -(-windows // (_LEAST_TILES * depth)), max(_MOST_PARTS_BYTES // (elements * 4), 1), _MOST_TILES
     )
     # As many parts as keep all multiprocessors busy once, whole times.
-    room = _RESIDENT * device.properties.multi_processor_count
-    parts = max(min(room // (tiles * groups), most), 1)
+    parts = max(min(room, most), 1)
     per_part = -(-windows // (parts * depth)) * depth
     parts = -(-windows // per_part)
     add = _rearranged(device, dtype, "sum_weight_parts", geometry, weight, 0, swapped=False)
-    together = _are_neighbours(dtype, image, channels)
-    grad_together = _are_neighbours(dtype, result, filters)
 
     def kernel(aligned: bool) -> Callable[..., None]:
+        if aligned and of_warpgroups is not None:
+            grid = of_warpgroups.count(geometry), parts, groups
+            return warpgroup_convolution.weight_launch(device, dtype, of_warpgroups, operands, grid, per_part)
         t, name = dtype.cuda, f"convolution_weight_{dtype.name}"
         first, second = aligned and together, aligned and grad_together
         shared = _STAGES[first and second] * (tile + tile_of_channels) * _BYTES

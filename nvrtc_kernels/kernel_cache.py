@@ -94,7 +94,7 @@ class KernelCache:
 
         Threads that want the same program wait for the first of them; others go on. Raises as :meth:`function` does.
         """
-        architecture = architecture_of(device)
+        architecture = architecture_of(device, only=program.one_architecture)
         line_info = device.runtime.simulated if program.line_info is None else program.line_info
         key = program.key, f"{architecture}{' -lineinfo' if line_info else ''}"
         with self._lock:

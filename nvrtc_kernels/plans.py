@@ -48,16 +48,24 @@ NOTHING = Plan(_nothing)
 
 
 def launcher(
-    device: Device, file: str, source: str, name: str, codes: Sequence[str | int], shared: int = 0
+    device: Device,
+    file: str,
+    source: str,
+    name: str,
+    codes: Sequence[str | int],
+    shared: int = 0,
+    *,
+    one_architecture: bool = False,
 ) -> Callable[..., None]:
     """What launches the kernel ``name`` of ``source``, as :func:`drv.prepare` makes it.
 
     ``file`` is what reports call the source; kernels of one source are compiled together. ``shared`` is how many bytes
-    of dynamic shared memory launches may ask for, where these are more than every device has.
+    of dynamic shared memory launches may ask for, where these are more than every device has. ``one_architecture``
+    says that the source uses what only the device's own architecture has.
     """
 
     def prepared() -> Callable[..., None]:
-        function = _function(device, file, source, name)
+        function = _function(device, file, source, name, one_architecture)
         if shared > _SHARED_BYTES:
             function.max_dynamic_shared_bytes = shared
         return prepare(function, codes)
@@ -89,8 +97,11 @@ def bound(
     return bind(function, codes, (width, height, 1), (threads, 1, 1), *first, shared=shared)
 
 
-def _function(device: Device, file: str, source: str, name: str) -> Function:
-    return KernelCache.of(device.runtime).function(library_program(source, file), name, device)
+def _function(
+    device: Device, file: str, source: str, name: str, one_architecture: bool = False
+) -> Function:
+    program = library_program(source, file, one_architecture=one_architecture)
+    return KernelCache.of(device.runtime).function(program, name, device)
 
 
 def includes(header: str, *types: dtype) -> str:

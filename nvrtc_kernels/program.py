@@ -39,6 +39,8 @@ class Program:
     line_info : bool or None
         Whether code tells its source line; by default only for the simulated driver, whose reports
         quote it.
+    one_architecture : bool
+        Whether it uses what only the device's own architecture has, and no newer one.
     key : str
         Same for equal programs. Says nothing of the files in ``include_dirs``.
     """
@@ -50,6 +52,7 @@ class Program:
     headers: tuple[tuple[str, str], ...] = ()
     name_expressions: tuple[str, ...] = ()
     line_info: bool | None = None
+    one_architecture: bool = False
     key: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -61,6 +64,7 @@ class Program:
             self.headers,
             self.name_expressions,
             self.line_info,
+            self.one_architecture,
         )
         object.__setattr__(self, "key", hashlib.sha256(repr(fields).encode()).hexdigest())
 
@@ -104,7 +108,13 @@ class Program:
         return digest.hexdigest()
 
 
-def library_program(source: str, name: str, *options: str, name_expressions: tuple[str, ...] = ()) -> Program:
+def library_program(
+    source: str,
+    name: str,
+    *options: str,
+    name_expressions: tuple[str, ...] = (),
+    one_architecture: bool = False,
+) -> Program:
     """A program of this package: it sees the headers in ``cuda/``, and its functions are device code unless they say so.
 
     Nothing in it uses textures or CUDA's runtime, so the compiler is spared their declarations: a sixth of its time for
@@ -116,6 +126,7 @@ def library_program(source: str, name: str, *options: str, name_expressions: tup
         ("-default-device", "-minimal", *options),
         (INCLUDE,),
         name_expressions=name_expressions,
+        one_architecture=one_architecture,
     )
 
 

@@ -116,6 +116,32 @@ __device__ inline void store_chunk(T* to, const T* from, int there, At at) {
     }
 }
 
+// A block's results from shared memory, where they are rows of filters (`OutTogether`) or of windows, to where they belong:
+// `results` has the offset of each window, negative for what is none.
+template <class T, int Rows, int Filters, int Threads, bool OutTogether>
+__device__ inline void write_results(
+    const Convolution& c, T* memory, const int* results, int first, int first_filter, int group, T* out) {
+    constexpr int per_chunk = 16 / sizeof(T);
+    constexpr int inner = OutTogether ? Filters : Rows, outer = OutTogether ? Rows : Filters;
+    const SharedRows<T, inner> lines{memory};
+    out += static_cast<long long>(group) * c.filters * c.out_channel;
+    for (int i = threadIdx.x; i < outer * (inner / per_chunk); i += Threads) {
+        const int chunk = i % (inner / per_chunk), line = i / (inner / per_chunk);
+        if constexpr (OutTogether) {
+            const int filter = first_filter + chunk * per_chunk, result = results[line];
+            if (result >= 0)
+                store_chunk<T, per_chunk>(
+                    out + result, lines.at(line, chunk), c.filters - filter, [&](int k) { return filter + k; });
+        } else {
+            const int filter = first_filter + line, row = chunk * per_chunk;
+            if (filter < c.filters)
+                store_chunk<T, per_chunk>(
+                    out + static_cast<long long>(filter) * c.out_channel, lines.at(line, chunk),
+                    c.windows - first - row, [&](int k) { return results[row + k]; });
+        }
+    }
+}
+
 // Whether the channels of the image are neighbours, and how many of them are whole chunks, is `Together`; `OutTogether`
 // whether those of the result are.
 template <class T, int Filters, bool Together, bool OutTogether>
@@ -232,23 +258,8 @@ __device__ void convolve(const Convolution& c, const T* image, const T* weight, 
         }
     }
     __syncthreads();
-    constexpr int inner = OutTogether ? Filters : rows, outer = OutTogether ? rows : Filters;
-    out += static_cast<long long>(group) * c.filters * c.out_channel;
-    for (int i = threadIdx.x; i < outer * (inner / per_chunk); i += CONVOLUTION_THREADS) {
-        const int chunk = i % (inner / per_chunk), line = i / (inner / per_chunk);
-        if constexpr (OutTogether) {
-            const int filter = first_filter + chunk * per_chunk, result = results[line];
-            if (result >= 0)
-                store_chunk<T, per_chunk>(
-                    out + result, by_rows.at(line, chunk), c.filters - filter, [&](int k) { return filter + k; });
-        } else {
-            const int filter = first_filter + line, row = chunk * per_chunk;
-            if (filter < c.filters)
-                store_chunk<T, per_chunk>(
-                    out + static_cast<long long>(filter) * c.out_channel, by_filters.at(line, chunk),
-                    c.windows - first - row, [&](int k) { return results[row + k]; });
-        }
-    }
+    write_results<T, rows, Filters, CONVOLUTION_THREADS, OutTogether>(
+        c, memory, results, first, first_filter, group, out);
 }
 
 // Sums over `per_part` windows; out_* say where the result's gradient lies. parts is (part, group, element, filter, channel).
@@ -394,7 +405,13 @@ __device__ void arrange_weight(const WeightOrder& order, const T* weight, T* to)
     if (i >= order.groups * order.elements * order.rows * order.padded) return;
     int column;
     const int at = order.find(i, order.padded, column);
-    to[i] = column < order.columns ? weight[at] : to_element<T>(0.0f);
+    T element = column < order.columns ? weight[at] : to_element<T>(0.0f);
+    if constexpr (sizeof(T) == 4) {
+        unsigned int bits = __float_as_uint(element);
+        asm("cvt.rna.tf32.f32 %0, %0;" : "+r"(bits));
+        element = __uint_as_float(bits);
+    }
+    to[i] = element;
 }
 
 template <class T>

@@ -10,11 +10,12 @@ __device__ inline unsigned int shared_address(const void* pointer) {
     return static_cast<unsigned int>(__cvta_generic_to_shared(pointer));
 }
 
-// 4, 8 or 16 bytes from global to shared memory, asynchronously; zeros where `there` is false, and nothing is read.
-template <int Bytes>
+// 4, 8 or 16 bytes from global to shared memory, asynchronously; zeros where `there` is false, and nothing is read. 16 bytes go
+// past level 1 unless they are `ReadAgain`.
+template <int Bytes, bool ReadAgain = false>
 __device__ inline void copy_async(void* to, const void* from, bool there) {
     const int bytes = there ? Bytes : 0;
-    if constexpr (Bytes == 16) {
+    if constexpr (Bytes == 16 && !ReadAgain) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
                      : "memory");
     } else {

@@ -133,5 +133,12 @@ def test_gpus_get_a_cubin_of_their_family(capability: tuple[int, int], architect
     assert compiler.architecture_of(_Gpu(*capability)) == architecture  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("capability", "architecture"), [((9, 0), "sm_90a"), ((8, 0), "sm_80"), ((9, 5), "sm_90")]
+)
+def test_code_for_one_architecture_alone(capability: tuple[int, int], architecture: str) -> None:
+    assert compiler.architecture_of(_Gpu(*capability), only=True) == architecture  # type: ignore[arg-type]
+
+
 def test_a_gpu_newer_than_the_compiler_gets_ptx() -> None:
     assert compiler.architecture_of(_Gpu(99, 0)).startswith("compute_")  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from nvrtc_kernels import (
     normalization,
     outer_sums,
     softmax,
+    warpgroup_convolution,
 )
 from nvrtc_kernels.convolution import Geometry, Windows
 from nvrtc_kernels.dtypes import bfloat16, bool_, dtype, float32, float64
@@ -176,7 +177,9 @@ def test_implicit_convolution_leaves_room_for_two_blocks(
     windows = Windows((1, 8, 8), (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1))
     geometry = Geometry(windows, 2, 128, 128, 1)
     weight = 9 * 128, 9, 0, 3, 1
-    device: Any = SimpleNamespace(properties=SimpleNamespace(multi_processor_count=132))
+    device: Any = SimpleNamespace(
+        compute_capability=(8, 0), properties=SimpleNamespace(multi_processor_count=108)
+    )
     implicit_convolution.plan(device, kind, "forward", geometry, strides, weight, strides, 1)
     implicit_convolution.plan_weight(device, kind, geometry, strides, weight, strides)
     sources = {each for each in sources if each[1].startswith("convolution_")}
@@ -187,6 +190,46 @@ def test_implicit_convolution_leaves_room_for_two_blocks(
             source, "sm_90", name="a.cu", options=options, include_dirs=(INCLUDE,), line_info=False
         )
         assert registers(result.image) * 128 * 2 <= _REGISTERS, name
+        assert read_cubin(result.image)[name].spills == 0, name
+
+
+@pytest.mark.parametrize(
+    ("kind", "items"),
+    # Blocks of 256, 192 and 128 windows.
+    thinned(
+        [(kind, items) for kind in (bfloat16, float32) for items in (132 * 4, 132 * 3, 2)],
+        lambda kind, items: (kind, items) in ((bfloat16, 132 * 3), (float32, 132 * 4)),
+        lambda kind, items: f"{kind.name}, {items}",
+    ),
+)
+def test_convolutions_by_warpgroups_have_their_sums_in_registers(
+    kind: dtype, items: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources: set[tuple[str, str]] = set()
+
+    def noted(_: Any, __: str, source: str, name: str, *___: Any, one_architecture: bool) -> Any:
+        assert one_architecture
+        sources.add((source, name))
+        return lambda *_: None
+
+    monkeypatch.setattr(warpgroup_convolution, "launcher", noted)
+    monkeypatch.setattr(implicit_convolution, "launcher", lambda *_: None)
+    windows = Windows((1, 8, 8), (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1))
+    geometry = Geometry(windows, items, 128, 128, 1)
+    strides, weight = (8192, 1, 0, 1024, 128), (9 * 128, 9, 0, 3, 1)
+    device: Any = SimpleNamespace(
+        compute_capability=(9, 0), properties=SimpleNamespace(multi_processor_count=132)
+    )
+    implicit_convolution.plan(device, kind, "forward", geometry, strides, weight, strides, 1)
+    implicit_convolution.plan_weight(device, kind, geometry, strides, weight, strides)
+    assert len(sources) == (2 if kind is bfloat16 else 1)
+    for source, name in sources:
+        options = ("-default-device",)
+        result = compile_program(
+            source, "sm_90a", name="a.cu", options=options, include_dirs=(INCLUDE,), line_info=False
+        )
+        (threads,) = re.findall(r"__launch_bounds__\((\d+), 1\)", source)
+        assert registers(result.image) * int(threads) <= _REGISTERS, name
         assert read_cubin(result.image)[name].spills == 0, name
 
 

@@ -233,7 +233,8 @@ def _spans(sources: list[Source], size: int, count: Array | None) -> list[Span]:
     """What is read, as an observer is told."""
     spans = []
     for allocation, lanes, offsets in sources:
-        if count is None:
+        # Lanes that share an allocation also share the count.
+        if count is None or count[lanes[0]] == size:
             spans.append(Span(Access.READ, offsets, size, lanes, allocation))
         else:
             row, column = np.nonzero(np.arange(size) < count[lanes][:, None])

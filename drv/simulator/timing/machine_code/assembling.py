@@ -8,9 +8,13 @@ estimated from the PTX, and reports say so.
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 from .cubin import CompiledKernel, CubinError, read_cubin
+
+#: Architecture of a PTX text, and the letter of one that no newer one runs.
+_TARGET = re.compile(rb"^\s*\.target\s+sm_\d+([af]?)", re.MULTILINE)
 
 
 @functools.cache
@@ -47,9 +51,12 @@ def assemble(ptx: bytes, capability: tuple[int, int]) -> dict[str, CompiledKerne
         return {}
     text = ptx.split(b"\0", 1)[0]
     major, minor = capability
+    # Code for one architecture alone says so in its target.
+    target = _TARGET.search(text)
+    suffix = "a" if target is not None and target.group(1) == b"a" else ""
     handle = None
     try:
-        handle = linker.create(2, [f"-arch=sm_{major}{minor}", "-lineinfo"])
+        handle = linker.create(2, [f"-arch=sm_{major}{minor}{suffix}", "-lineinfo"])
         linker.add_data(handle, linker.InputType.PTX, text, len(text), "kernels.ptx")
         linker.complete(handle)
         image = bytearray(linker.get_linked_cubin_size(handle))

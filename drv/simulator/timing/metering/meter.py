@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.simulator.checks.observation import Access
+from drv.simulator.checks.observation import Access, Span
 from drv.simulator.timing.figures import SECTOR, WARP
 
 from .caches import ascending, level_1_misses
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from drv.simulator.checks.observation import AccessObserver, Lanes, Site, Span, Stored
+    from drv.simulator.checks.observation import AccessObserver, Lanes, Site, Stored
     from drv.simulator.execution.launch_state import LaunchState
     from drv.simulator.execution.translation.plan import KernelPlan
     from drv.simulator.memory.address_space import Allocation
@@ -42,6 +42,8 @@ MOST_BATCHES, SAMPLED_BATCHES = 40, 20
 ENOUGH_LANES, FEWEST_BATCHES = 40_000_000, 2
 #: Keys of sectors that are collected before they are sorted out.
 _MAX_KEYS = 1 << 21
+#: Threads of a warpgroup.
+_WARPGROUP = 4 * WARP
 
 
 class Meter:
@@ -159,6 +161,10 @@ class Meter:
         for span in spans:
             if not span.offsets.size:
                 continue
+            if site.text.startswith("wgmma"):
+                # Each warp is said to read both factors; tensor cores read them once for the four.
+                first = span.lane % _WARPGROUP == 0
+                span = Span(span.kind, span.offsets[first], span.width, span.lane[first])  # noqa: PLW2901
             mine = lanes if np.array_equal(span.lane, np.arange(lanes.n)) else lanes.subset(span.lane)
             if span.allocation is not None:
                 self._count_global(span.allocation, span.offsets, span.width, span.kind, mine, site)

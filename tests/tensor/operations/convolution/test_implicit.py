@@ -11,6 +11,7 @@ import pytest
 import drv
 import tensor
 from nvrtc_kernels import implicit_convolution as kernels
+from nvrtc_kernels import warpgroup_convolution
 from tensor.core.modes.precision import settings
 from tensor.operations.convolution import convolution, implicit
 from tests.tensor.launched_kernels import launched
@@ -37,12 +38,20 @@ CASES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] =
 }  # fmt: skip
 
 
-@pytest.fixture(params=["eager", pytest.param("random", marks=pytest.mark.nightly)])
+@pytest.fixture(
+    params=[
+        ("eager", (8, 0)),
+        ("random", (9, 0)),
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in (("random", (8, 0)), ("eager", (9, 0)))),
+    ],
+    ids=lambda each: f"{each[0]}, {each[1][0]}.{each[1][1]}",
+)
 def schedule(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """However little work there is."""
+    """However little work there is, with products of warps and, on Hopper, of warpgroups."""
     monkeypatch.setattr(implicit, "LEAST_WORK", 0)
-    drv.simulator.install(check="full", schedule=request.param)
-    yield request.param
+    schedule, capability = request.param
+    drv.simulator.install(check="full", schedule=schedule, capability=capability)
+    yield schedule
     assert not drv.simulator.findings()
 
 
@@ -130,6 +139,41 @@ def _check(name: str, dtype: str, form: str, *, copies: bool) -> None:
     for x, y in zip(on_device, exact, strict=True):
         assert x.dim() == 1 or x.grad.is_contiguous(memory_format=order)
         _assert_close(x.grad, y.grad, ERRORS[dtype])
+
+
+#: Windows of a block, type, format, filters, channels, kernel, groups: every tile of results, and of gradients of weights.
+_TILES = [
+    (256, "float32", "contiguous", 72, 64, (3, 3), 1),
+    (192, "bfloat16", "last", 72, 136, (3, 1), 1),
+    (192, "float32", "last", 128, 72, (2, 2), 1),
+    (128, "float16", "contiguous", 136, 72, (1, 1), 2),
+    (256, "bfloat16", "contiguous", 64, 136, (2, 1), 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "form", "filters", "channels", "kernel", "groups"),
+    thinned(_TILES, lambda *each: each in _TILES[:2]),
+)
+def test_tiles_of_warpgroups(
+    rows: int,
+    dtype: str,
+    form: str,
+    filters: int,
+    channels: int,
+    kernel: tuple[int, int],
+    groups: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(implicit, "LEAST_WORK", 0)
+    monkeypatch.setattr(kernels, "_LEAST_PRODUCTS", 0)
+    monkeypatch.setattr(warpgroup_convolution, "_ROWS", (rows,))
+    drv.simulator.install(check="full", schedule="random", capability=(9, 0))
+    options = {"stride": (1, 2), "padding": 1, "groups": groups}
+    image, weight = (2, channels * groups, 16, 21), (filters * groups, channels, *kernel)
+    monkeypatch.setitem(CASES, "tiles", ("conv2d", image, weight, options))
+    _check("tiles", dtype, form, copies=form == "contiguous")
+    assert not drv.simulator.findings()
 
 
 def test_addresses_strides_and_bits(schedule: str) -> None:

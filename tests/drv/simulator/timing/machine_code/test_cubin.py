@@ -151,6 +151,14 @@ def test_ptx_that_cannot_be_assembled_gives_nothing() -> None:
     assert assemble(b"nonsense", (9, 0)) == {}
 
 
+def test_code_for_one_architecture_alone_is_assembled_for_it() -> None:
+    source = """
+    extern "C" __global__ void waits() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+    """
+    assert "waits" in assemble(drv.compile_program(source, "compute_90a").image, (9, 0))
+    assert assemble(drv.compile_program(source, "compute_90").image, (9, 0)) == {}
+
+
 def test_a_kernel_of_the_real_compiler_reads_the_same() -> None:
     program: Any = drv.compile_program(SOURCE, "sm_90", line_info=True)
     kernels = read_cubin(program.image)

@@ -144,6 +144,59 @@ def test_what_is_counted_of_a_small_launch_is_exact() -> None:
     assert 16 < metrics["active_lanes"] < 32
 
 
+def test_asynchronous_copies_with_zeros_are_one_request_of_a_warp() -> None:
+    source = r"""
+    extern "C" __global__ void copies(const float4 *x, float4 *y)
+    {
+        __shared__ float4 held[32];
+        unsigned to = __cvta_generic_to_shared(held + threadIdx.x);
+        int bytes = threadIdx.x % 8 ? 16 : 0;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(x + threadIdx.x), "r"(bytes) : "memory");
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        __syncthreads();
+        y[threadIdx.x] = held[31 - threadIdx.x];
+    }
+    """
+    with drv.simulator.installed(model="h200") as runtime:
+        x, y = drv.DeviceMemory(512), drv.DeviceMemory(512)
+        operation = counts(runtime, source, "copies", 1, 32, (x, y))
+    sites = [each for each in operation.kernel.counts.sites if each.site.text.startswith("cp.async.cg")]
+    (read,) = [each for each in sites if each.space == "global"]
+    (written,) = [each for each in sites if each.space == "shared"]
+    assert (read.requests, read.lanes, read.sectors, read.lines) == (1, 28, 16, 4)
+    assert (written.requests, written.wavefronts) == (1, 4)
+
+
+def test_factors_in_shared_memory_are_read_once_for_a_warpgroup() -> None:
+    source = r"""
+    extern "C" __global__ void multiplies(float *y)
+    {
+        extern __shared__ __align__(1024) unsigned cells[];
+        for (int i = threadIdx.x; i < 64 * 64; i += 128) cells[i] = 0;
+        asm volatile("fence.proxy.async;" ::: "memory");
+        __syncthreads();
+        float r[4] = {0, 0, 0, 0};
+        // Rows of 128 bytes, eight of which are 1024 bytes, with their swizzle.
+        unsigned long long at = __cvta_generic_to_shared(cells) >> 4 | 64ull << 32 | 1ull << 62;
+        asm volatile("wgmma.fence.sync.aligned;\n{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, p, 1, 1, 0, 0;\n}\n"
+            "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
+            : "+f"(r[0]), "+f"(r[1]), "+f"(r[2]), "+f"(r[3]) : "l"(at), "l"(at + 512) : "memory");
+        y[threadIdx.x] = r[0];
+    }
+    """
+    with drv.simulator.installed(model="h200") as runtime:
+        module = drv.Module(drv.compile_program(source, "compute_90a", line_info=True).image)
+        y = drv.DeviceMemory(512)
+        with recording(runtime.driver) as recorder:
+            module.function("multiplies").launch(1, 128, (y,), shared=16384)
+            drv.Device(0).synchronize()
+    sites = recorder.operations[0].kernel.counts.sites
+    # 64 and 8 rows of 32 bytes, 128 bytes a clock.
+    (read,) = [each for each in sites if each.site.text.startswith("wgmma")]
+    assert read.wavefronts == 72 * 32 / 128
+
+
 def test_lanes_that_are_off_are_counted() -> None:
     source = r"""
     extern "C" __global__ void half(float *x)
