@@ -7,7 +7,7 @@ from itertools import product
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import pointwise, warpgroup_convolution
+from . import pointwise, warpgroup_convolution, warpgroup_weight_gradient
 from .dtypes import bfloat16, float16, float32
 from .layouts import contiguous_strides
 from .plans import Plan, includes, launcher
@@ -180,11 +180,18 @@ def _brought_together(
         or products < _LEAST_PRODUCTS * total
     ):
         return strides, None, 0
-    order = (0, 2, 3, 4, 1)
+    return together, *_copied(device, dtype, shape, strides, together)
+
+
+def _copied(
+    device: Device, dtype: dtype, shape: Sequence[int], strides: Sequence[int], to: Sequence[int]
+) -> tuple[Arrange, int]:
+    """What copies an operand first, to other strides that leave no gaps, and the bytes of the copy."""
+    order = sorted(range(len(shape)), key=lambda dim: -to[dim])
     copy = pointwise.plan_copy(
         device,
         tuple(shape[dim] for dim in order),
-        (tuple(together[dim] for dim in order), dtype),
+        (tuple(to[dim] for dim in order), dtype),
         (tuple(strides[dim] for dim in order), dtype),
     )
 
@@ -192,7 +199,7 @@ def _brought_together(
         copy(stream, scratch, address)
         return scratch
 
-    return together, arrange, -(-total * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    return arrange, -(-prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
 
 
 def _where_it_is(_: Any, address: int, _scratch: int) -> int:
@@ -342,6 +349,22 @@ def _by_alignment(kernel: Callable[[bool], Callable[..., None]], together: bool)
     return run
 
 
+def _brought_grad(
+    device: Device, dtype: dtype, geometry: Geometry, strides: Sequence[int], *, by_warpgroups: bool
+) -> tuple[Sequence[int], Arrange | None, int]:
+    """As :func:`_brought_together`, for the result's gradient, of which there is also use as lines of windows."""
+    lines = warpgroup_weight_gradient.windows_are_neighbours
+    shape = geometry.result
+    if by_warpgroups:
+        if lines(dtype, geometry, strides):
+            return strides, None, 0
+        contiguous = contiguous_strides(shape)
+        copies = _products(geometry) >= _LEAST_PRODUCTS * prod(shape)
+        if dtype is float32 and copies and lines(dtype, geometry, contiguous):
+            return contiguous, *_copied(device, dtype, shape, strides, contiguous)
+    return _brought_together(device, dtype, geometry, shape, strides, _products(geometry))
+
+
 def plan_weight(
     device: Device,
     dtype: dtype,
@@ -363,20 +386,20 @@ def plan_weight(
     image, bring_image, image_bytes = _brought_together(
         device, dtype, geometry, geometry.image, image, _products(geometry)
     )
-    result, bring_grad, grad_bytes = _brought_together(
-        device, dtype, geometry, geometry.result, result, _products(geometry)
-    )
-    operands = _packed(_forward_phase(w), geometry, channels, filters, 0, w.size, image, result, 0)
     together = _are_neighbours(dtype, image, channels)
+    by_warpgroups = together and warpgroup_weight_gradient.takes(device)
+    result, bring_grad, grad_bytes = _brought_grad(device, dtype, geometry, result, by_warpgroups=by_warpgroups)
     grad_together = _are_neighbours(dtype, result, filters)
+    in_lines = warpgroup_weight_gradient.windows_are_neighbours(dtype, geometry, result)
+    by_warpgroups = by_warpgroups and (in_lines or (grad_together and dtype.itemsize == 2))
+    operands = _packed(_forward_phase(w), geometry, channels, filters, 0, w.size, image, result, 0)
     tile, tile_of_channels = (64 if size <= 64 else 128 for size in (filters, channels))
     tiles = w.kernel_elements * -(-filters // tile) * -(-channels // tile_of_channels)
     windows, depth = geometry.items * w.positions, _BYTES // dtype.itemsize
     room = _RESIDENT * device.properties.multi_processor_count // (tiles * groups)
-    of_warpgroups = None
-    if together and grad_together and warpgroup_convolution.takes_weight(device, dtype):
-        of_warpgroups = warpgroup_convolution.WeightTile.of(geometry)
-        depth = warpgroup_convolution.WEIGHT_DEPTH
+    of_warpgroups = warpgroup_weight_gradient.Tile.of(geometry)
+    if by_warpgroups:
+        depth = warpgroup_weight_gradient.depth(dtype)
         room = device.properties.multi_processor_count // (of_warpgroups.count(geometry) * groups)
     elements = geometry.filters * channels * w.kernel_elements
     most = min(
@@ -389,9 +412,11 @@ def plan_weight(
     add = _rearranged(device, dtype, "sum_weight_parts", geometry, weight, 0, swapped=False)
 
     def kernel(aligned: bool) -> Callable[..., None]:
-        if aligned and of_warpgroups is not None:
+        if aligned and by_warpgroups:
             grid = of_warpgroups.count(geometry), parts, groups
-            return warpgroup_convolution.weight_launch(device, dtype, of_warpgroups, operands, grid, per_part)
+            return warpgroup_weight_gradient.launch(
+                device, dtype, of_warpgroups, operands, grid, per_part, grad_together=grad_together
+            )
         t, name = dtype.cuda, f"convolution_weight_{dtype.name}"
         first, second = aligned and together, aligned and grad_together
         shared = _STAGES[first and second] * (tile + tile_of_channels) * _BYTES

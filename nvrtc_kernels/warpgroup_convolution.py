@@ -1,11 +1,8 @@
-"""Convolutions and gradients of weights by products of warpgroups, on Hopper.
-
-See ``cuda/warpgroup_convolution.cuh`` and ``cuda/warpgroup_weight_gradient.cuh``.
-"""
+"""Convolutions by products of warpgroups, on Hopper: see ``cuda/warpgroup_convolution.cuh``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .plans import includes, launcher
 
@@ -14,7 +11,6 @@ if TYPE_CHECKING:
 
     from drv import Device
 
-    from .convolution import Geometry
     from .dtypes import dtype
 
 #: The only compute capability that has these products.
@@ -24,20 +20,11 @@ _MOST_ELEMENTS = 32
 #: Windows of a block, each 64 of which are a warpgroup's.
 _ROWS = 256, 192, 128
 _BYTES, _STAGES, _OFFSET = 128, 4, 4
-#: Of a gradient of the weight: windows of a tile, bytes of what says where they are, and by how many elements of the kernel and
-#: channels a block has columns.
-WEIGHT_DEPTH, _WINDOW_BYTES = 64, 16
-_COLUMNS = (3, 64), (1, 128), (1, 64)
 
 
 def takes(device: Device, kernels: Sequence[Sequence[int]]) -> bool:
     """Whether there are kernels for windows of these elements along each dimension."""
     return device.compute_capability == _CAPABILITY and all(sum(each) <= _MOST_ELEMENTS for each in kernels)
-
-
-def takes_weight(device: Device, dtype: dtype) -> bool:
-    """Whether there is a kernel for the gradient of a weight."""
-    return device.compute_capability == _CAPABILITY and dtype.itemsize == 2
 
 
 def _rows(device: Device, windows: Sequence[int], others: int) -> int:
@@ -93,74 +80,5 @@ def launches(
     def run(stream: Any, *addresses: int) -> None:
         for grid, each in zip(grids, operands, strict=True):
             launch(*grid, threads, 1, 1, shared, stream, each, *addresses)
-
-    return run
-
-
-class WeightTile(NamedTuple):
-    """What a block has of a weight's gradient: filters, elements of the kernel, channels."""
-
-    filters: int
-    elements: int
-    channels: int
-
-    @classmethod
-    def of(cls, geometry: Geometry) -> WeightTile:
-        """The tile with which least is computed, and fetched, that is not needed."""
-        channels = geometry.channels // geometry.groups
-        size = geometry.windows.kernel_elements
-
-        def cost(columns: tuple[int, int]) -> float:
-            elements, of_block = columns
-            computed = -(-size // elements) * elements * -(-channels // of_block) * of_block
-            # The filters' gradient is fetched for every block.
-            return computed * (1 + 64 / (elements * of_block))
-
-        return cls(64 if geometry.filters // geometry.groups <= 64 else 128, *min(_COLUMNS, key=cost))
-
-    def count(self, geometry: Geometry) -> int:
-        """Tiles of a group."""
-        filters, channels = geometry.filters // geometry.groups, geometry.channels // geometry.groups
-        elements = -(-geometry.windows.kernel_elements // self.elements)
-        return elements * -(-filters // self.filters) * -(-channels // self.channels)
-
-
-def weight_launch(
-    device: Device, dtype: dtype, tile: WeightTile, operands: bytes, grid: tuple[int, int, int], per_part: int
-) -> Callable[..., None]:
-    """``run(stream, parts, image, grad)`` for images and gradients of half precision whose channels are neighbours.
-
-    Parameters
-    ----------
-    operands
-        ``struct Convolution``.
-    grid
-        Tiles, parts and groups.
-    per_part
-        Windows of a part, a multiple of :data:`WEIGHT_DEPTH`.
-    """
-    t, name = dtype.cuda, f"convolution_weight_{dtype.name}"
-    columns = tile.elements * tile.channels
-    shared = _STAGES * WEIGHT_DEPTH * ((tile.filters + columns) * dtype.itemsize + _WINDOW_BYTES)
-    threads = tile.filters * 2
-    source = (
-        f'{includes("warpgroup_weight_gradient.cuh", dtype)}extern "C" __global__ void '
-        f"__launch_bounds__({threads}, 1) {name}(Convolution c, int per_part, float* parts, const {t}* image, "
-        f"const {t}* grad) {{\n"
-        f"    convolve_weight_by_warpgroups<{t}, {tile.filters}, {tile.elements}, {tile.channels}>(c, per_part, image, grad, "
-        "parts);\n}\n"
-    )
-    launch = launcher(
-        device,
-        "warpgroup_weight_gradient.cu",
-        source,
-        name,
-        (len(operands), *"iPPP"),
-        shared,
-        one_architecture=True,
-    )
-
-    def run(stream: Any, *addresses: int) -> None:
-        launch(*grid, threads, 1, 1, shared, stream, operands, per_part, *addresses)
 
     return run
