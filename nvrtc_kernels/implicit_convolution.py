@@ -388,7 +388,9 @@ def plan_weight(
     )
     together = _are_neighbours(dtype, image, channels)
     by_warpgroups = together and warpgroup_weight_gradient.takes(device)
-    result, bring_grad, grad_bytes = _brought_grad(device, dtype, geometry, result, by_warpgroups=by_warpgroups)
+    result, bring_grad, grad_bytes = _brought_grad(
+        device, dtype, geometry, result, by_warpgroups=by_warpgroups
+    )
     grad_together = _are_neighbours(dtype, result, filters)
     in_lines = warpgroup_weight_gradient.windows_are_neighbours(dtype, geometry, result)
     by_warpgroups = by_warpgroups and (in_lines or (grad_together and dtype.itemsize == 2))

@@ -97,9 +97,7 @@ def bound(
     return bind(function, codes, (width, height, 1), (threads, 1, 1), *first, shared=shared)
 
 
-def _function(
-    device: Device, file: str, source: str, name: str, one_architecture: bool = False
-) -> Function:
+def _function(device: Device, file: str, source: str, name: str, one_architecture: bool = False) -> Function:
     program = library_program(source, file, one_architecture=one_architecture)
     return KernelCache.of(device.runtime).function(program, name, device)
 

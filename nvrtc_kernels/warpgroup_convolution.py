@@ -72,9 +72,7 @@ def launches(
         f"    convolve_by_warpgroups<{t}, {rows}, {tile}, {str(out_together).lower()}>(c, image, weight, bias, out);\n}}\n"
     )
     codes = (len(operands[0]), *"PPPP")
-    launch = launcher(
-        device, "warpgroup_convolution.cu", source, name, codes, shared, one_architecture=True
-    )
+    launch = launcher(device, "warpgroup_convolution.cu", source, name, codes, shared, one_architecture=True)
     grids = [(-(-count // rows), tiles, groups) for count in windows]
 
     def run(stream: Any, *addresses: int) -> None:

@@ -64,7 +64,9 @@ class Tile(NamedTuple):
             # The result's gradient is fetched for every block.
             return computed * (1 + 64 / (elements * of_block))
 
-        return cls(64 if geometry.filters // geometry.groups <= 64 else 128, *min(_ELEMENTS_AND_CHANNELS, key=cost))
+        return cls(
+            64 if geometry.filters // geometry.groups <= 64 else 128, *min(_ELEMENTS_AND_CHANNELS, key=cost)
+        )
 
     def count(self, geometry: Geometry) -> int:
         """Tiles of a group."""

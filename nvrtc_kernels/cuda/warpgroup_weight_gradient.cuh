@@ -36,14 +36,15 @@ struct WeightPart {
     __device__ WindowOffsets find(const Convolution& c, int window) const {
         int at[4];
         c.find(window, at);
-        WindowOffsets offsets;
+        // Whole, as it is read.
+        WindowOffsets offsets{{-1, -1, -1}, -1};
 #pragma unroll
         for (int e = 0; e < Elements; ++e) {
             const int element = first_element + e, kx = element % c.kernel[2], row = element / c.kernel[2];
             const int seen = c.seen(at, row / c.kernel[1], row % c.kernel[1], kx);
-            offsets.seen[e] = window < end && element < c.elements ? seen : -1;
+            if (window < end && element < c.elements) offsets.seen[e] = seen;
         }
-        offsets.result = window < end ? c.result(at) : -1;
+        if (window < end) offsets.result = c.result(at);
         return offsets;
     }
     // Where a block's sums go: parts is (part, group, element, filter, channel).

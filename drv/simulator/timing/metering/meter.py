@@ -164,7 +164,7 @@ class Meter:
             if site.text.startswith("wgmma"):
                 # Each warp is said to read both factors; tensor cores read them once for the four.
                 first = span.lane % _WARPGROUP == 0
-                span = Span(span.kind, span.offsets[first], span.width, span.lane[first])  # noqa: PLW2901
+                span = Span(span.kind, span.offsets[first], span.width, span.lane[first])
             mine = lanes if np.array_equal(span.lane, np.arange(lanes.n)) else lanes.subset(span.lane)
             if span.allocation is not None:
                 self._count_global(span.allocation, span.offsets, span.width, span.kind, mine, site)
