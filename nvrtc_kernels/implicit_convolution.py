@@ -277,9 +277,12 @@ def plan(
     if backward:
         seen, out, channels, filters = result, image, filters, channels
         seen_size, phases = w.out, list(_gradient_phases(w))
-    seen, bring, seen_bytes = _brought_together(
-        device, dtype, geometry, geometry.result if backward else geometry.image, seen, _products(geometry)
-    )
+    seen_shape = geometry.result if backward else geometry.image
+    by_warpgroups = warpgroup_convolution.takes(device, [phase.kernel for phase in phases])
+    products = _products(geometry)
+    if by_warpgroups and not warpgroup_convolution.copies_pay(geometry, seen_shape, filters):
+        products = 0
+    seen, bring, seen_bytes = _brought_together(device, dtype, geometry, seen_shape, seen, products)
     per_chunk = _CHUNK // dtype.itemsize
     padded = -(-channels // per_chunk) * per_chunk
     arrange = _rearranged(device, dtype, "arrange_weight", geometry, weight, padded, swapped=backward)
@@ -294,10 +297,18 @@ def plan(
     out_together = out[1] == 1
 
     def kernel(together: bool) -> Callable[..., None]:
-        if together and warpgroup_convolution.takes(device, [phase.kernel for phase in phases]):
+        if by_warpgroups:
             windows = [geometry.items * prod(phase.windows) for phase in phases]
             return warpgroup_convolution.launches(
-                device, dtype, direction, windows, filters, groups, operands, out_together=out_together
+                device,
+                dtype,
+                direction,
+                windows,
+                filters,
+                groups,
+                operands,
+                together=together,
+                out_together=out_together,
             )
         t = dtype.cuda
         name = f"convolution_{direction}_{dtype.name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from .plans import includes, launcher
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     from drv import Device
 
+    from .convolution import Geometry
     from .dtypes import dtype
 
 #: The only compute capability that has these products.
@@ -20,11 +22,24 @@ _MOST_ELEMENTS = 32
 #: Windows of a block, each 64 of which are a warpgroup's.
 _ROWS = 256, 192, 128
 _BYTES, _STAGES, _OFFSET = 128, 4, 4
+#: How often a block may read an element whose channels lie apart: beyond that it costs less to copy the image first.
+_MOST_READS = 4
 
 
 def takes(device: Device, kernels: Sequence[Sequence[int]]) -> bool:
     """Whether there are kernels for windows of these elements along each dimension."""
     return device.compute_capability == _CAPABILITY and all(sum(each) <= _MOST_ELEMENTS for each in kernels)
+
+
+def _tile(filters: int) -> int:
+    return 64 if filters <= 64 else 128
+
+
+def copies_pay(geometry: Geometry, seen: Sequence[int], filters: int) -> bool:
+    """Whether an image of the shape ``seen`` should be copied first if its channels are no neighbours."""
+    w = geometry.windows
+    reads = geometry.items * w.positions * w.kernel_elements * -(-filters // _tile(filters))
+    return reads > _MOST_READS * seen[0] * prod(seen[2:])
 
 
 def _rows(device: Device, windows: Sequence[int], others: int) -> int:
@@ -46,9 +61,10 @@ def launches(
     groups: int,
     operands: Sequence[bytes],
     *,
+    together: bool,
     out_together: bool,
 ) -> Callable[..., None]:
-    """``run(stream, out, image, weight, bias)`` for images whose channels are neighbours.
+    """``run(stream, out, image, weight, bias)``.
 
     Parameters
     ----------
@@ -56,11 +72,13 @@ def launches(
         How many each launch has, of all items.
     operands
         ``struct Convolution`` of each launch.
+    together : bool
+        Whether the channels of the image are neighbours, in whole chunks of 16 bytes.
     out_together : bool
         Whether the channels of the result are neighbours.
     """
     t, name = dtype.cuda, f"convolution_{direction}_{dtype.name}"
-    tile = 64 if filters <= 64 else 128
+    tile = _tile(filters)
     tiles = -(-filters // tile)
     rows = _rows(device, windows, tiles * groups)
     shared = _STAGES * (rows + tile) * _BYTES + rows * _OFFSET
@@ -69,7 +87,8 @@ def launches(
         f'{includes("warpgroup_convolution.cuh", dtype)}extern "C" __global__ void '
         f"__launch_bounds__({threads}, 1) {name}(Convolution c, {t}* out, const {t}* image, const {t}* weight, "
         f"const {t}* bias) {{\n"
-        f"    convolve_by_warpgroups<{t}, {rows}, {tile}, {str(out_together).lower()}>(c, image, weight, bias, out);\n}}\n"
+        f"    convolve_by_warpgroups<{t}, {rows}, {tile}, {str(together).lower()}, {str(out_together).lower()}>(c, image, "
+        "weight, bias, out);\n}\n"
     )
     codes = (len(operands[0]), *"PPPP")
     launch = launcher(device, "warpgroup_convolution.cu", source, name, codes, shared, one_architecture=True)

@@ -32,7 +32,8 @@ def takes(device: Device) -> bool:
 
 def depth(dtype: dtype) -> int:
     """Windows of a tile, of which parts have whole multiples."""
-    return _BYTES // dtype.itemsize
+    windows: int = _BYTES // dtype.itemsize
+    return windows
 
 
 def windows_are_neighbours(dtype: dtype, geometry: Geometry, strides: Sequence[int]) -> bool:

@@ -31,6 +31,12 @@ __device__ inline void await_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
 }
 
+// 16 aligned bytes to shared memory by one instruction, as which the compiler does not always see them.
+__device__ inline void store_words(void* to, unsigned int a, unsigned int b, unsigned int c, unsigned int d) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(to)), "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
 // Four matrices of 8 x 8 elements, of which each thread names a row.
 __device__ inline void load_matrices(unsigned int (&to)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -1,10 +1,10 @@
-// Convolutions by products of warpgroups, of images whose channels are neighbours: the same sums as in
-// implicit_convolution.cuh, in tiles of more windows.
+// Convolutions by products of warpgroups: the same sums as in implicit_convolution.cuh, in tiles of more windows.
 //
 //   convolve_by_warpgroups  A block has up to 256 windows and 64 or 128 filters of a group, and each of its warpgroups 64 windows.
 //                           It goes over the channels, 128 bytes at a time, and of these over the elements of a window, which
-//                           see the same part of the image again and again: level 1 has it. Tiles come by asynchronous copies,
-//                           two ahead, while the product of the one before goes on.
+//                           see the same part of the image again and again: level 1 has it. Tiles come two ahead, while the
+//                           product of the one before goes on: by asynchronous copies where the image's channels are
+//                           neighbours, and else through registers, as neighbouring threads read neighbouring windows.
 //
 // What a window sees of the image is told by the offset of its first element and a bit for each element of the kernel along
 // each dimension, for which 32 have to do.
@@ -114,12 +114,43 @@ __device__ inline void store_sums(T* memory, const float (&sums)[Filters / 8][4]
     }
 }
 
-// `OutTogether`: whether the channels of the result are neighbours. Weights of float32 are TF32.
-template <class T, int Rows, int Filters, bool OutTogether>
+// A window's half of a tile's channels, which lie apart, on their way from the image to shared memory, as words.
+template <class T>
+struct WindowPart {
+    static constexpr int chunks = 4, per_word = 4 / sizeof(T), channels = chunks * 4 * per_word;
+    unsigned int words[chunks * 4];
+
+    __device__ static unsigned int bits(const T* from) {
+        if constexpr (sizeof(T) == 4) return *reinterpret_cast<const unsigned int*>(from);
+        return *reinterpret_cast<const unsigned short*>(from);
+    }
+    // So many channels are there from here on. No branch is around a load, so that all are on their way together: what is not
+    // there is read where something is.
+    __device__ void load(const T* from, int there, long long step) {
+        if (there <= 0) step = 0;
+#pragma unroll
+        for (int i = 0; i < channels; ++i) {
+            const unsigned int read = bits(from), element = i < there ? read : 0u;
+            unsigned int& word = words[i / per_word];
+            word = i % per_word == 0 ? element : word | element << 16;
+            if (i + 1 < there) from += step;
+        }
+    }
+    template <int Width>
+    __device__ void store(const SharedRows<T, Width>& to, int row, int first) const {
+#pragma unroll
+        for (int i = 0; i < chunks; ++i)
+            store_words(to.at(row, first + i), words[i * 4], words[i * 4 + 1], words[i * 4 + 2], words[i * 4 + 3]);
+    }
+};
+
+// `Together`: whether the channels of the image are neighbours, and how many of them are whole chunks; `OutTogether`: whether those
+// of the result are. Weights of float32 are TF32.
+template <class T, int Rows, int Filters, bool Together, bool OutTogether>
 __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, const T* weight, const T* bias, T* out) {
     constexpr int depth = WARPGROUP_BYTES / sizeof(T), stages = WARPGROUP_STAGES, threads = Rows * 2, chunks = 8;
     constexpr int stage = (Rows + Filters) * depth, per_chunk = 16 / sizeof(T), blocks = Filters / 8;
-    constexpr int rows_at_once = threads / chunks, image_rows = Rows / rows_at_once;
+    constexpr int rows_at_once = threads / chunks, image_rows = Together ? Rows / rows_at_once : 1;
     constexpr int weight_rows = (Filters + rows_at_once - 1) / rows_at_once;
     typedef SharedRows<T, depth> Tile;
     extern __shared__ __align__(1024) uint4 swizzled_memory[];
@@ -138,8 +169,11 @@ __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, con
     }
     SeenWindow seen[image_rows];
 #pragma unroll
-    for (int i = 0; i < image_rows; ++i) seen[i].find(c, first + own_line + i * rows_at_once);
+    for (int i = 0; i < image_rows; ++i)
+        seen[i].find(c, first + (Together ? own_line + i * rows_at_once : threadIdx.x % Rows));
     KernelElement element(c);
+    WindowPart<T> part;
+    const int own_half = threadIdx.x / Rows * (chunks / 2);
     int channel = own_chunk;
     const int steps = c.kernel[0] * c.kernel[1] * c.kernel[2] * ((c.channels + depth - 1) / depth);
     const auto images = [&](int step) { return Tile{memory + step % stages * stage}; };
@@ -148,7 +182,15 @@ __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, con
         if (step < steps) {
 #pragma unroll
             for (int i = 0; i < image_rows; ++i) {
-                const bool there = (seen[i].inside & element.bits) == element.bits && channel < c.channels;
+                const bool sees = (seen[i].inside & element.bits) == element.bits;
+                if constexpr (!Together) {
+                    const int own_channel = channel - own_chunk + own_half * per_chunk;
+                    const int there = sees ? c.channels - own_channel : 0;
+                    const long long at = seen[i].first + element.offset + static_cast<long long>(own_channel) * c.channel;
+                    part.load(image + (there > 0 ? at : 0), there, c.channel);
+                    continue;
+                }
+                const bool there = sees && channel < c.channels;
                 copy_async<16, true>(
                     images(step).at(own_line + i * rows_at_once, threadIdx.x % chunks),
                     image + (there ? seen[i].first + element.offset + channel : 0), there);
@@ -166,8 +208,16 @@ __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, con
         }
         commit_copies();
     };
+    // What has come to registers goes to where a tile was that every warp is done with.
+    const auto store = [&](int step) {
+        if constexpr (!Together)
+            if (step < steps) part.store(images(step), threadIdx.x % Rows, own_half);
+    };
 #pragma unroll
-    for (int step = 0; step < stages - 2; ++step) fetch(step);
+    for (int step = 0; step < stages - 2; ++step) {
+        fetch(step);
+        store(step);
+    }
 
     float sums[blocks][4];
 #pragma unroll
@@ -186,6 +236,7 @@ __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, con
             commit_products();
             fetch(step + stages - 2);
             await_products<1>();
+            store(step + stages - 2);
         } else {
             unsigned int left[chunks / 2][4];
 #pragma unroll
@@ -200,6 +251,7 @@ __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, con
             commit_products();
             fetch(step + stages - 2);
             await_products<0>();
+            store(step + stages - 2);
         }
     }
     await_products<0>();

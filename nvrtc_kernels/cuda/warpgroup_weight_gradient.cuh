@@ -237,10 +237,11 @@ __device__ void convolve_tf32_weight(
         for (int i = 0; i < grad_rows; ++i) {
             const int row = own_line + i * lines_at_once;
             if (Filters % lines_at_once == 0 || row < Filters) {
-                uint4& own = *reinterpret_cast<uint4*>(grads(step).at(row, own_chunk));
-                unsigned int rounded[4] = {own.x, own.y, own.z, own.w};
+                float* const own = grads(step).at(row, own_chunk);
+                const uint4 words = *reinterpret_cast<const uint4*>(own);
+                unsigned int rounded[4] = {words.x, words.y, words.z, words.w};
                 round_operands<float>(rounded);
-                own = make_uint4(rounded[0], rounded[1], rounded[2], rounded[3]);
+                store_words(own, rounded[0], rounded[1], rounded[2], rounded[3]);
             }
         }
         show_to_products();

@@ -107,6 +107,7 @@ def test_channels_become_neighbours_first(
 ) -> None:
     """Where there is much to compute of an element, it is copied to where its neighbours are the other channels."""
     monkeypatch.setattr(kernels, "_LEAST_PRODUCTS", 0)
+    monkeypatch.setattr(warpgroup_convolution, "_MOST_READS", 0)
     _check(name, dtype, "contiguous", copies=True)
 
 
@@ -151,6 +152,19 @@ _TILES = [
 ]
 
 
+def test_images_are_copied_where_elements_are_read_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(implicit, "LEAST_WORK", 0)
+    drv.simulator.install(check="off", capability=(9, 0))
+    x, weight = tensor.ones(1, 16, 20, 20, device="cuda"), tensor.ones(136, 16, 3, 3, device="cuda")
+
+    def copies(weight: Any, **options: Any) -> bool:
+        return _kernels(lambda: convolution.conv2d(x, weight, **options))[1][0].startswith("copy")
+
+    assert copies(weight, padding=1)
+    assert copies(weight, padding=1, stride=2)
+    assert not copies(weight[:128], padding=1, stride=2)
+
+
 @pytest.mark.parametrize(
     ("rows", "dtype", "form", "filters", "channels", "kernel", "groups"),
     thinned(_TILES, lambda *each: each in _TILES[:2]),
@@ -167,6 +181,7 @@ def test_tiles_of_warpgroups(
 ) -> None:
     monkeypatch.setattr(implicit, "LEAST_WORK", 0)
     monkeypatch.setattr(kernels, "_LEAST_PRODUCTS", 0)
+    monkeypatch.setattr(warpgroup_convolution, "_MOST_READS", 0)
     monkeypatch.setattr(warpgroup_convolution, "_ROWS", (rows,))
     drv.simulator.install(check="full", schedule="random", capability=(9, 0))
     options = {"stride": (1, 2), "padding": 1, "groups": groups}
