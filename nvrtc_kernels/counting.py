@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _THREADS = 256
 _MAX_GRID = (1 << 31) - 1
-#: Bins that blocks count in shared memory.
-_FEW_BINS = 4096
+#: Bins that blocks count in shared memory, counters there, and most copies of each bin's.
+_FEW_BINS, _COUNTERS, _MOST_COPIES = 4096, 8192, 32
 #: Blocks per multiprocessor, where each ends with adding up its bins.
 _BLOCKS = 8
 
@@ -60,7 +60,7 @@ def bincount(
     if bins == 0:
         return NOTHING
     if weights is None:
-        return _count(device, shape, operand, bins, "ValueBin", "", "")
+        return _count(device, shape, operand, bins, "ValueBin{bins}", "", "")
     geometry, code, count, typed = _geometry(shape, operand[0], weights[0])
     out = weights[1].cuda
     source = _source(operand[1], out) + (
@@ -103,7 +103,10 @@ def histc(device: Device, shape: Sequence[int], operand: tuple[Sequence[int], dt
         raise ValueError(f"bins must be at least 1, {bins} was given")
     # Bins are computed in float for the dtypes that PyTorch computes them in float for, in double for the rest.
     compute = "float" if operand[1].is_floating_point and operand[1].itemsize < 8 else "double"
-    return _count(device, shape, operand, bins, f"RangeBin<{compute}>", ", double low, double high", "dd")
+    number = "int" if bins <= _FEW_BINS else "long long"
+    functor = f"RangeBin<{compute}, {number}>"
+    limits = f"(static_cast<{number}>(bins), static_cast<{compute}>(low), static_cast<{compute}>(high))"
+    return _count(device, shape, operand, bins, functor + limits, ", double low, double high", "dd")
 
 
 def _count(
@@ -111,25 +114,25 @@ def _count(
     shape: Sequence[int],
     operand: tuple[Sequence[int], dtype],
     bins: int,
-    functor: str,
+    bin_of: str,
     parameters: str,
     codes: str,
 ) -> Plan:
     geometry, code, count, typed = _geometry(shape, operand[0])
     few = bins <= _FEW_BINS
+    # A power of two.
+    copies = min(1 << (_COUNTERS // bins).bit_length() - 1, _MOST_COPIES) if few else 1
     memory = "shared" if few else "global"
     name = f"count_bins_in_{memory}"
-    compute = functor[len("RangeBin<") : -1]
-    arguments = f"bins, static_cast<{compute}>(low), static_cast<{compute}>(high)" if codes else "bins"
     source = _source(operand[1], "unsigned long long") + (
         f'extern "C" __global__ void {name}({typed}, long long bins{parameters}, const {operand[1].cuda}* in, '
         f"unsigned long long* out) {{\n"
-        f"    const {functor} bin_of{{{arguments}}};\n    count_in_{memory}(geometry, count, bin_of, in, out);\n}}\n"
+        f"    count_in_{memory}(geometry, count, {bin_of}, in, out{f', {copies}' if few else ''});\n}}\n"
     )
     clear = _clear(device, source, bins)
     launch = launcher(device, "counting.cu", source, name, (len(geometry), code, "q", *codes, *"PP"))
     most = device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS if few else _MAX_GRID
-    grid, shared = min(-(-count // _THREADS), most), 4 * bins if few else 0
+    grid, shared = min(-(-count // _THREADS), most), 4 * bins * copies if few else 0
 
     def run(stream: Any, _: int, output: int, elements: int, *numbers: float) -> None:
         clear(stream, output)

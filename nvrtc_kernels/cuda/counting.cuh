@@ -1,7 +1,8 @@
 // How many elements fall in each bin, or the sum of their weights.
 //
 //   count_in_shared   few bins: every block counts in shared memory and adds its counts to the output at the
-//                     end, so that blocks meet only once for each bin
+//                     end, so that blocks meet only once for each bin. Counts lie there in several copies, which
+//                     neighbouring threads take turns in, so that many equal elements do not wait for each other
 //   count_in_global   many bins: every element is added to the output, where two seldom meet
 //   weigh             sums of weights: floating point additions in the order in which threads happen to come,
 //                     so the last bits differ from run to run
@@ -22,16 +23,36 @@ struct ValueBin {
     }
 };
 
-// Bins of equal width from low to high, both included; NaN is in none.
-template <class T>
+// Bins of equal width from low to high, both included; NaN is in none. They are numbered by Number.
+template <class T, class Number>
 struct RangeBin {
-    long long bins;
-    T low, high;
+    Number bins;
+    T low, high, width, inverse;
+    bool quick;
+    __device__ RangeBin(Number bins, T low, T high)
+        : bins(bins), low(low), high(high), width(high - low), inverse(1 / width), quick(false) {
+        if constexpr (sizeof(T) == 4 && sizeof(Number) == 4) {
+            const unsigned bits = __float_as_uint(width), exponent = bits >> 23;
+            quick = exponent >= 32 && exponent < 224 && (bits & 0x7fffff) != 0x7fffff;
+        }
+    }
+    // x / width. The quotient that is improved once by what remains is the one that division rounds to, where the inverse is
+    // rounded to nearest and the mantissa is not all ones (P. Markstein, "Computation of elementary functions on the IBM RISC
+    // System/6000 processor", 1990).
+    __device__ T quotient(T x) const {
+        if constexpr (sizeof(T) == 4 && sizeof(Number) == 4) {
+            if (quick) {
+                const T first = x * inverse;
+                return fmaf(fmaf(-first, width, x), inverse, first);
+            }
+        }
+        return x / width;
+    }
     template <class X>
-    __device__ long long operator()(X x) const {
+    __device__ Number operator()(X x) const {
         const T value = static_cast<T>(x);
         if (!(value >= low && value <= high)) return -1;
-        const long long bin = static_cast<long long>((value - low) * static_cast<T>(bins) / (high - low));
+        const Number bin = static_cast<Number>(quotient((value - low) * static_cast<T>(bins)));
         return bin < bins ? bin : bins - 1;
     }
 };
@@ -44,19 +65,39 @@ __device__ inline void clear_bins(long long bins, T* out) {
 
 template <int Rank, class Index, class Bin, class In>
 __device__ inline void count_in_shared(
-    const Geometry<Rank, 1, Index>& geometry, Index count, const Bin& bin_of, const In* in, unsigned long long* out) {
+    const Geometry<Rank, 1, Index>& geometry, Index count, const Bin& bin_of, const In* in, unsigned long long* out,
+    int copies) {
     extern __shared__ unsigned seen[];
-    for (int bin = threadIdx.x; bin < bin_of.bins; bin += blockDim.x) seen[bin] = 0;
+    const int bins = static_cast<int>(bin_of.bins), copy = threadIdx.x & (copies - 1);
+    for (int at = threadIdx.x; at < bins * copies; at += blockDim.x) seen[at] = 0;
     __syncthreads();
-    const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
-#pragma unroll 4
-    for (Index at = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
-        const long long bin = bin_of(to_compute(in[element_offset(geometry, at)]));
-        if (bin >= 0) atomicAdd(seen + bin, 1u);
+    const auto take = [&](In x) {
+        const int bin = static_cast<int>(bin_of(to_compute(x)));
+        if (bin >= 0) atomicAdd(seen + (bin * copies + copy), 1u);
+    };
+    constexpr int width = 16 / sizeof(In);
+    const Index step = static_cast<Index>(gridDim.x) * blockDim.x, thread = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
+    Index packed = 0;
+    if constexpr (Rank == 1) {
+        if (geometry.stride[0][0] == 1 && reinterpret_cast<unsigned long long>(in) % sizeof(Pack<In, width>) == 0) {
+            const Index packs = count / width;
+            packed = packs * width;
+#pragma unroll 2
+            for (Index at = thread; at < packs; at += step) {
+                const Pack<In, width> pack = reinterpret_cast<const Pack<In, width>*>(in)[at];
+#pragma unroll
+                for (int i = 0; i < width; ++i) take(pack.item[i]);
+            }
+        }
     }
+#pragma unroll 4
+    for (Index at = packed + thread; at < count; at += step) take(in[element_offset(geometry, at)]);
     __syncthreads();
-    for (int bin = threadIdx.x; bin < bin_of.bins; bin += blockDim.x) {
-        if (seen[bin]) atomicAdd(out + bin, static_cast<unsigned long long>(seen[bin]));
+    for (int bin = threadIdx.x; bin < bins; bin += blockDim.x) {
+        unsigned long long sum = 0;
+        // From another copy in each thread, as those of one lie in few banks.
+        for (int i = 0; i < copies; ++i) sum += seen[bin * copies + ((i + copy) & (copies - 1))];
+        if (sum) atomicAdd(out + bin, sum);
     }
 }
 

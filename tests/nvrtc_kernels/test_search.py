@@ -134,6 +134,53 @@ def test_histc(device: drv.Device, kind: dtypes.dtype, bins: int) -> None:
     assert (out.numpy_array() == expected).all()
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "bins"),
+    [
+        (-4, 4, 64),
+        (0.1, 0.7, 100),
+        (-1e-3, 2.5e7, 4096),
+        (0, float(np.float32(2 - 2**-23)), 33),
+        (1e-30, 3e-30, 7),
+    ],
+)
+@pytest.mark.parametrize("lead", [0, 1])
+def test_elements_at_the_edges_of_bins(
+    device: drv.Device, low: float, high: float, bins: int, lead: int
+) -> None:
+    """As single precision divides, whatever the width: elements on both sides of each edge, in rows that begin anywhere."""
+    single = np.float32
+    low, high = single(low), single(high)
+    edges = (low + np.arange(bins + 1, dtype=np.float64) * (float(high) - float(low)) / bins).astype(single)
+    near = [edges]
+    for towards in (-np.inf, np.inf):
+        for _ in range(3):
+            near.append(np.nextafter(near[-1] if len(near) % 4 else edges, single(towards)))
+    array = np.concatenate([*near, np.random.default_rng(1).uniform(low, high, 5000).astype(single)])
+    argument, out = DeviceArray(device, array, lead=lead), DeviceArray(device, np.full(bins, -1, np.int64))
+    plan = counting.histc(device, array.shape, argument.operand, bins)
+    plan.run(device.default_stream.handle, 0, out.address, argument.address, float(low), float(high))
+    device.synchronize()
+    inside = array[(array >= low) & (array <= high)]
+    bin_of = ((inside - low) * single(bins) / (high - low)).astype(np.int64)
+    expected = np.bincount(np.minimum(bin_of, bins - 1), minlength=bins)
+    assert (out.numpy_array() == expected).all()
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize("bins", [3, 300, 4096, 5000])
+def test_copies_of_bins_under_every_schedule(bins: int) -> None:
+    array = np.random.default_rng(bins).integers(0, bins, 9001).astype(np.int32)
+    array[::3] = bins - 1
+    for schedule in ("eager", "random"):
+        with drv.simulator.installed(check="full", schedule=schedule, seed=1):
+            device = drv.Device(0)
+            argument, out = DeviceArray(device, array), DeviceArray(device, np.full(bins, -1, np.int64))
+            run(device, counting.bincount(device, array.shape, argument.operand, bins), out, argument)
+            assert (out.numpy_array() == np.bincount(array, minlength=bins)).all()
+            assert not list(drv.simulator.findings())
+
+
 def test_no_elements_leave_empty_bins(device: drv.Device) -> None:
     out = DeviceArray(device, np.full(7, -1, np.int64))
     run(device, counting.bincount(device, (0,), ((1,), dtypes.int64), 7), out, 0)

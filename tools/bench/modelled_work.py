@@ -251,6 +251,13 @@ def _sort(elements: int, reach: float | None) -> Any:
     return make
 
 
+def _bincount(dtype: Any) -> Work | None:
+    if dtype is not tensor.float32:
+        return None
+    x = _indices(LARGE // 8, COLUMNS)
+    return Work(lambda: x.bincount(minlength=COLUMNS), 8 * x.numel(), CONTIGUOUS)
+
+
 def _scan(function: Callable[[Any], Any], *, results: float = 1, elements: int = 1 << 22) -> Any:
     def make(dtype: Any) -> Work:
         x = _empty(elements, dtype=dtype)
@@ -463,6 +470,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "scan and sort": {
         "cumsum of rows": _rows(lambda x: x.cumsum(1), reach=None),
         "cumsum": _scan(lambda x: x.cumsum(0)),
+        "cumsum of 2^26": _scan(lambda x: x.cumsum(0), elements=LARGE),
+        "histogram of 64 bins": _of_numbers(lambda x: x.histc(64, -4, 4), (LARGE // COLUMNS, COLUMNS)),
+        "histogram, all equal": _rows(lambda x: x.histc(64, -4, 4), results=0),
+        "bincount of 2^10": _bincount,
         "sort of 2^15": _sort(1 << 15, None),
         "sort of 2^20": _sort(1 << 20, None),
         "sort of 2^23": _sort(1 << 23, CONTIGUOUS),
