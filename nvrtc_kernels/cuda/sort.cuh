@@ -131,23 +131,16 @@ __device__ inline void clear_counts(unsigned* counts, long long count) {
     if (at < count) counts[at] = 0;
 }
 
-// One more of a digit for every lane of a warp. Where all have the same one, a lane counts for all: they would take turns.
-__device__ inline void count_digit(unsigned* counts, unsigned digit, bool counts_too, bool all_same) {
-    if (all_same) {
-        if (threadIdx.x % 32 == 0) atomicAdd(counts + digit, 32u);
-    } else if (counts_too) {
-        atomicAdd(counts + digit, 1u);
-    }
-}
-
-// counts[row][pass][digit], which are zero before. What the first pass publishes is cleared.
+// counts[row][pass][digit], which are zero before. Blocks count in copies that neighbouring threads take turns in, so that
+// many equal digits do not wait for each other. What the first pass publishes is cleared.
 template <class Order, int Passes, class Word>
 __device__ inline void radix_histograms(
     Chunks c, unsigned tiles, const typename Order::Bits* in, unsigned* counts, Word* published) {
     typedef typename Order::Bits Bits;
-    constexpr int width = 16 / sizeof(Bits), threads = 256;
+    constexpr int width = 16 / sizeof(Bits), threads = 256, copies = 32 / Passes;
     typedef Pack<Bits, width> Wide;
-    __shared__ unsigned seen[Passes][radix];
+    __shared__ unsigned seen[Passes * radix * copies];
+    const int copy = threadIdx.x % copies;
     const long long words = c.rows * tiles * radix;
     for (long long at = static_cast<long long>(blockIdx.x) * threads + threadIdx.x; at < words;
          at += static_cast<long long>(gridDim.x) * threads)
@@ -157,8 +150,7 @@ __device__ inline void radix_histograms(
         const unsigned chunk = job - row * c.chunks, first = chunk * c.piece, end = min(c.n - first, c.piece) + first;
         const Bits* line = in + row * c.n;
         const bool aligned = reinterpret_cast<unsigned long long>(line) % sizeof(Wide) == 0;  // and so are pieces
-#pragma unroll
-        for (int pass = 0; pass < Passes; ++pass) seen[pass][threadIdx.x] = 0;
+        for (int at = threadIdx.x; at < Passes * radix * copies; at += threads) seen[at] = 0;
         __syncthreads();
 #pragma unroll 2
         for (unsigned tile = first; tile < end; tile += threads * width) {
@@ -173,20 +165,22 @@ __device__ inline void radix_histograms(
             }
 #pragma unroll
             for (int i = 0; i < width; ++i) {
-                const bool real = at + i < end, all_real = __all_sync(~0u, real);
-                const Bits key = Order::key(pack.item[i]), other = key ^ __shfl_sync(~0u, key, 0);
+                if (at + i >= end) continue;
+                const Bits key = Order::key(pack.item[i]);
 #pragma unroll
                 for (int pass = 0; pass < Passes; ++pass) {
-                    const bool same = static_cast<unsigned char>(other >> 8 * pass) == 0;
-                    count_digit(
-                        seen[pass], static_cast<unsigned char>(key >> 8 * pass), real, __all_sync(~0u, same) && all_real);
+                    const unsigned digit = static_cast<unsigned char>(key >> 8 * pass);
+                    atomicAdd(seen + ((pass * radix + digit) * copies + copy), 1u);
                 }
             }
         }
         __syncthreads();
 #pragma unroll
         for (int pass = 0; pass < Passes; ++pass) {
-            const unsigned count = seen[pass][threadIdx.x];
+            unsigned count = 0;
+            // From another copy in each thread, as those of one lie in few banks.
+            for (int i = 0; i < copies; ++i)
+                count += seen[(pass * radix + threadIdx.x) * copies + (i + copy) % copies];
             if (count) atomicAdd(counts + (row * Passes + pass) * radix + threadIdx.x, count);
         }
         __syncthreads();
