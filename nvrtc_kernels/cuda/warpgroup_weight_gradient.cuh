@@ -141,7 +141,7 @@ __device__ void convolve_weight_by_warpgroups(
         commit_products();
         fetch(step + stages - 2);
         find(step + stages - 1);
-        await_products<1>();
+        await_products<0>();  // the assembler orders products one by one that go on beyond the branches of find
     }
     await_products<0>();
     await_copies<0>();
