@@ -8,6 +8,7 @@ from tensor.core.names.absent import hints as _hints
 
 from . import bias as bias
 from . import flex_attention as flex_attention
+from . import varlen as varlen
 from .backends import SDPBackend, sdpa_kernel
 
 __all__ = ["SDPBackend", "sdpa_kernel"]

@@ -360,6 +360,7 @@ __device__ void attend_backward_keys(
     };
     fetch_own(shared.own_first(), key, KEY, operands.width);
     if constexpr (OfKey) fetch_own(shared.own_second(), value, VALUE, operands.values);
+    commit_copies();
     QueryTiles<T, Width, Piece, rows, count, Statistics, Rank, S, M> tiles{
         operands, sequences, mask, query, result, grad, logarithms, statistics, matrix, sequence, shared};
     tiles.begin_at(window.first_query(first), S::has_begin ? window.end_of_queries(last) : sequence.positions);

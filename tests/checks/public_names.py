@@ -91,6 +91,7 @@ NAMESPACES = (
     "nn.attention",
     "nn.attention.bias",
     "nn.attention.flex_attention",
+    "nn.attention.varlen",
     "nn.grad",
     "nn.init",
     "nn.module",

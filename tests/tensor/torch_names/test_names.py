@@ -52,6 +52,7 @@ SAME = {
     "torch.nn": "nn",
     "torch.nn.attention.bias": "nn.attention.bias",
     "torch.nn.attention.flex_attention": "nn.attention.flex_attention",
+    "torch.nn.attention.varlen": "nn.attention.varlen",
     "torch.nn.functional": "nn.functional",
     "torch.nn.init": "nn.init",
     "torch.nn.modules": "nn.modules",
