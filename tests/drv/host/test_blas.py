@@ -21,6 +21,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blas, "_BLOCK", 1 << 10)
     monkeypatch.setattr(blas, "_ROWS", 4)
     monkeypatch.setattr(blas._Blas, "single", True)
+    # Small products have another order.
+    monkeypatch.setattr(blas._Blas, "ordered", False)
 
 
 def threads(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +98,28 @@ def test_how_many_blocks(
     left, right = values(*a, dtype="float32"), values(*b, dtype="float32")
     np.testing.assert_allclose(blas.multiply(left, right), left @ right, rtol=1e-4, atol=1e-3)
     assert sum(seen) == blocks
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("sizes", [(700, 300, 900), (900, 513, 700), (1100, 1700, 130)])
+def test_large_products_have_the_same_bits_wherever_they_are_cut(
+    sizes: tuple[int, int, int], turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blas, "_BLOCK", 1 << 24)
+    monkeypatch.setattr(blas, "_ROWS", 128)
+    monkeypatch.setattr(blas._Blas, "single", None)
+    blas.single_threaded()
+    rows, depth, columns = sizes
+    left, right = values(rows, depth, dtype="float32"), values(depth, columns, dtype="float32")
+    if turned:
+        left, right = np.ascontiguousarray(left.T).T, np.ascontiguousarray(right.T).T
+    results = []
+    for count in (1, 2, 3, 8):
+        threads(count, monkeypatch)
+        monkeypatch.setattr(blas, "thread_count", lambda count=count: count)
+        results.append(blas.multiply(left, right))
+    for result in results:
+        np.testing.assert_array_equal(result, results[0])
 
 
 def test_shapes_that_do_not_fit() -> None:
