@@ -11,6 +11,7 @@ import numpy as np
 
 from tensor.core.base import wrap
 from tensor.core.dtypes import promotion as rules
+from tensor.core.host.memory import empty_array
 from tensor.core.layout import contiguous
 from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
 from tensor.operations.special.logistic import logistic_on_host
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from .cells import Cell, Spans, Weights
 
     Array = NDArray[Any]
+
+#: Elements of gates that are worked on at a time.
+_BLOCK = 1 << 15
 
 
 def _array(x: Tensor | None) -> Array | None:
@@ -54,11 +58,12 @@ def forward(
         cells = None if cells is None else np.array(cells)
         weight, bias, projection = (_array(each) for each in weights)
         assert weight is not None
-        weight = weight.T
+        # BLAS packs it again in each step, which takes longer of columns.
+        weight = np.ascontiguousarray(weight.T) if len(spans) > 1 else weight.T
         rows = len(every)
 
         def new(width: int) -> Array:
-            return np.empty((rows, width), compute_dtype.numpy)
+            return empty_array((rows, width), compute_dtype.numpy)
 
         out, before = new(size), new(size) if keep else None
         cell_before = new(hidden) if keep and cells is not None else None
@@ -162,7 +167,7 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         weight, _, projection = (_array(each) for each in weights)
         assert gates is not None
         assert weight is not None
-        result = np.empty_like(gates)
+        result = empty_array(gates.shape, gates.dtype)
         recurrent = result
         parts = result.reshape(len(result), -1, hidden)
         projected = None if projection is None else np.empty((len(gates), size), gates.dtype)
@@ -222,19 +227,33 @@ def _lstm_factors(gates: Array, cell_before: Array, result: Array, hidden: int) 
 
     It gives what the gradient of h is to be multiplied with for that of the cell state.
     """
+    shown: Array = empty_array((len(gates), hidden), gates.dtype)
+    # Some rows at a time stay in a cache.
+    step = max(_BLOCK // gates.shape[1], 1)
+    for start in range(0, len(gates), step):
+        rows = slice(start, start + step)
+        _lstm_factors_of(gates[rows], cell_before[rows], result[rows], shown[rows], hidden)
+    return shown
+
+
+def _lstm_factors_of(gates: Array, cell_before: Array, result: Array, shown: Array, hidden: int) -> None:
     i, f, g, o = _parts(gates, hidden)
     of_i, of_f, of_g, of_o = _parts(result, hidden)
-    shown: Array = np.tanh(f * cell_before + i * g)
+    np.multiply(f, cell_before, out=shown)
+    np.multiply(i, g, out=of_g)
+    shown += of_g
+    np.tanh(shown, out=shown)
     np.subtract(1, gates, out=result)
     result *= gates
     of_i *= g
     of_f *= cell_before
     of_o *= shown
-    np.multiply(i, 1 - g * g, out=of_g)
+    np.multiply(g, g, out=of_g)
+    np.subtract(1, of_g, out=of_g)
+    of_g *= i
     np.multiply(shown, shown, out=shown)
     np.subtract(1, shown, out=shown)
     shown *= o
-    return shown
 
 
 def _gru_factors(gates: Array, before: Array, candidate: Array, result: Array, hidden: int) -> Array:
