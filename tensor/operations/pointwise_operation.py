@@ -567,6 +567,8 @@ class Pointwise:
         rounding = host_conversion(compute_dtype, result)
         finish = host_conversion(rounded or compute_dtype, target.dtype)
         direct = one_pass and rounded is None
+        # Of floating point, whatever a ufunc makes of other types.
+        numbers_only = compute_dtype.category is result.category is Category.FLOATING
         if function is np.negative and not target.dense:
             # NumPy's loops for float32 and int32 write wrong elements where an array with gaps is negated in place.
             direct = False
@@ -606,22 +608,41 @@ class Pointwise:
                 )
             ):
                 scratch = np.empty(_BLOCK, element)
+            # Memory that all blocks are converted to, as the system clears new memory for each.
+            rooms = [
+                np.empty(_BLOCK, element) if is_long and convert else None
+                for is_long, convert in zip(long, changed, strict=True)
+            ]
+            if is_ufunc and numbers_only and not exact:
+                scratch = next((room for room in rooms if room is not None), None)
+
+            def part(x: Any, room: Any, block: slice) -> Any:
+                if room is None:
+                    return x[block]
+                piece = x[block]
+                converted = room[: piece.size]
+                converted[...] = piece
+                return converted
+
             with np.errstate(all="ignore"):
                 for start in range(0, into.size, _BLOCK):
                     block = slice(start, start + _BLOCK)
                     parts = [
-                        x if not is_long else x[block].astype(element) if convert else x[block]
-                        for x, is_long, convert in zip(values, long, changed, strict=True)
+                        part(x, room, block) if is_long else x
+                        for x, is_long, room in zip(values, long, rooms, strict=True)
                     ]
                     piece = into[block]
-                    if not writes or (is_ufunc and not exact):
+                    if not writes or (is_ufunc and not exact and scratch is None):
                         write(piece, np.asarray(function(*parts)))
                     elif scratch is None:
                         function(*parts, out=piece, **loop)
                     else:
-                        write(piece, function(*parts, out=scratch[: piece.size]))
+                        write(piece, function(*parts, out=scratch[: piece.size], **loop))
 
-        if not direct and target.numel > 2 * _BLOCK and _alike(target, signature):
+        # Whole arrays of another type would come from memory, and go there, for each conversion.
+        written = target.dtype is compute_dtype or target.dtype.category is Category.BOOL
+        at_once = direct and written and not any(changed)
+        if not at_once and target.numel > 2 * _BLOCK and _alike(target, signature):
             return run_blocks
 
         def run(out: Tensor, *operands: Any) -> None:
