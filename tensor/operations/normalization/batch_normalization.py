@@ -179,9 +179,9 @@ def _apply_plan(
 
 
 def of_layout(array: Array, out: Layout) -> Tensor:
-    """A CPU tensor of a dense layout with the elements of ``array``."""
+    """A CPU tensor of a dense layout with the elements of ``array``, which nobody else has."""
     if out.contiguous:
-        return tensor_of(np.ascontiguousarray(array), out)
+        return tensor_of(np.ascontiguousarray(array), out, fresh=True)
     result = empty(out)
     result._writable[...] = tensor_of(
         np.ascontiguousarray(array), layouts.contiguous[out.shape, out.dtype, out.device_state]

@@ -51,10 +51,22 @@ def in_compute_dtype(input: Tensor) -> Array:
     return result
 
 
-def tensor_of(array: Array, layout: Layout) -> Tensor:
-    """A CPU tensor of ``layout`` with the elements of an array of the type that is computed in."""
+def tensor_of(array: Array, layout: Layout, *, fresh: bool = False) -> Tensor:
+    """A CPU tensor of ``layout`` with the elements of an array of the type that is computed in.
+
+    Parameters
+    ----------
+    array : array
+        Its memory is the tensor's where it owns it.
+    layout : Layout
+        Of the tensor.
+    fresh : bool
+        Whether nobody else has the memory, though the array does not own it, as that of
+        :func:`tensor.core.host.memory.empty_array` does not.
+    """
     array = np.asarray(array)
-    if array.dtype != layout.dtype.numpy or not array.flags.c_contiguous or not array.flags.owndata:
+    own = fresh or array.flags.owndata
+    if array.dtype != layout.dtype.numpy or not array.flags.c_contiguous or not own:
         held = empty_array(array.shape, layout.dtype.numpy)
         host_conversion(rules.computes_in(layout.dtype), layout.dtype)(held, array)
         array = held
@@ -109,7 +121,7 @@ def _on_host(
         out = empty_array(array.shape, array.dtype)
         means, scales = on_host.forward(array, _widened(weight), _widened(bias), eps, rows, out)
         mean = None if means is None else tensor_of(means, statistics_layout)
-        return tensor_of(out, layout), mean, tensor_of(scales, statistics_layout)
+        return tensor_of(out, layout, fresh=True), mean, tensor_of(scales, statistics_layout)
 
     return forward
 
@@ -150,7 +162,7 @@ def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Row
         ) -> Tensor:
             out = empty_array((rows.rows, rows.n), rules.computes_in(layout.dtype).numpy)
             _gradients_on_host(grad, input, weight, mean, scale, rows, out, sums=False)
-            return tensor_of(out, layout)
+            return tensor_of(out, layout, fresh=True)
 
         return backward
     device_state = layout.device_state
@@ -240,7 +252,7 @@ def _gradients_plan(
             sums = _gradients_on_host(grad, input, weight, mean, scale, rows, out, sums=True)
             assert sums is not None
             of_bias = tensor_of(sums[1], summed) if rows.center else None
-            return tensor_of(out, layout), tensor_of(sums[0], summed), of_bias
+            return tensor_of(out, layout, fresh=True), tensor_of(sums[0], summed), of_bias
 
         return at_once
     plan = kernels.plan_gradients(device_state.native, rows, grad.dtype, layout.dtype, weight, dtype)

@@ -103,7 +103,8 @@ def forward(
         saved = None
         if before is not None:
             saved = Saved(wrap(every), wrap(before), _optional(cell_before), _optional(beside))
-        return tensor_of(out, contiguous[(rows, size), dtype, state._layout.device_state]), saved
+        layout = contiguous[(rows, size), dtype, state._layout.device_state]
+        return tensor_of(out, layout, fresh=True), saved
 
     return run
 
@@ -212,7 +213,7 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         _deliver(grad_state, states)
         if grad_cell is not None and cells is not None:
             _deliver(grad_cell, cells)
-        of_gates = tensor_of(result, contiguous[result.shape, dtype, device_state])
+        of_gates = tensor_of(result, contiguous[result.shape, dtype, device_state], fresh=True)
         of_recurrent = of_gates if recurrent is result else tensor_of(recurrent, of_gates._layout)
         of_projected = None
         if projected is not None:
