@@ -15,7 +15,7 @@ from drv import bind
 from . import host_loops
 from .kernel_cache import KernelCache
 from .plans import NOTHING
-from .pointwise_work import FEW, THREADS, WORD, operands_of, packs_for
+from .pointwise_work import FEW, THREADS, WORD, Indexed, operands_of, packs_for
 from .program import library_program
 
 if TYPE_CHECKING:
@@ -39,6 +39,33 @@ CTYPES: dict[str | int, str] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Lookup:
+    """How an input is read by an index.
+
+    Attributes
+    ----------
+    table, index : int
+        Numbers of the inputs: what is read, whose strides are 0 where the index goes, and the index.
+    size, step : int
+        Of the dimension of the table that is indexed, in elements.
+    reach : int
+        From the table's first element to behind its last one.
+    wrap : bool
+        Whether negative indices count from the end.
+    bounds : str
+        CUDA C++ of the structure ``Bounds``: see :func:`.indexing.bounds`.
+    """
+
+    table: int
+    index: int
+    size: int
+    step: int
+    reach: int
+    wrap: bool
+    bounds: str
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
     """What a kernel computes for every element.
 
@@ -59,6 +86,8 @@ class Chain:
         Headers that the lines need.
     options : tuple of str
         Options of NVRTC.
+    lookups : tuple of Lookup
+        Inputs that are read by an index.
     """
 
     name: str
@@ -68,6 +97,7 @@ class Chain:
     draws: bool = False
     include: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
 
 
 def plan(
@@ -102,9 +132,12 @@ def plan(
     types = (*outputs, *(dtype for _, dtype in inputs))
     widest = max(dtype.itemsize for dtype in outputs)
     operands = operands_of(
-        shape, [strides, *(each for each, _ in inputs)], [widest, *(dtype.itemsize for _, dtype in inputs)]
+        shape,
+        [strides, *(each for each, _ in inputs)],
+        [widest, *(dtype.itemsize for _, dtype in inputs)],
+        [Indexed(each.table + 1, each.index + 1, each.step, each.reach) for each in chain.lookups],
     )
-    if operands.flat:
+    if operands.flat and not chain.lookups:
         codes = ("q", *"P" * len(types))
         single = _kernel(device, chain, types, "narrow", codes, "fused_narrow")(
             min(-(-count // THREADS), _MAX_GRID), count
@@ -222,7 +255,7 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
         if "__half" in (*outputs, *inputs) or "__nv_bfloat16" in (*outputs, *inputs)
         else "elements.cuh"
     ]
-    headers += ["fused_pointwise.cuh", *chain.include]
+    headers += ["fused_pointwise.cuh", *(["indexing.cuh"] if chain.lookups else []), *chain.include]
     values = ", ".join(["Number number", *(f"{ctype} input{k}" for k, ctype in enumerate(inputs))])
     passed = ", ".join(f"input{k}" for k in range(len(inputs)))
     written = [
@@ -230,7 +263,8 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
         for ctype, value in zip(outputs, chain.results, strict=True)
     ]
     results = f"Results<{', '.join(outputs)}>"
-    operation = f"Operation{{{', '.join(scalar for scalar, _ in scalars)}}}"
+    members = [*(scalar for scalar, _ in scalars), *(f"input{each.index}" for each in chain.lookups)]
+    operation = f"Operation{{{', '.join(members)}}}"
     entry = [
         f'extern "C" __global__ void {name}({", ".join(parameters)}) {{',
         *(["    find_call(seed, call);"] if chain.draws else []),
@@ -248,8 +282,13 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
         [
             *(f'#include "{header}"' for header in dict.fromkeys(headers)),
             "",
+            *(
+                each.bounds.replace("struct Bounds", f"struct Bounds{number}")
+                for number, each in enumerate(chain.lookups)
+            ),
             "struct Operation {",
             *(f"    {ctype} {scalar};" for scalar, ctype in scalars),
+            *_lookups(chain.lookups, inputs),
             f"    __device__ {results} operator()({values}) const {{",
             *(f"        {line}" for line in chain.lines),
             f"        return {_nested(written)};",
@@ -261,6 +300,24 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
             "",
         ]
     )
+
+
+def _lookups(lookups: Sequence[Lookup], inputs: Sequence[str]) -> list[str]:
+    """Members of ``Operation`` by which packs of inputs are found: see ``cuda/fused_pointwise.cuh``."""
+    lines = [f"static constexpr int lookups = {len(lookups)};"]
+    if lookups:
+        lines += [f"const {inputs[each.index]}* index{k};" for k, each in enumerate(lookups)]
+        lines.append("template <class Offset>")
+        lines.append("__device__ void load_indices(const Offset* offset, long long* index) const {")
+        lines += [f"    index[{k}] = index{k}[offset[{each.index + 1}]];" for k, each in enumerate(lookups)]
+        lines += ["}", "template <class Offset>"]
+        lines.append("__device__ void look_up(const long long* index, Offset* offset) const {")
+        for k, each in enumerate(lookups):
+            wrap = "true" if each.wrap else "false"
+            position = f"checked<Bounds{k}, {wrap}, Offset>(index[{k}], {each.size}, 0)"
+            lines.append(f"    offset[{each.table + 1}] += {position} * {each.step};")
+        lines.append("}")
+    return [f"    {line}" for line in lines]
 
 
 def _nested(values: Sequence[str]) -> str:

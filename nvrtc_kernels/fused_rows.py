@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .fused_pointwise import CTYPES
 from .plans import bound, includes
-from .rows import team
+from .rows import Team, team
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,12 +78,20 @@ class RowKernel:
     scalars: tuple[tuple[str, str | int], ...] = ()
     #: Why there is no plan, where there is none.
     refusal: str = "its rows do not fit into registers"
+    #: Teams that share the rows out among themselves, summing over them, and their blocks of a multiprocessor; 0 where each
+    #: row has a team.
+    teams: int = 0
+    resident: int = 0
 
     def plan(
         self, device: Device, name: str, before: Chain | None, after: Chain | None
     ) -> Callable[..., None] | None:
         """What launches it with chains before and after it: see :func:`plan`."""
         return plan(device, name, self, before, after)
+
+    def team(self, *, packed: bool = True) -> Team | None:
+        """Threads of a row; ``packed`` says that addresses allow wide loads."""
+        return team(self.n, self.largest, packed=packed, summing=self.teams > 0)
 
     @property
     def largest(self) -> int:
@@ -96,6 +104,33 @@ class RowKernel:
 
 #: Operands that have one element for each row.
 _STATISTICS = ("mean", "scale")
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """How an input is read by an index.
+
+    Attributes
+    ----------
+    table, index : int
+        Numbers of the inputs: what is read, and the index, which is read for nothing else.
+    columns, period : int
+        Elements of a row of the table, and after how many rows its index repeats; 0 if it does not.
+    size : int
+        Rows of the table.
+    wrap : bool
+        Whether negative indices count from the end.
+    bounds : str
+        CUDA C++ of the structure ``Bounds``: see :func:`.indexing.bounds`.
+    """
+
+    table: int
+    index: int
+    columns: int
+    period: int
+    size: int
+    wrap: bool
+    bounds: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +154,8 @@ class Chain:
         Whether ``seed`` and ``call`` are among the scalars, which say which random words it draws.
     include : tuple of str
         Headers that the lines need.
+    lookups : tuple of Lookup
+        Inputs that are read by an index.
     """
 
     lines: tuple[str, ...]
@@ -128,6 +165,7 @@ class Chain:
     value: str = ""
     draws: bool = False
     include: tuple[str, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
 
 
 def plan(
@@ -145,7 +183,7 @@ def plan(
     """
     if not kernel.rows or not kernel.n:
         return None
-    shape = team(kernel.n, kernel.largest)
+    shape = kernel.team()
     if shape is None:
         return None
     reads, writes = _in_memory(kernel, before, after)
@@ -183,12 +221,14 @@ def _variant(
     aligned: bool,
 ) -> Callable[..., None]:
     """The kernel for addresses that are aligned, those of its own operands and those of the chains', or not."""
-    shape = team(kernel.n, kernel.largest, packed=packed)
+    shape = kernel.team(packed=packed)
     assert shape is not None
     name = f"{name}_rows"
-    text, codes = source(name, kernel, before, after, shape.template, shape.threads, aligned)
+    bounds = f"{shape.threads}, {kernel.resident}" if kernel.resident else f"{shape.threads}"
+    text, codes = source(name, kernel, before, after, shape.template, bounds, aligned)
+    blocks = shape.blocks(kernel.teams or kernel.rows)
     return bound(
-        device, f"{name}.cu", text, name, codes, shape.blocks(kernel.rows), shape.threads, kernel.rows, kernel.n
+        device, f"{name}.cu", text, name, codes, blocks, shape.threads, kernel.rows, kernel.n
     )  # fmt: skip
 
 
@@ -198,10 +238,14 @@ def source(
     before: Chain | None,
     after: Chain | None,
     shape: str,
-    threads: int,
+    bounds: str,
     aligned: bool,
 ) -> tuple[str, list[str | int]]:
-    """Text of the kernel ``name``, and the types of its parameters as codes of :mod:`struct`."""
+    """Text of the kernel ``name``, and the types of its parameters as codes of :mod:`struct`.
+
+    ``shape`` is the team's part of the template, ``bounds`` threads of a block, and where it matters how many blocks are there
+    at once.
+    """
     reads, writes = _in_memory(kernel, before, after)
     pointers = [
         *_results("before", before),
@@ -247,7 +291,7 @@ def source(
         f"{includes(kernel.header, *dtypes)}"
         + "".join(f'#include "{header}"\n' for header in headers)
         + "".join(structures)
-        + f'\nextern "C" __global__ void __launch_bounds__({threads}) {name}({", ".join(parameters)}) {{\n'
+        + f'\nextern "C" __global__ void __launch_bounds__({bounds}) {name}({", ".join(parameters)}) {{\n'
         + ("    find_call(seed, call);\n" if draws else "")
         + "".join(objects)
         + f"    {kernel.call.format(team=shape)}({passed});\n}}\n"
@@ -294,13 +338,27 @@ def structure(prefix: str, chain: Chain, element: dtype) -> str:
     members += [f"const {dtype.cuda}* from{k}" for k, (dtype, _) in enumerate(chain.inputs)]
     members += [f"{CTYPES[code]} {scalar}" for scalar, code in chain.scalars]
     loads = []
+    tables = {each.table: (number, each) for number, each in enumerate(chain.lookups)}
+    indices = {each.index for each in chain.lookups}
     for k, (_, period) in enumerate(chain.inputs):
+        if k in indices:
+            continue
+        if k in tables:
+            number, each = tables[k]
+            arguments = f"Width, Aligned, {each.columns}u, {each.period}u, {'true' if each.wrap else 'false'}"
+            loads.append(
+                f"const auto pack{k} = looked_up_pack<{name}Bounds{number}, {arguments}>"
+                f"(from{k}, from{each.index}, {each.size}, first);"
+            )
+            continue
         call = f"repeated_pack<Width, Aligned, {period}u>(from{k}, first)" if period else (
             f"row_pack<Width, Aligned>(from{k} + first)"
         )  # fmt: skip
         loads.append(f"const auto pack{k} = {call};")
     loads += [f"Pack<{dtype.cuda}, Width> result{k};" for k, (_, dtype) in enumerate(chain.results)]
-    values = [f"const auto input{k} = pack{k}.items[i];" for k in range(len(chain.inputs))]
+    values = [
+        f"const auto input{k} = pack{k}.items[i];" for k in range(len(chain.inputs)) if k not in indices
+    ]
     if not is_before:
         values.append("const auto row = separate(to_element<Element>(items[i]));")
     values += chain.lines
@@ -315,8 +373,13 @@ def structure(prefix: str, chain: Chain, element: dtype) -> str:
         for k, (_, dtype) in enumerate(chain.results)
     ]
     head = "load(int at, W* items)" if is_before else "store(int at, const W* items)"
+    bounds = (
+        each.bounds.replace("struct Bounds", f"struct {name}Bounds{number}")
+        for number, each in enumerate(chain.lookups)
+    )
     lines = [
         "",
+        *bounds,
         "template <bool Aligned>",
         f"struct {name} {{",
         f"    typedef {element.cuda} Element;",

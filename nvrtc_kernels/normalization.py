@@ -6,7 +6,7 @@ blocks.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import reduction
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from drv import Device
 
     from .dtypes import dtype
+    from .fused_rows import Chain
     from .rows import Team
 
 _LONG = 1024
@@ -268,13 +269,9 @@ def plan_gradients(
     statistics = statistics_type(input_dtype)
     dtypes = (grad, input_dtype, weight or input_dtype)
     largest = max(dtype.itemsize for dtype in dtypes)
-    shape = team(rows.n, largest, summing=True) if rows.plain and rows.rows and rows.n else None
-    if shape is None:
+    shape, teams = _summing_teams(rows, largest)
+    if shape is None or not teams:
         return None
-    teams = _summing_blocks(shape) * _MULTIPROCESSORS * (shape.threads // shape.along)
-    if rows.rows < _ROWS_OF_TEAM * teams:
-        return None
-    parts = 2 if rows.center else 1
     name = f"{'' if rows.center else 'rms_'}normalize_gradients"
     compute_type = statistics.cuda
     parameters = [
@@ -297,12 +294,7 @@ def plan_gradients(
         )  # fmt: skip
 
     packed, low = kernel(shape), shape.width * largest - 1
-    inputs = [((rows.n, 1), statistics)] * parts
-    fold = reduction.plan(
-        device, _GRADIENT_SUMS[rows.center], (teams, rows.n), (0,), [((0, 1), sums)] * parts, inputs
-    )
-    part_bytes = teams * rows.n * statistics.itemsize
-    sums_bytes = -(-parts * part_bytes // 16) * 16
+    fold = _Fold.of(device, rows.center, teams, rows.n, statistics, sums)
 
     def run(stream: Any, scratch: int, *arguments: Any) -> None:
         low_bits = 0
@@ -314,10 +306,151 @@ def plan_gradients(
             assert narrow is not None
             launch = kernel(narrow)
         launch(stream, *arguments[:6], scratch)
-        partial = [scratch + k * part_bytes for k in range(parts)]
-        fold.run(stream, *arguments[6:], *partial, scratch=scratch + sums_bytes)
+        fold.run(stream, scratch, *arguments[6:])
 
-    return Plan(run, sums_bytes + fold.scratch_bytes)
+    return Plan(run, fold.scratch_bytes)
+
+
+def _summing_teams(rows: Rows, largest: int) -> tuple[Team | None, int]:
+    """Threads of a row, and teams that sum over rows; 0 where there are none."""
+    shape = team(rows.n, largest, summing=True) if rows.plain and rows.rows and rows.n else None
+    if shape is None:
+        return None, 0
+    teams = _summing_blocks(shape) * _MULTIPROCESSORS * (shape.threads // shape.along)
+    return shape, teams if rows.rows >= _ROWS_OF_TEAM * teams else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """Sums over teams, which leave theirs in scratch memory."""
+
+    plan: reduction.Plan
+    part_bytes: int
+    parts: int
+
+    @classmethod
+    def of(cls, device: Device, center: bool, teams: int, n: int, statistics: dtype, sums: dtype) -> _Fold:
+        """That of ``teams`` teams for rows of ``n`` elements."""
+        parts = 2 if center else 1
+        inputs = [((n, 1), statistics)] * parts
+        plan = reduction.plan(
+            device, _GRADIENT_SUMS[center], (teams, n), (0,), [((0, 1), sums)] * parts, inputs
+        )
+        return cls(plan, teams * n * statistics.itemsize, parts)
+
+    @property
+    def _own_bytes(self) -> int:
+        return -(-self.parts * self.part_bytes // 16) * 16
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of what teams leave, and of the reduction's own scratch memory behind that."""
+        return self._own_bytes + self.plan.scratch_bytes
+
+    def run(self, stream: Any, scratch: int, *gradients: int) -> None:
+        """Sum up what is at ``scratch``."""
+        partial = [scratch + k * self.part_bytes for k in range(self.parts)]
+        self.plan.run(stream, *gradients, *partial, scratch=scratch + self._own_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class GradientsKernel:
+    """A kernel of rows that sums the gradients of weight and bias on the way, and the reduction of what its teams leave.
+
+    Attributes
+    ----------
+    kernel : RowKernel
+        The first one, which has ``sums`` in place of the gradients of weight and bias.
+    sums : dtype
+        Of these gradients.
+    """
+
+    kernel: RowKernel
+    sums: dtype
+    refusal: str = "its rows do not fit into registers"
+
+    @property
+    def center(self) -> bool:
+        """Whether there is a mean, and a bias."""
+        return next(each.is_there for each in self.kernel.reads if each.name == "mean")
+
+    @property
+    def reads(self) -> tuple[Operand, ...]:
+        """See :class:`.fused_rows.RowKernel`."""
+        return self.kernel.reads
+
+    @property
+    def writes(self) -> tuple[Operand, ...]:
+        """See :class:`.fused_rows.RowKernel`."""
+        of_bias = Operand("bias_gradient", self.sums, self.center)
+        return self.kernel.writes[0], Operand("weight_gradient", self.sums), of_bias
+
+    @property
+    def source(self) -> str:
+        """See :class:`.fused_rows.RowKernel`."""
+        return self.kernel.source
+
+    @property
+    def target(self) -> str:
+        """See :class:`.fused_rows.RowKernel`."""
+        return self.kernel.target
+
+    @property
+    def largest(self) -> int:
+        """See :class:`.fused_rows.RowKernel`."""
+        return self.kernel.largest
+
+    def plan(self, device: Device, name: str, before: Chain | None, after: Chain | None) -> Plan:
+        """What launches it with chains before and after it.
+
+        Returns
+        -------
+        Plan
+            ``run(stream_handle, scratch, ...)``, with the arguments of :func:`.fused_rows.plan`.
+        """
+        kernel = self.kernel
+        launch = kernel.plan(device, name, before, after)
+        assert launch is not None
+        fold = _Fold.of(device, self.center, kernel.teams, kernel.n, kernel.writes[1].dtype, self.sums)
+        first = (len(before.results) if before else 0) + (after is None)
+        behind = first + fold.parts
+
+        def run(stream: Any, scratch: int, *arguments: Any) -> None:
+            launch(stream, *arguments[:first], scratch, *arguments[behind:])
+            fold.run(stream, scratch, *arguments[first:behind])
+
+        return Plan(run, fold.scratch_bytes)
+
+
+def gradients_row_kernel(
+    rows: Rows, grad: dtype, input_dtype: dtype, weight: dtype | None, sums: dtype, *, has_weight: bool
+) -> GradientsKernel | None:
+    """What makes the gradients of the rows, and of weight and bias, where :func:`plan_gradients` has a plan."""
+    statistics, factors = statistics_type(input_dtype), weight or input_dtype
+    largest = max(each.itemsize for each in (grad, input_dtype, factors))
+    shape, teams = _summing_teams(rows, largest)
+    if shape is None or not teams:
+        return None
+    kernel = RowKernel(
+        "normalization.cuh",
+        _call(rows, "normalize_rows_gradients", statistics),
+        (str(teams), "grad", "in", "weight", "mean", "scale", "out", "sums"),
+        (
+            Operand("grad", grad),
+            Operand("in", input_dtype),
+            Operand("weight", factors, has_weight),
+            Operand("mean", statistics, rows.center),
+            Operand("scale", statistics),
+        ),
+        (Operand("out", input_dtype), Operand("sums", statistics)),
+        "grad",
+        "out",
+        rows.rows,
+        rows.n,
+        teams=teams,
+        resident=_summing_blocks(shape),
+    )
+    return GradientsKernel(kernel, sums)
 
 
 def _summing_blocks(shape: Team) -> int:

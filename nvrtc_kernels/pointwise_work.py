@@ -69,6 +69,26 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class Indexed:
+    """An operand that another one indexes.
+
+    Attributes
+    ----------
+    operand, index : int
+        Numbers of both.
+    step : int
+        Between neighbours along the dimension that is indexed, in elements.
+    reach : int
+        From the operand's first element to behind its last one.
+    """
+
+    operand: int
+    index: int
+    step: int
+    reach: int
+
+
+@dataclass(frozen=True, slots=True)
 class Operands:
     """Dimensions that all operands are walked along, innermost last.
 
@@ -82,12 +102,15 @@ class Operands:
         Bytes of an element.
     alignments : tuple of int
         Elements that addresses are multiples of: powers of two.
+    indexed : tuple of Indexed
+        Those that lie where others say.
     """
 
     sizes: Ints
     strides: tuple[Ints, ...]
     itemsizes: Ints
     alignments: Ints
+    indexed: tuple[Indexed, ...] = ()
 
     @property
     def flat(self) -> bool:
@@ -103,13 +126,16 @@ class Operands:
     def offset(self) -> tuple[str, str]:
         """Type of offsets, and its code for :mod:`struct`."""
         # Offsets of the last tile's rows are worked out beyond the last one too.
-        span = max(extent(self.sizes, each)[1] for each in self.strides)
+        span = max(
+            *(extent(self.sizes, each)[1] for each in self.strides), *(each.reach for each in self.indexed), 0
+        )
         return ("unsigned int", "I") if span < _FAR else ("long long", "q")
 
     def has_words(self, operand: int, axis: int, width: int) -> bool:
         """Whether an operand consists of aligned words of ``width`` elements along a dimension."""
         strides = self.strides[operand]
-        others = (step for d, step in enumerate(strides) if d != axis)
+        others = [step for d, step in enumerate(strides) if d != axis]
+        others += [each.step for each in self.indexed if each.operand == operand]
         whole = strides[axis] == 1 and not self.sizes[axis] % width and not self.alignments[operand] % width
         return whole and not any(step % width for step in others)
 
@@ -120,13 +146,18 @@ class Operands:
         return "ELEMENTS" if self.strides[operand][-1] else "SAME"
 
 
-def operands_of(shape: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int]) -> Operands:
+def operands_of(
+    shape: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    itemsizes: Sequence[int],
+    indexed: Sequence[Indexed] = (),
+) -> Operands:
     """Dimensions sorted by the strides of the output, which is the first operand, and merged."""
     order = stride_order(shape, *strides)[::-1]
     sizes, steps = collapse(
         [shape[axis] for axis in order], *([each[axis] for axis in order] for each in strides)
     )
-    return Operands(sizes, steps, tuple(itemsizes), (WORD,) * len(itemsizes))
+    return Operands(sizes, steps, tuple(itemsizes), (WORD,) * len(itemsizes), tuple(indexed))
 
 
 def work_for(operands: Operands) -> Work:
@@ -144,6 +175,9 @@ def packs_for(operands: Operands, *, wide: bool) -> Work:
 
 def _width(operands: Operands) -> int:
     """The most neighbours along the last dimension that are written as a word, and are worth being read as packs."""
+    if any(operands.strides[each.index][-1] for each in operands.indexed):
+        # Neighbours lie wherever their indices say.
+        return 1
     width = max(WORD // operands.widest, 1)
     while width > 1:
         accesses = [operands.access(k, width) for k in range(len(operands.itemsizes))]

@@ -6,6 +6,10 @@
 // row-major, that is the number by which random words are drawn. How threads share the work is as in pointwise.cuh and
 // pointwise_strided.cuh; outputs have the place of one output there.
 //
+// Inputs may be read by an index: such a table has no strides where the index goes, and `Operation::look_up` adds to a pack's
+// place in it what the index says that `Operation::load_indices` has read. All indices of a thread are read before the first
+// is looked up. Along a pack an index stands still.
+//
 // A pack of four elements or more begins at a multiple of four, which the compiler sees from how its place is worked out: it
 // makes the four words of a block of random numbers at once.
 
@@ -121,6 +125,13 @@ __device__ inline void fused_packs(
     for (int u = 0; u < Unroll; ++u) {
         layout.walk.locate(first + u * blockDim.x, offset[u]);
         to[u] = offset[u][0];
+    }
+    if constexpr (Op::lookups > 0) {
+        long long index[Unroll][Op::lookups];
+#pragma unroll
+        for (int u = 0; u < Unroll; ++u) op.load_indices(offset[u], index[u]);
+#pragma unroll
+        for (int u = 0; u < Unroll; ++u) op.look_up(index[u], offset[u]);
     }
     write_results<Width, Unroll>(
         op, out, to, StridedItems<Access, In, Width, Unroll>(in, offset, Place, layout.step[Place])...);

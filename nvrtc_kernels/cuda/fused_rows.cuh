@@ -8,9 +8,11 @@
 //                                      loaded, and what others need besides is stored
 //     object.store<Width>(at, items)   goes on with elements of the result
 //
-// Rows lie behind each other in all operands but those that repeat after `Period` elements: biases, positions, numbers.
+// Rows lie behind each other in all operands but those that repeat after `Period` elements: biases, positions, numbers. Those
+// that are read by an index are rows of `Columns` elements, whose indices repeat after `Period` of them where that is not 0.
 
 #pragma once
+#include "checked_index.cuh"
 #include "random_words.cuh"
 #include "rows.cuh"
 #include "separate_values.cuh"
@@ -35,6 +37,22 @@ __device__ inline Pack<T, Width> repeated_pack(const T* from, Number first) {
         Pack<T, Width> result;
 #pragma unroll
         for (int i = 0; i < Width; ++i) result.items[i] = from[(first + i) % Period];
+        return result;
+    }
+}
+
+template <class Bounds, int Width, bool Aligned, unsigned int Columns, unsigned int Period, bool Wrap, class T, class I>
+__device__ inline Pack<T, Width> looked_up_pack(const T* table, const I* index, long long size, Number first) {
+    const auto row = [&](Number number) {
+        const I position = index[Period ? number % (Period ? Period : 1) : number];
+        return table + checked<Bounds, Wrap, long long>(position, size, 0) * Columns;
+    };
+    if constexpr (Columns % Width == 0) {
+        return row_pack<Width, Aligned>(row(first / Columns) + first % Columns);
+    } else {
+        Pack<T, Width> result;
+#pragma unroll
+        for (int i = 0; i < Width; ++i) result.items[i] = row((first + i) / Columns)[(first + i) % Columns];
         return result;
     }
 }

@@ -12,16 +12,8 @@
 // operation.
 
 #pragma once
+#include "checked_index.cuh"
 #include "pointwise.cuh"
-
-// Negative indices count from the end where Wrap says so.
-template <class Bounds, bool Wrap, class Index>
-__device__ inline Index checked(long long index, Index size, int tensor) {
-    const long long limit = static_cast<long long>(size);
-    const long long position = Wrap && index < 0 ? index + limit : index;
-    Bounds::check(position >= 0 && position < limit, tensor, index, limit);
-    return static_cast<Index>(position);
-}
 
 template <int Count, bool Wrap, class Index>
 struct Dimensions {

@@ -237,8 +237,8 @@ __device__ void normalize_rows_backward(
 // grad and input are read once for all three.
 template <bool Center, class W, int Threads, int Along, int Packs, int Width, class Grad, class In, class V, class Out>
 __device__ void normalize_rows_gradients(
-    long long rows, int n, long long teams, const Grad* grad, const In* in, const V* weight, const W* mean,
-    const W* scale, Out* out, W* sums) {
+    long long rows, int n, long long teams, Grad grad, const In* in, const V* weight, const W* mean, const W* scale,
+    Out out, W* sums) {
     const RowTeam<Threads, Along> team;
     RowPart<W, Along, Packs, Width> weights, of_weight, of_bias, part, factor;
     load_channels(weights, weight, Each(), 0, n, team.rank, W(1));

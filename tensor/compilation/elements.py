@@ -10,13 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nvrtc_kernels.normalization import statistics_type
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number
-from tensor.core.plans.copies import COPIED, COPY
-from tensor.operations.normalization.batch_normalization import APPLY, INPUT_GRADIENT
-from tensor.operations.pointwise_operation import Pointwise
-from tensor.operations.random.dropout import DROPOUT
 
 from .tape import Ref, Step
 
@@ -52,6 +47,33 @@ class Fused:
     code: str
 
 
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """What an element is read by, where an index says where it lies.
+
+    Attributes
+    ----------
+    table, index : Ref
+        Operands of the element, as they are broadcast to its result: the table has no strides where the index goes.
+    size, step : int
+        Of the dimension that is indexed, in elements.
+    reach : int
+        From the first element of the table to behind the last one.
+    wrap : bool
+        Whether negative indices count from the end.
+    bounds : str
+        CUDA C++ of a structure that says what is wrong with an index.
+    """
+
+    table: Ref
+    index: Ref
+    size: int
+    step: int
+    reach: int
+    wrap: bool
+    bounds: str
+
+
 @dataclass(slots=True)
 class Element:
     """A pointwise step by its parts.
@@ -72,6 +94,10 @@ class Element:
         What its random words are drawn by, if it draws.
     numbers : tuple of (name, code, value)
         Further numbers that its code has.
+    gather : Gather, optional
+        What it is read by, if it is read by an index.
+    shown : tuple of (Ref, Ref)
+        Operands that are broadcast in another way than their shapes say, each with the tensor that was recorded.
     """
 
     step: Step
@@ -85,141 +111,24 @@ class Element:
     options: tuple[str, ...] = ()
     drop: Any = None
     numbers: tuple[tuple[str, str, Any], ...] = ()
+    gather: Gather | None = None
+    shown: tuple[tuple[Ref, Ref], ...] = ()
 
     def inputs(self) -> list[Ref]:
         """Operands in memory."""
         return [each for each in self.operands if type(each) is Ref]
 
 
-def element_of(step: Step) -> Element | None:
-    """``step`` by its parts, if it is a pointwise operation that can be part of a kernel with others."""
-    operation = step.key[0]
-    if operation is DROPOUT:
-        return _dropout(step)
-    if step.draw is not None:
-        return None
-    if operation is APPLY or operation is INPUT_GRADIENT:
-        return _of_channels(step)
-    if operation is COPY or (isinstance(operation, Pointwise) and step.key[1] is not None):
-        if not step.arguments or type(step.arguments[0]) is not Ref:
-            return None
-        out, operands, writes = step.arguments[0], step.arguments[1:], True
-        operands = operands[:1] if operation is COPY else operands
-        if out.buffer not in step.writes:
-            return None
-    elif operation is COPIED or isinstance(operation, Pointwise):
-        if type(step.result) is not Ref:
-            return None
-        out, operands, writes = step.result, step.arguments, False
-        if out.offset or any(type(each) is Ref and each.buffer == out.buffer for each in operands):
-            return None
-    else:
-        return None
-    layouts = [each.layout for each in operands if type(each) is Ref]
-    if any(each.dtype.is_complex or each.dtype.is_storage_only for each in (*layouts, out.layout)):
-        return None
-    if not isinstance(operation, Pointwise):
-        if len(operands) != 1 or len(layouts) != 1:
-            return None
-        compute = rules.computes_in(layouts[0].dtype)
-        return Element(step, compute, out.layout.dtype, "a", operands, out, writes)
-    if operation.row_major:
-        return None
-    compute, result = operation.types(step.key[2:])
-    compute = rules.computes_in(compute)
-    if compute.is_complex or compute.is_storage_only or result.is_complex or result.is_storage_only:
-        return None
-    code = operation.cuda if isinstance(operation.cuda, str) else operation.cuda(compute)
-    return Element(step, compute, result, code, operands, out, writes, operation.include, operation.options)
-
-
-def _dropout(step: Step) -> Element | None:
-    """A dropout that gives a new tensor."""
-    drop, *operands = step.arguments
-    _, layout, inner = step.key
-    if step.draw is None or type(step.result) is not Ref or len(operands) != 1:
-        return None
-    if layout.dtype.is_complex or layout.dtype.is_storage_only:
-        return None
-    number = "number" if inner == 1 else f"number / {inner}"
-    code = f"random_word(seed, call, {number}) < below ? a * Compute(scale) + Compute(shift) : Compute(otherwise)"
-    numbers = (
-        ("below", "Q", drop.below),
-        ("scale", "d", drop.scale),
-        ("shift", "d", drop.shift),
-        ("otherwise", "d", drop.otherwise),
-    )
-    return Element(
-        step,
-        rules.computes_in(layout.dtype),
-        layout.dtype,
-        code,
-        tuple(operands),
-        step.result,
-        drop=drop,
-        numbers=numbers,
-    )
-
-
-#: The reciprocal of the standard deviation, of the variance ``{}``.
-_SCALE = "rsqrt({} + static_cast<Compute>(eps))"
-
-
-def _of_channels(step: Step) -> Element | None:
-    """What a batch normalization does to elements, once the moments of channels are known, or the gradient of that.
-
-    The expressions are those of ``cuda/channel_normalization.cuh``.
-    """
-    if type(step.result) is not Ref or not step.result.layout.device_state.is_cuda:
-        return None
-    layout, operands, numbers = step.result.layout, step.arguments, []
-    if not layout.numel:
-        return None
-    if step.key[0] is APPLY:
-        x, mean, variance, weight, bias, eps = operands
-        scale = _SCALE.format("c") + (" * d" if weight is not None else "")
-        shift = "Compute(0)" if bias is None else "d" if weight is None else "e"
-        code = f"(a - b) * ({scale}) + {shift}"
-        vectors: tuple[Any, ...] = (mean, variance, weight, bias)
-        rows = [x]
-    else:
-        grad, x, mean, variance, weight, sums, eps = operands
-        if step.key[1]:
-            scale = _SCALE.format("d")
-            code = f"(a - (e + (b - c) * {scale} * f) * static_cast<Compute>(share)) * {scale}"
-            vectors, rows = (mean, variance, *sums, weight), [grad, x]
-            numbers.append(("share", "d", 1 / (layout.numel // layout.shape[1])))
-        else:
-            code, vectors, rows = f"a * {_SCALE.format('b')}", (variance, weight), [grad]
-        code += "" if weight is None else f" * {'g' if step.key[1] else 'c'}"
-    numbers.append(("eps", "d", eps))
-    refs = (*rows, *(channel_vector(each, len(layout.shape)) for each in vectors if each is not None))
-    if any(each.layout.dtype.is_complex or each.layout.dtype.is_storage_only for each in refs):
-        return None
-    compute = statistics_type(layout.dtype)
-    return Element(step, compute, layout.dtype, code, refs, step.result, numbers=tuple(numbers))
-
-
-def channel_vector(ref: Ref, rank: int) -> Ref:
-    """A vector of channels as it is broadcast to tensors of ``rank`` dimensions, of which the second counts channels."""
-    size, stride = ref.layout.shape[0], ref.layout.strides[0]
-    others = rank - 2
-    layout = ref.layout.with_strides((size, *[1] * others), (stride, *[0] * others))
-    return Ref(ref.buffer, layout, ref.offset)
-
-
-def as_vector(ref: Ref) -> Ref:
-    """The vector that :func:`channel_vector` was given; other refs as they are."""
-    shape, strides = ref.layout.shape, ref.layout.strides
-    if len(shape) < 2 or any(strides[1:]) or any(size != 1 for size in shape[1:]):
-        return ref
-    return Ref(ref.buffer, ref.layout.with_strides(shape[:1], strides[:1]), ref.offset)
-
-
 def inputs_of(elements: Sequence[Element]) -> list[Ref]:
     """What a kernel of ``elements`` reads."""
     inner = {element.out for element in elements if not element.writes}
     return list(dict.fromkeys(ref for element in elements for ref in element.inputs() if ref not in inner))
+
+
+def recorded(refs: Iterable[Ref], elements: Iterable[Element], *others: tuple[Ref, Ref]) -> tuple[Ref, ...]:
+    """``refs`` as they were recorded: a kernel needs their addresses only, and has no use for a tensor of another layout."""
+    shown = dict(pair for element in elements for pair in element.shown) | dict(others)
+    return tuple(shown.get(ref, ref) for ref in refs)
 
 
 def results_of(members: Sequence[int], elements: dict[int, Element], uses: Uses) -> list[Element]:

@@ -10,7 +10,7 @@ from nvrtc_kernels.reduction_groups import Task
 from tensor.core.base import maker
 from tensor.operations.scratch import launch_reduction
 
-from .elements import COMPUTE, LETTERS, Fused, Text, as_vector, includes_of, inputs_of, name_of
+from .elements import COMPUTE, LETTERS, Fused, Text, includes_of, inputs_of, name_of, recorded
 from .reduction_parts import is_read_elsewhere, operands_of, written_of
 from .tape import Launch, Ref, Step
 
@@ -160,7 +160,7 @@ def fused_reduction(
         ),
     )
     written, read = [[ref for ref, _, _ in part] for part in (kernel.written, kernel.read)]
-    arguments = tuple(map(as_vector, (*written, *read, *kernel.inputs)))
+    arguments = recorded((*written, *read, *kernel.inputs), everything, *reduced.shown)
     produced = [ref for ref, _, _ in kernel.produced]
     result: Any = produced or None
     source = "\n".join(
@@ -177,7 +177,13 @@ def fused_reduction(
     )
     return Step(
         (Fused(name, source), None, *(ref.layout for ref in arguments)),
-        _run(task, produced, (*reduced.numbers, *text.numbers), reduced.operands[0].layout.device_state),
+        Launch(
+            _launch(task, reduced.operands[0].layout.device_state),
+            [maker(ref.layout) for ref in produced],
+            (*reduced.numbers, *text.numbers),
+            draws=False,
+            writes=False,
+        ),
         arguments,
         result,
         (kernel.chains[-1][-1].step if kernel.chains else step).line,
@@ -190,19 +196,13 @@ def fused_reduction(
     )
 
 
-def _run(
-    task: Task, results: Sequence[Ref], numbers: tuple[Any, ...], device_state: Any
-) -> Launch | Callable[..., Any]:
-    """What reduces, given the other operands, and makes the results."""
-    launch = task.alone(device_state.native)
-    makers = [maker(ref.layout) for ref in results]
-    if not launch.scratch_bytes:
-        return Launch(launch.run, makers, numbers, draws=False, writes=False)
+def _launch(task: Task, device_state: Any) -> Callable[..., None]:
+    """What launches a reduction, given the stream, addresses and numbers."""
+    plan = task.alone(device_state.native)
+    if not plan.scratch_bytes:
+        return plan.run
 
-    def run(*tensors: Any) -> tuple[Any, ...]:
-        outs = tuple([make() for make in makers])
-        addresses = [out._storage.address for out in outs] + [x._address for x in tensors]
-        launch_reduction(device_state, launch, *addresses, *numbers)
-        return outs
+    def launch(_: Any, *arguments: Any) -> None:
+        launch_reduction(device_state, plan, *arguments)
 
-    return run
+    return launch

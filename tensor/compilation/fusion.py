@@ -16,16 +16,17 @@ from nvrtc_kernels import pointwise as kernels
 from nvrtc_kernels.dtypes import Category
 from tensor.core.base import maker
 
+from .element_forms import element_of, reshaped
 from .elements import (
     LETTERS,
     Element,
     Fused,
+    Gather,
     Text,
-    as_vector,
-    element_of,
     includes_of,
     inputs_of,
     name_of,
+    recorded,
     results_of,
 )
 from .fused_reductions import fused_reduction
@@ -55,7 +56,7 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     needed : iterable of int
         Buffers that are read after the steps.
     """
-    elements = {position: element for position, step in enumerate(steps) if (element := element_of(step))}
+    elements = _elements_of(steps)
     producer = {element.out.buffer: position for position, element in elements.items() if not element.writes}
     uses = Uses.of(steps, needed)
     notes: dict[int, dict[str, None]] = {}
@@ -93,6 +94,24 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
         step.notes = list(dict.fromkeys(note for each in members for note in notes.get(each, ())))
         result.append(step)
     return result
+
+
+def _elements_of(steps: Sequence[Step]) -> dict[int, Element]:
+    """The elements among ``steps``, by position, where what an index reads has the shape in which it is read."""
+    elements = {position: element for position, step in enumerate(steps) if (element := element_of(step))}
+    gathered = {element.out.buffer for element in elements.values() if element.gather is not None}
+    readers: dict[int, set[Ref]] = {}
+    for step in steps:
+        for ref in step.reads():
+            if ref.buffer in gathered:
+                readers.setdefault(ref.buffer, set()).add(ref)
+    for position, element in elements.items():
+        read = readers.get(element.out.buffer, set())
+        if element.gather is not None and len(read) == 1 and element.out not in read:
+            (ref,) = read
+            if ref.layout.contiguous and not ref.offset and ref.layout.numel == element.out.layout.numel:
+                elements[position] = reshaped(element, ref.layout.shape) or element
+    return elements
 
 
 def fuse_on_host(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
@@ -182,7 +201,13 @@ def _obstacle(members: Sequence[int], elements: dict[int, Element], uses: Uses) 
     layout = last.out.layout
     if draws and not (layout.contiguous and layout.shape == draws[0].out.layout.shape):
         return "random numbers are drawn in row-major order"
+    if _is_ambiguous(parts):
+        return "it reads one table by two indices"
     new = {part.out.buffer: part.out for part in parts if not part.writes}
+    if any(part.gather is not None and {ref.buffer for ref in part.inputs()} & new.keys() for part in parts):
+        return "an index and what it reads are there before"
+    if any(part.gather is not None and part.gather.table.buffer == last.out.buffer for part in parts):
+        return "it reads other elements of what is written in place"
     results = results_of(members, elements, uses)
     if len(results) > MAX_OUTPUTS:
         return "one kernel would write too much"
@@ -203,6 +228,15 @@ def _obstacle(members: Sequence[int], elements: dict[int, Element], uses: Uses) 
             if any(reader < end and reader not in there for reader in uses.readers.get(part.out.buffer, ())):
                 return "its result is needed in between"
     return None
+
+
+def _is_ambiguous(parts: Sequence[Element]) -> bool:
+    """Whether a table is read by more than one index, or by none besides."""
+    gathers = [part.gather for part in parts if part.gather is not None]
+    indices = {gather.table: gather.index for gather in gathers}
+    return any(indices[gather.table] != gather.index for gather in gathers) or any(
+        ref in indices for part in parts if part.gather is None for ref in part.inputs()
+    )
 
 
 def recomputed(
@@ -230,13 +264,14 @@ def recomputed(
     for step in later:
         buffers = {ref.buffer for ref in step.reads()}
         read |= buffers
-        if element_of(step) is None:
+        element = element_of(step)
+        if element is None or element.gather is not None:
             as_whole |= buffers
     there = (set(available) | as_whole) - written
     follows: dict[int, Step] = {}
     for step in steps:
         element = element_of(step)
-        if element is None or element.writes or element.out.buffer in written:
+        if element is None or element.writes or element.gather or element.out.buffer in written:
             continue
         number = element.out.buffer
         inputs = {ref.buffer for ref in element.operands if type(ref) is Ref}
@@ -281,7 +316,8 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
         for ref in inputs
     ]
     device_state: Any = target.device_state
-    if draw is None and len(outs) == 1 and len(inputs) <= len(LETTERS):
+    gathers = tuple(element.gather for element in elements if element.gather is not None)
+    if draw is None and len(outs) == 1 and len(inputs) <= len(LETTERS) and not gathers:
         lines = [f"const auto input{number} = {LETTERS[number]}_;" for number in range(len(inputs))]
         code = "".join(f"            {line}\n" for line in (*lines, *text.lines, f"return {written[0]};"))
         code = f"[&] {{\n{code}        }}()"
@@ -309,6 +345,7 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
             draw is not None,
             tuple(includes),
             options,
+            tuple(dict.fromkeys(_lookup(each, inputs) for each in gathers)),
         )
         shapes = target.shape, target.strides, [ref.layout.dtype for ref in outs]
         launch = (
@@ -324,7 +361,7 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
     run = Launch(launch, makers, tuple(text.numbers), draw is not None, last.writes)
     fused = Fused(name, code)
     result: Any = outs[1:] if last.writes else outs if len(outs) > 1 else outs[0]
-    arguments: tuple[Any, ...] = (*([last.out] if last.writes else []), *map(as_vector, inputs))
+    arguments: tuple[Any, ...] = (*([last.out] if last.writes else []), *recorded(inputs, elements))
     originals = tuple(element.step for element in elements)
     key = (fused, None, *(ref.layout for ref in inputs))
     step = Step(key, run, arguments, result, last.step.line, originals=originals)
@@ -335,6 +372,19 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
         step.writes = {last.out.buffer}
         step.result = result or None
     return step
+
+
+def _lookup(gather: Gather, inputs: Sequence[Ref]) -> fused_pointwise.Lookup:
+    """What a kernel that reads ``inputs`` is told of a gather."""
+    return fused_pointwise.Lookup(
+        inputs.index(gather.table),
+        inputs.index(gather.index),
+        gather.size,
+        gather.step,
+        gather.reach,
+        gather.wrap,
+        gather.bounds,
+    )
 
 
 def _without_stream(loop: Callable[..., None]) -> Callable[..., None]:

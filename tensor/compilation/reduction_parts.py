@@ -15,7 +15,8 @@ from tensor.operations.losses.loss import Loss
 from tensor.operations.normalization.batch_normalization import MOMENTS, SUMS
 from tensor.operations.reduction import Reduction
 
-from .elements import channel_vector, inputs_of
+from .element_forms import channel_vector
+from .elements import inputs_of
 from .tape import Ref, Step, refs
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Reduced:
         Those among them whose results others compute, too.
     after : list of list of int
         Positions of the chains that go on with its results.
+    shown : list of (Ref, Ref)
+        See :class:`.elements.Element`.
     """
 
     step: Step
@@ -61,6 +64,7 @@ class Reduced:
     before: list[int]
     copied: set[int]
     after: list[list[int]]
+    shown: list[tuple[Ref, Ref]]
 
     @property
     def results(self) -> list[Ref]:
@@ -102,6 +106,7 @@ def reduced_of(step: Step) -> Reduced | None:
     """``step`` by its parts, if it is a reduction whose kernel is known beforehand."""
     operation, *rest = step.key
     shape: Ints
+    shown: list[tuple[Ref, Ref]] = []
     if isinstance(operation, Reduction):
         layout, axes, *_ = rest
         if operation.reducer is None or len(rest) != 3:
@@ -122,8 +127,8 @@ def reduced_of(step: Step) -> Reduced | None:
         layout = rest[1]
         reducer, shape, axes = norm_kernels.BATCH_GRADIENTS, layout.shape, _other_axes(layout.shape)
         grad, input, mean, variance, eps = step.arguments
-        vectors = tuple(channel_vector(each, len(shape)) for each in (mean, variance))
-        operands, numbers = (grad, input, *vectors), (eps,)
+        shown = [(channel_vector(each, len(shape)), each) for each in (mean, variance)]
+        operands, numbers = (grad, input, *(vector for vector, _ in shown)), (eps,)
     elif operation is MEAN:
         layout, is_mean, _ = rest
         reducer = loss_kernels.WEIGHTED_MEAN if is_mean else loss_kernels.WEIGHTED_SUM
@@ -134,7 +139,7 @@ def reduced_of(step: Step) -> Reduced | None:
         return None
     if not all(each.layout.device_state.is_cuda for each in operands):
         return None
-    return Reduced(step, reducer, shape, tuple(axes), tuple(operands), tuple(numbers), [], set(), [])
+    return Reduced(step, reducer, shape, tuple(axes), tuple(operands), tuple(numbers), [], set(), [], shown)
 
 
 def _other_axes(shape: Ints) -> Ints:

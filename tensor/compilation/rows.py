@@ -17,18 +17,20 @@ from nvrtc_kernels import fused_rows as kernels
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import normalization as norm_kernels
 from nvrtc_kernels import softmax as softmax_kernels
+from nvrtc_kernels.plans import Plan
 from tensor.core.base import maker
+from tensor.operations import scratch
 from tensor.operations.normalization import row_normalization as normalization
 from tensor.operations.normalization import softmax
 from tensor.operations.products.linear import LINEAR, TIMES
 
-from .elements import Fused, Text, includes_of, inputs_of, name_of
+from .elements import Fused, Text, includes_of, inputs_of, name_of, recorded
 from .tape import Launch, Ref, Step, refs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .elements import Element
+    from .elements import Element, Gather
     from .uses import Uses
 
 #: Tensors that are read by chains before and after rows, at most, and written.
@@ -49,7 +51,7 @@ class _Rows:
         Its scalars.
     """
 
-    kernel: kernels.RowKernel | fused_products.ProductKernel
+    kernel: kernels.RowKernel | norm_kernels.GradientsKernel | fused_products.ProductKernel
     reads: list[Ref | None]
     writes: list[Ref | None]
     numbers: tuple[Any, ...] = ()
@@ -90,6 +92,15 @@ def _normalization_gradient(step: Step) -> _Rows:
     return _Rows(kernel, list(step.arguments), [step.result])
 
 
+def _normalization_gradients(step: Step) -> _Rows | None:
+    _, grad, layout, dtype, sums, rows = step.key
+    weight = step.arguments[2]
+    kernel = norm_kernels.gradients_row_kernel(
+        rows, grad.dtype, layout.dtype, dtype, sums, has_weight=weight is not None
+    )
+    return None if kernel is None else _Rows(kernel, list(step.arguments), list(step.result))
+
+
 def _softmax(step: Step) -> _Rows | None:
     operation, layout, dim, dtype = step.key
     sizes = softmax.sizes_along(layout.shape, dim)
@@ -126,6 +137,7 @@ _PRODUCTS: dict[Any, Callable[[Step], _Rows | None]] = {LINEAR: _product, TIMES:
 _KERNELS: dict[Any, Callable[[Step], _Rows | None]] = {
     normalization.FORWARD: _normalized,
     normalization.BACKWARD: _normalization_gradient,
+    normalization.GRADIENTS: _normalization_gradients,
     softmax.SOFTMAX: _softmax,
     softmax.LOG_SOFTMAX: _softmax,
     softmax.GRADIENTS[False]: _softmax_gradient,
@@ -283,13 +295,20 @@ def _obstacle(
             element.drop is not None and element.out.layout.shape != last.layout.shape for element in chain
         ):
             return "random numbers are drawn in row-major order"
-        widest = max(each.layout.itemsize for element in chain for each in (*element.inputs(), element.out))
+        indices = {element.gather.index for element in chain if element.gather is not None}
+        elements_of_rows = {each for element in chain for each in (*element.inputs(), element.out)} - indices
+        widest = max(each.layout.itemsize for each in elements_of_rows)
         if widest > rows.kernel.largest:
             return "its elements are wider than the rows'"
         inputs = [each for each in inputs_of(chain) if each.buffer != rows.target.buffer]
         if len(inputs) > _MOST_INPUTS or len(_written(chain, there, uses)) > _MOST_RESULTS:
             return "one kernel would read or write too much"
-        if any(_period(each, last) is None for each in inputs):
+        gathers = [element.gather for element in chain if element.gather is not None]
+        if any(each in element.inputs() for element in chain if element.gather is None for each in indices):
+            return "it goes on with an index"
+        if any(_period(each, last) is None for each in inputs if each not in indices) or any(
+            _lookup(gather, inputs, last) is None for gather in gathers
+        ):
             return "what it reads lies in another way"
     if before and not _is_same(chains[0][-1].out, rows.source):
         return "it is read as another shape or another part"
@@ -339,6 +358,35 @@ def _period(ref: Ref, target: Ref) -> int | None:
     return period if sizes else 0
 
 
+def _lookup(gather: Gather, inputs: Sequence[Ref], target: Ref) -> kernels.Lookup | None:
+    """What a chain of ``inputs`` is told of a gather; ``None`` if the table does not consist of rows without gaps, or not of theirs."""
+    columns = _period(gather.table, target)
+    if not columns or columns != gather.step:
+        return None
+    shape = target.layout.shape
+    strides = strides_of.broadcast_strides(gather.index.layout.shape, gather.index.layout.strides, shape)
+    axis, elements = len(shape), 1
+    while axis and elements < columns:
+        axis -= 1
+        elements *= shape[axis]
+    if elements != columns or any(strides[axis:]):
+        return None
+    rows = target.layout.with_strides(shape[:axis], strides_of.contiguous_strides(shape[:axis]))
+    index = gather.index.layout.with_strides(shape[:axis], strides[:axis])
+    period = _period(Ref(gather.index.buffer, index, gather.index.offset), Ref(target.buffer, rows, 0))
+    if period is None:
+        return None
+    return kernels.Lookup(
+        inputs.index(gather.table),
+        inputs.index(gather.index),
+        columns,
+        period,
+        gather.size,
+        gather.wrap,
+        gather.bounds,
+    )
+
+
 def _chain(
     elements: Sequence[Element], rows: _Rows, is_needed: Callable[[Ref], bool], *, comes_before: bool
 ) -> tuple[kernels.Chain, list[Ref], list[Ref], list[Any]]:
@@ -357,6 +405,8 @@ def _chain(
     if not comes_before and is_needed(rows.target):
         results.insert(0, (rows.target, "row"))
     draws = any(element.drop is not None for element in elements)
+    gathers = dict.fromkeys(element.gather for element in elements if element.gather is not None)
+    lookups = (_lookup(gather, inputs, last.out) for gather in gathers)
     chain = kernels.Chain(
         tuple(text.lines),
         tuple((ref.layout.dtype, _period(ref, last.out) or 0) for ref in inputs),
@@ -365,8 +415,18 @@ def _chain(
         text.names[last.out] if comes_before else "",
         draws,
         tuple(includes_of(elements, text)),
+        tuple(each for each in lookups if each is not None),
     )
     return chain, inputs, [ref for ref, _ in results], text.numbers
+
+
+def _with_scratch(plan: Plan, device_state: Any) -> Callable[..., None]:
+    """What launches ``plan`` with scratch memory, given the stream, addresses and numbers."""
+
+    def launch(_: Any, *arguments: Any) -> None:
+        scratch.launch(device_state, plan, *arguments)
+
+    return launch
 
 
 def _fused(
@@ -393,6 +453,8 @@ def _fused(
     launch = rows.kernel.plan(device_state.native, name, *chains)
     if launch is None:
         return None
+    if isinstance(launch, Plan):
+        launch = _with_scratch(launch, device_state)
     draw = next((element for element in elements if element.drop is not None), None)
     code = "\n".join(
         line
@@ -405,7 +467,7 @@ def _fused(
     last = after[-1].step if after else step
     own = step.originals or (step,)
     originals = (*(each.step for each in before), *own, *(each.step for each in after))
-    arguments: tuple[Any, ...] = tuple(reads)
+    arguments: tuple[Any, ...] = recorded(reads, elements)
     result = Step(
         key,
         Launch(launch, makers, tuple(numbers), draw is not None, False),

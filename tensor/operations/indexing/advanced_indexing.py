@@ -78,9 +78,10 @@ class Indexing:
         return Indexing(self.name, self.mode, result, self.dim)
 
 
-def _selection(
+def selection_of(
     layout: Layout, name: str, mode: str, dim: int, indices: Sequence[Layout | None]
 ) -> indexing.Selection:
+    """What an indexing of tensors of ``layout`` by tensors of the layouts ``indices`` selects: see :class:`Indexing`."""
     array = (layout.shape, layout.strides, layout.dtype)
     argument = [None if x is None else (x.shape, x.strides, x.dtype) for x in indices]
     if mode == "advanced":
@@ -94,7 +95,7 @@ def _selection(
 
 def _shape_plan(layout: Layout, name: str, mode: str, dim: int, *indices: Layout | None) -> tuple[int, ...]:
     """Shape of what is selected from tensors of ``layout``."""
-    result = _selection(layout, name, mode, dim, indices)
+    result = selection_of(layout, name, mode, dim, indices)
     # A number, and indices that are one, count as vectors of one element.
     one = (mode == "elementwise" and indices[0] is not None and not indices[0].shape) or (
         mode == "along" and not layout.shape
@@ -118,7 +119,7 @@ def _read_plan(
 
     ``device_state.plans[READ, layout, *indexing.key()](input, index tensors)`` is a new tensor.
     """
-    selection = _selection(layout, name, mode, dim, indices)
+    selection = selection_of(layout, name, mode, dim, indices)
     shape = _SHAPE.plan(layout, name, mode, dim, *indices)
     out = contiguous[shape, layout.dtype, layout.device_state]
     if not layout.device_state.is_cuda:
@@ -160,7 +161,7 @@ def _change_plan(
     assert values is not None
     if not layout.device_state.is_cuda:
         return _host_change(host, _HostPositions(name, mode, dim, layout, indices))
-    selection = _selection(layout, name, mode, dim, indices)
+    selection = selection_of(layout, name, mode, dim, indices)
     operand = (values.strides if values.shape else (1,) * len(selection.shape), values.dtype)
     return device(layout.device_state, name, selection, operand)
 
@@ -208,7 +209,7 @@ class _HostPositions:
         self.shape = tuple(layout.shape) or (1,)
         # PyTorch's classes of error, which programs may catch.
         self.error = RuntimeError if mode == "elementwise" or name == "index_add" else IndexError
-        self.selection = _selection(layout, name, mode, dim, indices)
+        self.selection = selection_of(layout, name, mode, dim, indices)
         steps = [prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
         self.sizes = [prod(self.shape)] if mode == "flat" else [self.shape[a] for a in self.selection.indexed]
         self.steps = [1] if mode == "flat" else [steps[axis] for axis in self.selection.indexed]

@@ -31,3 +31,25 @@ def test_a_training_step_of_channels_and_a_loss_of_elements(schedule: None) -> N
     tensor.testing.assert_close(*losses)
     for one, other in zip(model.state_dict().values(), reference.state_dict().values(), strict=True):
         tensor.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_embeddings_and_normalizations(schedule: None) -> None:
+    """Rows that indices name, in chains and in front of norms, and norms that sum their weight's gradient on the way."""
+    tables = [tensor.randn(rows, 16, device="cuda", requires_grad=True) for rows in (9, 5)]
+    norm = nn.LayerNorm(16, device="cuda")
+
+    def function(tokens: tensor.Tensor) -> tensor.Tensor:
+        x = functional.embedding(tokens, tables[0]) + tables[1]
+        return functional.gelu(norm(functional.dropout(x, 0.1))) * functional.embedding(tokens, tables[0])
+
+    compiled = tensor.compile(function, fullgraph=True)
+    for seed in range(3):
+        outcomes = []
+        for each in (compiled, function):
+            tensor.manual_seed(seed)
+            tokens = tensor.randint(0, 9, (20, 5), device="cuda")
+            result = each(tokens)
+            parameters = [*tables, *norm.parameters()]
+            outcomes.append([result, *tensor.autograd.grad(result.square().sum(), parameters)])
+        for one, other in zip(*outcomes, strict=True):
+            tensor.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)

@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
     import drv
 
+
+def _looked_up(a: Any) -> Any:
+    """Rows in another order, some of them twice."""
+    index = tensor.arange(len(a), device=a.device).mul(3).remainder(max(len(a) - 1, 1))
+    return a[index]
+
+
+def _batch_normalized(a: Any) -> Any:
+    return functional.batch_norm(a.float(), None, None, training=True, eps=0.1).relu()
+
+
 #: Operations by what they take of the values so far; numbers choose among those.
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "sin": lambda a: a.sin(),
@@ -29,6 +40,11 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "clamped": lambda a: a.clamp(-1, 1),
     "row sums": lambda a: a.sum(-1, keepdim=True) * 0.1,
     "mean": lambda a: a.float().mean(),
+    "root": lambda a: (a.float().square().mean(-1) + 1).sqrt() if a.ndim else a.abs().float().sqrt(),
+    "looked up": lambda a: _looked_up(a) if a.ndim else a + 2,
+    "batch normalized": lambda a: (
+        _batch_normalized(a) if a.ndim == 2 and len(a) > 1 else a.sinh().clamp(-9, 9)
+    ),
     "softmax": lambda a: a.float().softmax(-1),
     "normalized": lambda a: functional.layer_norm(a.float(), a.shape[-1:]) if a.ndim else a.cos(),
     "transposed": lambda a: a.mT if a.ndim > 1 else a.clone(),
@@ -44,6 +60,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "product": lambda a, b: (a * b).clamp(-20, 20),
     "maximum": lambda a, b: tensor.maximum(a, b),
     "selected": lambda a, b: tensor.where(a > b, a, b),
+    "loss": lambda a, b: functional.smooth_l1_loss((a + b).float(), (a * b).float().clamp(-20, 20)) * 0.5,
     "quotient": lambda a, b: a / (b.float().abs() + 1),
 }
 _WRITES: dict[str, Callable[[Any, Any], Any]] = {

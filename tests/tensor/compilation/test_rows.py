@@ -8,6 +8,7 @@ import pytest
 
 import tensor
 from nn import functional
+from nvrtc_kernels import normalization as norm_kernels
 
 from .test_fusion import _compiled, _randn
 
@@ -67,6 +68,33 @@ def test_groups_of_channels_and_addresses_that_are_not_aligned() -> None:
             compiled(flat, y, weight), function(flat, y, weight), rtol=0, atol=0
         )  # fmt: skip
     assert "fused_add_row_normalization_forward_relu" in compiled.explain(flat, y, weight)
+
+
+def test_norms_of_many_rows_that_sum_the_gradients_of_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel whose teams go over rows computes chains around each of them."""
+    monkeypatch.setattr(norm_kernels, "_ROWS_OF_TEAM", 1)
+    monkeypatch.setattr(norm_kernels, "_MULTIPROCESSORS", 1)
+
+    def function(x: Any, y: Any, bias: Any, weight: Any, shift: Any) -> Any:
+        x = x + functional.dropout(y + bias, 0.2)
+        return functional.gelu(functional.layer_norm(x, (20,), weight, shift)), x.cumsum(0)
+
+    operands = (
+        _randn(300, 20, grad=True),
+        _randn(300, 20, grad=True),
+        *(_randn(20, grad=True) for _ in range(3)),
+    )
+    backward = _compiled(function, *operands).split("backward: ")[1]
+    assert "fused_gelu_backward_row_normalization_gradients_sub" in backward, backward
+    assert "weight_gradients" not in backward, backward
+
+    def root_mean_square(x: Any, weight: Any) -> Any:
+        return functional.rms_norm(x * 2, (9,), weight).relu()
+
+    backward = _compiled(root_mean_square, _randn(300, 9, grad=True), _randn(9, grad=True)).split(
+        "backward: "
+    )[1]
+    assert backward.startswith("3 operations in 1 calls"), backward
 
 
 def test_what_stays_apart_says_why() -> None:

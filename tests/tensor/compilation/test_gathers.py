@@ -1,0 +1,147 @@
+"""What is read by an index is part of chains, and of normalizations behind them, bit for bit as one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import drv
+import tensor
+from nn import functional
+
+from .test_fusion import _compiled, _randn
+
+pytestmark = pytest.mark.usefixtures("device")
+
+
+def _indices(*shape: int, most: int, dtype: Any = tensor.int64) -> Any:
+    return tensor.randint(0, most, shape, device="cuda", dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
+@pytest.mark.parametrize("index_dtype", [tensor.int64, tensor.int32])
+def test_embeddings_of_tokens_and_of_positions_with_dropout(dtype: Any, index_dtype: Any) -> None:
+    def function(tokens: Any, table: Any, positions: Any) -> Any:
+        numbers = tensor.arange(6, device="cuda")
+        x = functional.embedding(tokens, table) + functional.embedding(numbers, positions)
+        return functional.dropout(x, 0.2)
+
+    operands = _randn(11, 16, grad=True, dtype=dtype), _randn(9, 16, grad=True, dtype=dtype)
+    text = _compiled(function, _indices(3, 6, most=11, dtype=index_dtype), *operands)
+    assert "fused_advanced_indexing_read_add_dropout" in text, text
+    # The numbers of positions are made by a kernel of their own.
+    assert text.startswith("forward: 5 operations in 2 calls"), text
+
+
+def test_embeddings_with_a_normalization_behind_them() -> None:
+    def function(tokens: Any, table: Any, positions: Any, weight: Any, bias: Any) -> Any:
+        x = functional.dropout(functional.embedding(tokens, table) + positions[:5], 0.2)
+        return functional.layer_norm(x, (24,), weight, bias), x
+
+    operands = (
+        _randn(11, 24, grad=True),
+        _randn(7, 24, grad=True),
+        _randn(24, grad=True),
+        _randn(24, grad=True),
+    )
+    text = _compiled(function, _indices(4, 5, most=11), *operands)
+    assert text.startswith("forward: 4 operations in 1 calls"), text
+
+
+@pytest.mark.parametrize("columns", [8, 11, 30])
+def test_rows_whose_length_is_no_multiple_of_a_pack(columns: int) -> None:
+    """Also where a pack of the normalization's row has elements of several rows of the table."""
+
+    def function(table: Any, index: Any, x: Any) -> Any:
+        rows = table[index] * 2 + x
+        joined = rows.view(-1, 2 * columns)
+        return functional.softmax(rows, -1), functional.layer_norm(joined, (2 * columns,))
+
+    _compiled(function, _randn(5, columns), _indices(6, most=5), _randn(6, columns))
+
+    def grouped(table: Any, index: Any) -> Any:
+        return functional.rms_norm(functional.embedding(index, table) + 1, (2, columns))
+
+    text = _compiled(grouped, _randn(5, columns), _indices(6, 2, most=5))
+    assert text.startswith("forward: 3 operations in 1 calls"), text
+
+
+def test_many_elements_in_packs() -> None:
+    def function(table: Any, index: Any, bias: Any) -> Any:
+        return functional.dropout(functional.embedding(index, table) + bias, 0.5) * 2
+
+    for columns in (64, 66):
+        operands = _randn(50, columns), _indices(33, 32, most=50), _randn(32, columns)
+        text = _compiled(function, *operands)
+        assert text.startswith("forward: 4 operations in 1 calls"), text
+
+
+def test_other_ways_to_index() -> None:
+    """Slices along a later dimension, an index for each element, and negative ones."""
+
+    def function(x: Any, row: Any, elements: Any, negative: Any, y: Any) -> Any:
+        first = x.index_select(1, row) * y
+        second = x.gather(1, elements).sigmoid() + y
+        third = (x[negative] * 3).relu()
+        fourth = x.mT[row[:3]] - x[0, 0]
+        return first, second, third, fourth
+
+    operands = (
+        _randn(6, 16),
+        _indices(4, most=16),
+        _indices(6, 4, most=16),
+        _indices(5, most=6) - 6,
+        _randn(6, 4),
+    )
+    text = _compiled(function, *operands)
+    assert text.startswith("forward: 10 operations in 4 calls"), text
+
+
+def test_what_stays_apart_says_why() -> None:
+    def computed(table: Any, index: Any) -> Any:
+        return table[index + 1] * 2
+
+    text = _compiled(computed, _randn(6, 8), _indices(4, most=5))
+    assert "an index and what it reads are there before" in text, text
+
+    def twice(table: Any, first: Any, second: Any) -> Any:
+        return table[first] + table[second]
+
+    text = _compiled(twice, _randn(6, 8), _indices(4, most=5), _indices(4, most=5))
+    assert "it reads one table by two indices" in text, text
+
+    def written(table: Any, index: Any) -> Any:
+        table += table[index].sin()
+        return table * 2
+
+    _compiled(written, _randn(6, 8), _indices(6, most=6))
+
+
+def test_a_backward_pass_reads_what_forward_has_looked_up() -> None:
+    """The table may have changed until then."""
+
+    def function(table: Any, index: Any, x: Any) -> Any:
+        return (table[index] * x).sin()
+
+    _, backward = _compiled(function, _randn(6, 8), _indices(4, most=6), _randn(4, 8, grad=True)).split(
+        "backward: "
+    )
+    assert "read" not in backward.split("calls", 1)[1].split("\n", 1)[1], backward
+
+
+def test_an_index_that_is_no_row_fails_as_it_does_uncompiled() -> None:
+    compiled = tensor.compile(lambda table, index: functional.embedding(index, table) * 2, fullgraph=True)
+    table, index = _randn(6, 8), _indices(4, most=6)
+    compiled(table, index)
+    with pytest.raises(Exception, match="embedding"):
+        compiled(table, index + 6)
+        tensor.cuda.synchronize()
+    drv.reset()
+
+
+def test_what_a_kernel_reads_has_its_line() -> None:
+    compiled = tensor.compile(lambda table, index: table[index] * 2, fullgraph=True)
+    text = compiled.sources(_randn(6, 8), _indices(4, most=6))
+    assert text.count("// advanced_indexing.read, test_gathers.py:") == 1, text
+    assert text.count("// mul, test_gathers.py:") == 1, text
