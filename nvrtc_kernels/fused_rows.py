@@ -82,6 +82,10 @@ class RowKernel:
     #: row has a team.
     teams: int = 0
     resident: int = 0
+    #: Operands whose elements are not those of rows.
+    beside: tuple[str, ...] = ("mean", "scale")
+    #: Threads of a row, where the size of one that fits into registers does not decide.
+    shape: Team | None = None
 
     def plan(
         self, device: Device, name: str, before: Chain | None, after: Chain | None
@@ -91,6 +95,8 @@ class RowKernel:
 
     def team(self, *, packed: bool = True) -> Team | None:
         """Threads of a row; ``packed`` says that addresses allow wide loads."""
+        if self.shape is not None:
+            return self.shape
         return team(self.n, self.largest, packed=packed, summing=self.teams > 0)
 
     @property
@@ -98,12 +104,8 @@ class RowKernel:
         """Bytes of the widest elements that the kernel by itself reads and writes of rows."""
         aside = {each.name for each in self.writes} - {self.target}
         operands = (*self.reads, *self.writes)
-        result: int = max(each.dtype.itemsize for each in operands if each.name not in (*aside, *_STATISTICS))
+        result: int = max(each.dtype.itemsize for each in operands if each.name not in (*aside, *self.beside))
         return result
-
-
-#: Operands that have one element for each row.
-_STATISTICS = ("mean", "scale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ def plan(
     first_read = len(writes) + sum(len(chain.results) for chain in (before, after) if chain)
     before_inputs = first_read + (len(before.inputs) if before else 0)
     # Those of the kernel itself whose addresses must allow its loads; the results are there for it alone.
-    plain = [before_inputs + k for k, each in enumerate(reads) if each.name not in _STATISTICS]
+    plain = [before_inputs + k for k, each in enumerate(reads) if each.name not in kernel.beside]
     end = before_inputs + len(reads) + (len(after.inputs) if after else 0)
     others = [k for k in range(first_read, end) if k not in plain]
     low = shape.width * kernel.largest - 1
@@ -261,7 +263,7 @@ def source(
         each for each in scalars if each[0] not in DRAW
     ]
     parameters = ["long long rows", "int n", *pointers, *(f"{CTYPES[code]} {each}" for each, code in scalars)]
-    target = next(each for each in kernel.writes if each.name == kernel.target)
+    target = next((each for each in kernel.writes if each.name == kernel.target), kernel.writes[0])
     element = next(each for each in kernel.reads if each.name == kernel.source)
     stands_for = {
         each.name: f"static_cast<const {each.dtype.cuda}*>(nullptr)"
@@ -390,7 +392,9 @@ def structure(prefix: str, chain: Chain, element: dtype) -> str:
         "        result.start += elements;",
         "        return result;",
         "    }",
-        "    template <int Width, class W>",
+        "    template <int Width, bool Stores = true, class W>"
+        if is_before
+        else "    template <int Width, class W>",
         f"    __device__ void {head} const {{",
         # The compiler sees that a pack has the words of one block of random numbers.
         "        const Number first = static_cast<Number>(start + at) & ~static_cast<Number>(Width - 1);",
@@ -400,7 +404,7 @@ def structure(prefix: str, chain: Chain, element: dtype) -> str:
         "            const Number number = first | i;",
         *(f"            {each}" for each in values),
         "        }",
-        *(f"        {each}" for each in stores),
+        *(f"        {'if constexpr (Stores) ' if is_before else ''}{each}" for each in stores),
         "    }",
         "};",
         "",

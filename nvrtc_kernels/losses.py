@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .dtypes import float32, float64
+from .dtypes import float32, float64, int64
+from .fused_rows import Operand, RowKernel
 from .plans import includes, launcher
 from .reducers import SUM
+from .rows import Team
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +25,8 @@ _WARP = 32
 _PACKS = 8
 #: Bytes of the widest load.
 _LOAD_BYTES = 16
+#: Classes from which on they are not counted by an int.
+_FAR = 1 << 31
 
 
 class Classes(NamedTuple):
@@ -114,18 +118,117 @@ def _over_lines(
             launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, *arguments, *operands)
 
         return run_columns
-    width = max(_LOAD_BYTES // input_dtype.itemsize, 1)
-    along = _WARP
-    while along < _MOST_THREADS and along * width * _PACKS < sizes.classes:
-        along = _THREADS if along == _WARP else along * 2
-    threads = max(along, _THREADS)
-    rows = -(-sizes.lines * along // threads)
-    launch_rows = kernel("rows", f", {threads}, {along}, {width}")
+    team = _team(sizes, input_dtype)
+    rows, threads = team.blocks(sizes.lines), team.threads
+    launch_rows = kernel("rows", f", {threads}, {team.along}, {team.width}")
 
     def run_rows(stream: Any, *operands: Any) -> None:
         launch_rows(rows, 1, 1, threads, 1, 1, 0, stream, *arguments, *operands)
 
     return run_rows
+
+
+def _team(sizes: Classes, input_dtype: dtype) -> Team:
+    """Threads of a line whose logits lie behind each other."""
+    width = max(_LOAD_BYTES // input_dtype.itemsize, 1)
+    along = _WARP
+    while along < _MOST_THREADS and along * width * _PACKS < sizes.classes:
+        along = _THREADS if along == _WARP else along * 2
+    return Team(max(along, _THREADS), along, 1, width)
+
+
+#: Operands of cross entropy that are no rows of logits.
+_BESIDE = ("grad", "total", "target", "weight", "all", "statistics", "loss", "weighs")
+
+
+def cross_entropy_row_kernel(
+    sizes: Classes, input_dtype: dtype, weight: dtype | None, reads: dtype, *, smooth: bool
+) -> RowKernel | None:
+    """What makes the loss of each line, for pointwise operations before it: as :func:`plan_cross_entropy`.
+
+    ``None`` where the logits of a line do not lie behind each other.
+    """
+    if sizes.inner != 1 or sizes.classes >= _FAR:
+        return None
+    statistics = statistics_type(input_dtype)
+    head = f"{'true' if smooth else 'false'}, {statistics.cuda}, {input_dtype.cuda}"
+    return RowKernel(
+        "losses.cuh",
+        f"cross_entropy_of_rows<{head}, {{team}}>",
+        (str(sizes.ignored), "smoothing", "in", "target", "weight", "loss", "weighs", "statistics"),
+        (
+            Operand("in", reads),
+            Operand("target", int64),
+            Operand("weight", weight or input_dtype, weight is not None),
+        ),
+        tuple(Operand(name, statistics) for name in ("loss", "weighs", "statistics")),
+        "in",
+        "",
+        sizes.lines,
+        sizes.classes,
+        (("smoothing", "d"),),
+        beside=_BESIDE,
+        shape=_team(sizes, input_dtype),
+    )
+
+
+def cross_entropy_backward_row_kernel(
+    sizes: Classes,
+    grad: dtype,
+    input_dtype: dtype,
+    weight: dtype | None,
+    reads: dtype,
+    gives: dtype,
+    *,
+    smooth: bool,
+    each: bool,
+    divided: bool,
+    has_all: bool,
+) -> RowKernel | None:
+    """What makes the gradient of the logits, for pointwise operations around it: as :func:`plan_cross_entropy_backward`.
+
+    ``divided`` says that there is what the gradient is divided by, ``has_all`` that there is the sum of the weights. ``None``
+    where the logits of a line do not lie behind each other.
+    """
+    if sizes.inner != 1 or sizes.classes >= _FAR:
+        return None
+    statistics = statistics_type(input_dtype)
+    head = f"{'true' if smooth else 'false'}, {statistics.cuda}"
+    return RowKernel(
+        "losses.cuh",
+        f"cross_entropy_of_rows_backward<{head}, {{team}}>",
+        (
+            *(
+                str(sizes.ignored),
+                "smoothing",
+                "grad",
+                "total",
+                str(int(each)),
+                "in",
+                "target",
+                "weight",
+                "all",
+            ),
+            *("statistics", "out"),
+        ),
+        (
+            Operand("grad", grad),
+            Operand("total", statistics, divided),
+            Operand("in", reads),
+            Operand("target", int64),
+            Operand("weight", weight or input_dtype, weight is not None),
+            Operand("all", statistics, has_all),
+            Operand("statistics", statistics),
+        ),
+        (Operand("out", gives),),
+        "in",
+        "out",
+        sizes.lines,
+        sizes.classes,
+        (("smoothing", "d"),),
+        beside=_BESIDE,
+        shape=_team(sizes, input_dtype),
+    )
 
 
 def plan_cross_entropy_backward(

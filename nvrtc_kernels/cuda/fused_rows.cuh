@@ -5,7 +5,7 @@
 // address, and
 //
 //     object.load<Width>(at, items)    computes elements at to at + Width - 1 of the row: what is read for them is
-//                                      loaded, and what others need besides is stored
+//                                      loaded, and what others need besides is stored, unless it is load<Width, false>
 //     object.store<Width>(at, items)   goes on with elements of the result
 //
 // Rows lie behind each other in all operands but those that repeat after `Period` elements: biases, positions, numbers. Those

@@ -4,6 +4,7 @@
 //                exp(x - largest), which is rescaled for each pack by the largest element so far. The largest element
 //                and the logarithm of the sum are kept for the gradient, which is one kernel too; probabilities are not.
 //   rows         inner = 1: a team of threads has a line, in packs of Width neighbouring logits, wherever it starts
+//                Logits may be computed as they are loaded, and gradients be gone on with: see fused_rows.cuh
 //   columns      inner > 1: a thread has a line, and neighbouring threads have neighbouring lines
 //                The gradient goes over memory in the same way
 // nll            -x[target] of each line, and its gradient, written among zeros
@@ -42,7 +43,7 @@ struct LogitSums {
 
 template <bool Smooth, class W, class As, class In, class V, class Loss>
 __device__ inline void finish_line(
-    const Classes& sizes, long long line, long long target, const LogitSums<As, W>& sums, double smoothing, const In* in,
+    const Classes& sizes, long long line, long long target, const LogitSums<As, W>& sums, double smoothing, const In& in,
     const V* weight, Loss* loss, W* weighs, W* kept) {
     const W largest = sums.exponents.largest, rest = log(sums.exponents.sum);
     kept[line] = largest;
@@ -54,7 +55,7 @@ __device__ inline void finish_line(
     }
     target = sizes.checked(target);
     const W own = weight_of<W>(weight, target);
-    W value = own * ((largest - W(to_compute(in[sizes.start(line) + target * sizes.inner]))) + rest);
+    W value = own * ((largest - W(to_compute(element_of(in, sizes.start(line) + target * sizes.inner)))) + rest);
     if constexpr (Smooth) {
         const W all = sums.weights * (largest + rest) - sums.logits;
         value = value * static_cast<W>(1 - smoothing) + all * static_cast<W>(smoothing / sizes.classes);
@@ -66,7 +67,7 @@ __device__ inline void finish_line(
 // Logits are of type In in memory, and computed with as those of type As: where a cast before is left out, that is float.
 template <bool Smooth, class W, class As, int Threads, int Along, int Width, class In, class V, class Loss>
 __device__ void cross_entropy_rows(
-    Classes sizes, double smoothing, const In* in, const long long* target, const V* weight, Loss* loss, W* weighs,
+    Classes sizes, double smoothing, In in, const long long* target, const V* weight, Loss* loss, W* weighs,
     W* kept) {
     const RowTeam<Threads, Along> team;
     const bool has = team.row < sizes.lines;
@@ -169,8 +170,9 @@ struct LineOfGradient {
 
 template <bool Smooth, class W, int Threads, int Along, int Width, class Grad, class In, class V, class Out>
 __device__ void cross_entropy_rows_backward(
-    Classes sizes, double smoothing, LineGradient<W, Grad> grad, const In* in, const long long* target,
-    const V* weight, const W* all, const W* kept, Out* out) {
+    Classes sizes, double smoothing, LineGradient<W, Grad> grad, In in, const long long* target, const V* weight,
+    const W* all, const W* kept, Out out) {
+    typedef typename ElementOf<Out>::Type Element;
     const RowTeam<Threads, Along> team;
     if (team.row >= sizes.lines) return;
     const LineOfGradient<Smooth, W> line(sizes, team.row, smoothing, grad, target, weight, all, kept);
@@ -178,16 +180,34 @@ __device__ void cross_entropy_rows_backward(
     const RaggedRow<Width> row(start, sizes.classes, is_aligned<Width>(in) && is_aligned<Width>(out));
     const auto load = [&](auto width, long long at) { return pack_of<width.value>(in + start + at); };
     over_row<Along, 2>(row, team.rank, load, [&](auto width, auto count, const auto& packs, long long at, int step) {
-        Pack<Out, width.value> results[count.value];
+        Pack<Element, width.value> results[count.value];
         W x[count.value * width.value];
         widen(x, packs);
 #pragma unroll
         for (int i = 0; i < count.value * width.value; ++i) {
             const long long position = at + i / width.value * step + i % width.value;
-            results[i / width.value].items[i % width.value] = to_element<Out>(line(x[i], position, weight));
+            results[i / width.value].items[i % width.value] = to_element<Element>(line(x[i], position, weight));
         }
         store_packs(out + start + at, step, results);
     });
+}
+
+// Both of rows, as kernels with pointwise operations before and after them call them.
+template <bool Smooth, class W, class As, int Threads, int Along, int, int Width, class In, class V, class Loss>
+__device__ void cross_entropy_of_rows(
+    long long rows, int n, long long ignored, double smoothing, In in, const long long* target, const V* weight,
+    Loss* loss, W* weighs, W* kept) {
+    const Classes sizes{rows, n, 1, ignored};
+    cross_entropy_rows<Smooth, W, As, Threads, Along, Width>(sizes, smoothing, in, target, weight, loss, weighs, kept);
+}
+
+template <bool Smooth, class W, int Threads, int Along, int, int Width, class Grad, class In, class V, class Out>
+__device__ void cross_entropy_of_rows_backward(
+    long long rows, int n, long long ignored, double smoothing, const Grad* grad, const W* total, int step, In in,
+    const long long* target, const V* weight, const W* all, const W* kept, Out out) {
+    const LineGradient<W, Grad> gradient{grad, total, step};
+    cross_entropy_rows_backward<Smooth, W, Threads, Along, Width>(
+        Classes{rows, n, 1, ignored}, smoothing, gradient, in, target, weight, all, kept, out);
 }
 
 template <bool Smooth, class W, class Grad, class In, class V, class Out>

@@ -142,6 +142,30 @@ __device__ inline bool is_aligned(const T* address) {
 template <int Width, class T>
 __device__ inline Pack<T, Width> pack_of(const T* from) { return *reinterpret_cast<const Pack<T, Width>*>(from); }
 
+template <class T>
+__device__ inline T element_of(const T* from, long long at) { return from[at]; }
+
+// The same of rows that are computed: see fused_rows.cuh. What others need besides is stored with packs only.
+template <int Width, class Rows, class = typename Rows::Element>
+__device__ inline bool is_aligned(const Rows&) { return true; }
+
+template <int Width, class Rows, class Element = typename Rows::Element>
+__device__ inline Pack<Element, Width> pack_of(const Rows& row) {
+    decltype(to_compute(Element())) items[Width];
+    row.template load<Width>(0, items);
+    Pack<Element, Width> result;
+#pragma unroll
+    for (int i = 0; i < Width; ++i) result.items[i] = to_element<Element>(items[i]);
+    return result;
+}
+
+template <class Rows, class Element = typename Rows::Element>
+__device__ inline Element element_of(const Rows& row, long long at) {
+    decltype(to_compute(Element())) items[1];
+    (row + at).template load<1, false>(0, items);
+    return to_element<Element>(items[0]);
+}
+
 template <int N>
 struct Constant {
     static constexpr int value = N;
@@ -186,6 +210,17 @@ __device__ inline void store_packs(T* to, int step, const Pack<T, N> (&packs)[K]
         } else {
             *reinterpret_cast<Pack<T, N>*>(to) = packs[u];
         }
+    }
+}
+
+template <class Rows, int N, int K, class T = typename Rows::Element>
+__device__ inline void store_packs(const Rows& to, int step, const Pack<T, N> (&packs)[K]) {
+#pragma unroll
+    for (int u = 0; u < K; ++u) {
+        decltype(to_compute(T())) items[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) items[i] = to_compute(packs[u].items[i]);
+        (to + u * step).template store<N>(0, items);
     }
 }
 

@@ -78,11 +78,16 @@ def _is_computed_twice(
         and all(each in elements and each > position for each in others)
         and not uses.writers.get(ref.buffer)
         and 0 < len(inputs) <= large <= _MOST_COMPUTED_FROM
-        and all(each.buffer not in producer for each in inputs)
+        and all(each.buffer not in producer or _is_in_memory(each.buffer, elements, uses) for each in inputs)
         and all(
             not source < writer < position for each in inputs for writer in uses.writers.get(each.buffer, ())
         )
     )
+
+
+def _is_in_memory(buffer: int, elements: dict[int, Element], uses: Uses) -> bool:
+    """Whether what an element gives is written, whatever kernel that is part of: others than elements read it."""
+    return buffer in uses.needed or any(each not in elements for each in uses.readers.get(buffer, ()))
 
 
 def join_before(

@@ -1,6 +1,6 @@
-"""Normalizations, softmax and small products with the pointwise operations before and after them as one kernel.
+"""Normalizations, softmax, cross entropy and small products with the pointwise operations before and after them as one kernel.
 
-Kernels of the first two keep whole rows in registers. What they read of a chain is computed as a row is loaded, and what goes on
+Kernels of the first two keep whole rows in registers, and cross entropy goes along its rows. What they read of a chain is computed as a row is loaded, and what goes on
 with their result is computed before that is stored: a residual connection with its dropout in front of a layer norm, a mask in
 front of a softmax, a dropout behind it, the sum of gradients behind a norm's derivative. Linear maps in half precision that are so
 small that a launch counts take what goes on with their results along, such as an activation, and gradients of their inputs the
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import fused_products
 from nvrtc_kernels import fused_rows as kernels
 from nvrtc_kernels import layouts as strides_of
+from nvrtc_kernels import losses as loss_kernels
 from nvrtc_kernels import normalization as norm_kernels
 from nvrtc_kernels import softmax as softmax_kernels
 from nvrtc_kernels.plans import Plan
 from tensor.core.base import maker
 from tensor.operations import scratch
+from tensor.operations.losses import classification
 from tensor.operations.normalization import row_normalization as normalization
 from tensor.operations.normalization import softmax
 from tensor.operations.products.linear import LINEAR, TIMES
@@ -62,9 +64,16 @@ class _Rows:
         return self._of(self.reads, self.kernel.reads, self.kernel.source)
 
     @property
-    def target(self) -> Ref:
-        """The rows that it makes."""
+    def target(self) -> Ref | None:
+        """The rows that it makes, if it makes some."""
+        if not self.kernel.target:
+            return None
         return self._of(self.writes, self.kernel.writes, self.kernel.target)
+
+    @property
+    def target_buffer(self) -> int | None:
+        """Where these lie."""
+        return None if self.target is None else self.target.buffer
 
     @staticmethod
     def _of(refs: list[Ref | None], operands: Sequence[kernels.Operand], name: str) -> Ref:
@@ -116,6 +125,34 @@ def _softmax_gradient(step: Step) -> _Rows | None:
     return None if kernel is None else _Rows(kernel, list(step.arguments), [step.result])
 
 
+def _cross_entropy(step: Step) -> _Rows | None:
+    _, layout, weight, sizes, smooth, *reads = step.key
+    *tensors, smoothing = step.arguments
+    kernel = loss_kernels.cross_entropy_row_kernel(
+        sizes, layout.dtype, weight, reads[0] if reads else layout.dtype, smooth=smooth
+    )
+    return None if kernel is None else _Rows(kernel, tensors, list(step.result), (smoothing,))
+
+
+def _cross_entropy_gradient(step: Step) -> _Rows | None:
+    _, grad, layout, weight, sizes, smooth, *dtypes = step.key
+    *tensors, smoothing = step.arguments
+    reads, gives = dtypes or (layout.dtype, layout.dtype)
+    kernel = loss_kernels.cross_entropy_backward_row_kernel(
+        sizes,
+        grad.dtype,
+        layout.dtype,
+        weight,
+        reads,
+        gives,
+        smooth=smooth,
+        each=bool(grad.shape),
+        divided=tensors[1] is not None,
+        has_all=tensors[5] is not None,
+    )
+    return None if kernel is None else _Rows(kernel, tensors, [step.result], (smoothing,))
+
+
 def _product(step: Step) -> _Rows | None:
     operation, left, right, *_ = step.key
     bias = step.arguments[2]
@@ -138,6 +175,8 @@ _KERNELS: dict[Any, Callable[[Step], _Rows | None]] = {
     normalization.FORWARD: _normalized,
     normalization.BACKWARD: _normalization_gradient,
     normalization.GRADIENTS: _normalization_gradients,
+    classification.CROSS_ENTROPY: _cross_entropy,
+    classification.CROSS_ENTROPY_GRADIENT: _cross_entropy_gradient,
     softmax.SOFTMAX: _softmax,
     softmax.LOG_SOFTMAX: _softmax,
     softmax.GRADIENTS[False]: _softmax_gradient,
@@ -182,7 +221,8 @@ def fused_rows(
         candidates = []
         if parts is _KERNELS and rows.source.buffer in producer:
             candidates.append((producer[rows.source.buffer], True))
-        behind = [each for each in uses.readers.get(rows.target.buffer, ()) if each in groups]
+        readers = () if rows.target is None else uses.readers.get(rows.target.buffer, ())
+        behind = [each for each in readers if each in groups]
         if behind:
             candidates.append((behind[0], False))
         for source, comes_before in candidates:
@@ -282,7 +322,7 @@ def _obstacle(
     if sum(element.drop is not None for chain in chains for element in chain) > 1:
         return "a kernel draws random numbers once"
     for chain, ref in zip(chains, (rows.source, rows.target), strict=True):
-        if not chain:
+        if not chain or ref is None:
             continue
         last = chain[-1].out
         if any(element.writes for element in chain):
@@ -300,7 +340,7 @@ def _obstacle(
         widest = max(each.layout.itemsize for each in elements_of_rows)
         if widest > rows.kernel.largest:
             return "its elements are wider than the rows'"
-        inputs = [each for each in inputs_of(chain) if each.buffer != rows.target.buffer]
+        inputs = [each for each in inputs_of(chain) if each.buffer != rows.target_buffer]
         if len(inputs) > _MOST_INPUTS or len(_written(chain, there, uses)) > _MOST_RESULTS:
             return "one kernel would read or write too much"
         gathers = [element.gather for element in chain if element.gather is not None]
@@ -316,13 +356,13 @@ def _obstacle(
     for operand in rows.reads:
         if operand is not None and operand.buffer in own and not (before and operand is rows.source):
             return "it is read as rows and besides"
-    beside = {ref.buffer for ref in rows.writes if ref is not None} - {rows.target.buffer}
+    beside = {ref.buffer for ref in rows.writes if ref is not None} - {rows.target_buffer}
     beside |= {element.out.buffer for element in chains[0]}
     for element in chains[1]:
         for ref in element.inputs():
             if ref.buffer in beside:
                 return "it reads what the rows leave besides"
-            if ref.buffer == rows.target.buffer and not _is_same(ref, rows.target):
+            if rows.target and ref.buffer == rows.target.buffer and not _is_same(ref, rows.target):
                 return "it is read as another shape or another part"
     return None
 
@@ -392,17 +432,17 @@ def _chain(
 ) -> tuple[kernels.Chain, list[Ref], list[Ref], list[Any]]:
     """A chain, the tensors that it reads and those that it writes, and its numbers."""
     last = elements[-1]
-    inputs = [each for each in inputs_of(elements) if comes_before or each.buffer != rows.target.buffer]
+    inputs = [each for each in inputs_of(elements) if comes_before or each.buffer != rows.target_buffer]
     text = Text(names={ref: f"input{number}" for number, ref in enumerate(inputs)})
     if not comes_before:
-        text.names |= {ref: "row" for ref in inputs_of(elements) if ref.buffer == rows.target.buffer}
+        text.names |= {ref: "row" for ref in inputs_of(elements) if ref.buffer == rows.target_buffer}
     results: list[tuple[Ref, str]] = []
     for position, element in enumerate(elements):
         text.add(element, f"value{position}")
         text.names[element.out] = f"value{position}"
         if is_needed(element.out):
             results.append((element.out, f"value{position}"))
-    if not comes_before and is_needed(rows.target):
+    if not comes_before and rows.target is not None and is_needed(rows.target):
         results.insert(0, (rows.target, "row"))
     draws = any(element.drop is not None for element in elements)
     gathers = dict.fromkeys(element.gather for element in elements if element.gather is not None)

@@ -220,3 +220,31 @@ def test_batch_normalization_of_running_averages_is_a_chain() -> None:
 
     operands = _randn(4, 8, 3, 5, grad=True), _randn(4, 8, 3, 5, grad=True)
     assert _calls(_compiled(function, *operands)) == [1, 1]
+
+
+def test_batch_normalizations_of_a_step_in_one_program() -> None:
+    """The activation's result is there, since a convolution reads it: sums and gradient derive through it themselves."""
+    layers = (
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+    )
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(64, 5)).cuda()
+
+    def step(model: nn.Module, x: Any, target: Any) -> Any:
+        loss = functional.cross_entropy(model(x), target)
+        loss.backward()
+        return loss
+
+    compiled = tensor.compile(step, fullgraph=True)
+    x, target = _randn(2, 3, 8, 8), tensor.randint(0, 5, (2,), device="cuda")
+    compiled(model, x, target)
+    model.zero_grad()
+    names = [
+        line.split()[0] for line in compiled.explain(model, x, target).splitlines() if line.startswith("  ")
+    ]
+    assert names.count("fused_threshold_backward_batch_normalization_sums") == 2, names
+    assert "threshold_backward" not in names, names

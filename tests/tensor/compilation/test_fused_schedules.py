@@ -53,3 +53,24 @@ def test_embeddings_and_normalizations(schedule: None) -> None:
             outcomes.append([result, *tensor.autograd.grad(result.square().sum(), parameters)])
         for one, other in zip(*outcomes, strict=True):
             tensor.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_a_step_with_capped_logits(schedule: None) -> None:
+    """Cross entropy that writes its logits for the backward pass, and goes on with their gradient, in one program with that."""
+    linear, reference = (nn.Linear(8, 21, device="cuda") for _ in range(2))
+    reference.load_state_dict(linear.state_dict())
+
+    def step(model: nn.Linear, x: tensor.Tensor, target: tensor.Tensor) -> tensor.Tensor:
+        logits = (model(x) * 0.5).tanh() * 2
+        loss = functional.cross_entropy(logits, target, label_smoothing=0.1) * 3
+        loss.backward()
+        return loss
+
+    compiled = tensor.compile(step, fullgraph=True)
+    for _ in range(3):
+        x, target = tensor.randn(30, 8, device="cuda"), tensor.randint(0, 21, (30,), device="cuda")
+        losses = [function(model, x, target) for model, function in ((linear, compiled), (reference, step))]
+        tensor.testing.assert_close(*losses)
+        tensor.testing.assert_close(linear.weight.grad, reference.weight.grad, rtol=1e-5, atol=1e-6)
+        for each in (linear, reference):
+            each.zero_grad()

@@ -97,6 +97,44 @@ def test_norms_of_many_rows_that_sum_the_gradients_of_their_weights(monkeypatch:
     assert backward.startswith("3 operations in 1 calls"), backward
 
 
+@pytest.mark.parametrize("classes", [9, 20, 300])
+def test_cross_entropy_computes_its_logits_and_goes_on_with_their_gradients(classes: int) -> None:
+    """Lines that begin at no multiple of a pack, one that counts nothing, weights, smoothed labels, and half precision."""
+    target, weights = tensor.randint(0, classes, (6,), device="cuda"), _randn(classes).abs()
+    target[2] = -100
+
+    def capped(x: Any, bias: Any, target: Any, weights: Any) -> Any:
+        logits = (x + bias).tanh() * 3
+        return functional.cross_entropy(logits, target, weights, label_smoothing=0.1)
+
+    forward, backward = _compiled(
+        capped, _randn(6, classes, grad=True), _randn(classes), target, weights
+    ).split("backward: ")
+    assert forward.startswith("forward: 5 operations in 2 calls"), forward
+    # The sum of the weights is the other one.
+    assert "fused_classification_cross_entropy_gradient_add_tanh" in backward, backward
+    assert backward.split(" in ")[1].startswith("2 calls"), backward
+
+    def of_each(x: Any, target: Any) -> Any:
+        return functional.cross_entropy(x.float() * 2, target, reduction="none")
+
+    text = _compiled(of_each, _randn(6, classes, grad=True, dtype=tensor.bfloat16), target)
+    assert text.count(" in 1 calls") == 2, text
+
+
+def test_logits_that_are_read_elsewhere_too() -> None:
+    """The kernel of the loss writes them; where it looks up the logit of a target, it does not do so once more."""
+
+    def function(x: Any, target: Any) -> Any:
+        logits = x * 2
+        return functional.cross_entropy(logits, target), logits, logits.argmax(1)
+
+    target = tensor.randint(0, 21, (6,), device="cuda")
+    text = _compiled(function, _randn(6, 21), target)
+    assert "fused_mul_classification_cross_entropy" in text, text
+    assert text.startswith("forward: 4 operations in 3 calls"), text
+
+
 def test_what_stays_apart_says_why() -> None:
     def in_between(x: Any) -> Any:
         positive = x.relu()
