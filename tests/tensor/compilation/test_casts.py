@@ -68,8 +68,14 @@ def test_logits_that_are_read_in_single_precision_too() -> None:
 
 
 def test_logits_from_outside() -> None:
-    """They may begin anywhere, so that sums would be in another order: they are cast."""
-    x = tensor.randn(4, 9, device="cuda", dtype=tensor.float16)
+    """They may begin anywhere, and are added up in the packs of what a cast would give: the kernel casts them itself."""
+    memory = tensor.randn(37, device="cuda", dtype=tensor.float16)
     target = tensor.randint(0, 9, (4,), device="cuda")
-    compiled = tensor.compile(lambda x, y: functional.cross_entropy(x.float(), y), fullgraph=True)
-    assert "copies.copied" in compiled.explain(x, target)
+
+    def function(memory: Any, target: Any) -> Any:
+        return functional.cross_entropy(memory[1:].view(4, 9).float(), target)
+
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(2):
+        tensor.testing.assert_close(compiled(memory, target), function(memory, target), rtol=0, atol=0)
+    assert "fused_copies_copied_classification_cross_entropy" in compiled.explain(memory, target)
