@@ -105,6 +105,8 @@ class Runtime:
         self.host_errors: deque[BaseException] = deque()
         #: Captures that have begun and not ended, and who is told of each: see :class:`drv.Capture`.
         self.captures: tuple[Recording, ...] = ()
+        #: Whether there was one: graphs write to memory at each replay, which nobody counts.
+        self.has_captured = False
         self.capture_listeners: list[Any] = []
         #: Streams that were made and not closed, by handle.
         self.streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()

@@ -83,10 +83,26 @@ def plan(device: Device, step: Step, dtype: dtype) -> Callable[..., None]:
         ``run(stream_handle, addresses, counts, *numbers)``: ``addresses`` are those of the tensors' operands, one
         tensor after the other; ``counts`` are the tensors' elements, which lie without gaps.
     """
+    return _plan(device, step, dtype, None)
+
+
+def plan_with_casts(device: Device, step: Step, dtype: dtype, cast: dtype) -> Callable[..., None]:
+    """What does ``step`` to tensors of one type, and writes the parameters as ``cast``, too.
+
+    Returns
+    -------
+    callable
+        As :func:`plan`; the addresses of each tensor's operands are followed by that of the parameter as ``cast``, or 0 where
+        it is not to be written.
+    """
+    return _plan(device, step, dtype, cast)
+
+
+def _plan(device: Device, step: Step, dtype: dtype, cast: dtype | None) -> Callable[..., None]:
     width = 16 // dtype.itemsize
     chunk = _THREADS * _PACKS * width
-    tables = Tables(step.operands, chunk)
-    launch = _kernel(device, step, dtype, tables, f"{chunk}, {width}")
+    tables = Tables(step.operands + (cast is not None), chunk)
+    launch = _kernel(device, step, dtype, tables, f"{chunk}, {width}", cast)
 
     def run(stream: Any, addresses: Sequence[int], counts: Sequence[int], *numbers: Any) -> None:
         for grid, table, tensors in tables.launches(addresses, counts):
@@ -216,7 +232,9 @@ def plan_on_device(device: Device, step: Step, dtype: dtype, formulas: Formulas)
     return run
 
 
-def _kernel(device: Device, step: Step, dtype: dtype, tables: Tables, shape: str) -> Callable[..., None]:
+def _kernel(
+    device: Device, step: Step, dtype: dtype, tables: Tables, shape: str, cast: dtype | None
+) -> Callable[..., None]:
     compute_type = _COMPUTE_TYPES.get(dtype.cuda, dtype.cuda)
     functor = step.functor.format(W=compute_type)
     numbers = [f"n{i}" for i in range(step.numbers)]
@@ -227,10 +245,14 @@ def _kernel(device: Device, step: Step, dtype: dtype, tables: Tables, shape: str
         *(f"float* {name}" for name in addresses),
     ]
     members = ", ".join([f"static_cast<{compute_type}>({name})" for name in numbers] + addresses)
+    name, run, types = step.name, f"step_tensors<{dtype.cuda}, {shape}>", [dtype]
+    if cast is not None:
+        name, types = f"{step.name}_and_cast", [dtype, cast]
+        run = f"step_and_cast_tensors<{cast.cuda}, {dtype.cuda}, {shape}, {step.operands}>"
     source = (
-        f"{includes('optimizer_steps.cuh', dtype)}{step.definition}"
-        f'extern "C" __global__ void {step.name}({", ".join(parameters)}) {{\n'
-        f"    step_tensors<{dtype.cuda}, {shape}>({functor}{{{members}}}, table, tensors);\n}}\n"
+        f"{includes('optimizer_steps.cuh', *types)}{step.definition}"
+        f'extern "C" __global__ void {name}({", ".join(parameters)}) {{\n'
+        f"    {run}({functor}{{{members}}}, table, tensors);\n}}\n"
     )
     codes = (*tables.codes, *"d" * step.numbers, *"P" * step.addresses)
-    return launcher(device, "optimizer_steps.cu", source, step.name, codes)
+    return launcher(device, "optimizer_steps.cu", source, name, codes)

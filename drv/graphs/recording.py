@@ -89,6 +89,7 @@ class Recording:
         self.identifier = int(self.information()[1])
         self._lasts = True
         runtime.captures = (*runtime.captures, self)
+        runtime.has_captured = True
 
     def finish(self) -> tuple[Any, Any]:
         """End the capture in the driver.

@@ -40,8 +40,33 @@ struct WriteOnly {
     static constexpr int operand = -1;
 };
 
-template <class Step, class T, int Operands>
-__device__ inline void step_element(const Step& step, T* const (&operand)[Operands], long long at) {
+// Where the parameter is written once more as another type, for what reads it in that; with `NoCast` nowhere.
+struct NoCast {};
+
+template <class Cast>
+struct IsCast {
+    static constexpr bool value = true;
+};
+
+template <>
+struct IsCast<NoCast> {
+    static constexpr bool value = false;
+};
+
+template <int Width, class T, class Cast>
+__device__ inline void write_cast(const Pack<T, Width>& parameter, Cast* cast, long long at) {
+    if (!cast) return;
+    Pack<Cast, Width> pack;
+#pragma unroll
+    for (int i = 0; i < Width; ++i) pack.item[i] = to_element<Cast>(to_compute(parameter.item[i]));
+    *reinterpret_cast<Pack<Cast, Width>*>(cast + at) = pack;
+}
+
+template <int Width, class T>
+__device__ inline void write_cast(const Pack<T, Width>&, NoCast*, long long) {}
+
+template <class Step, class T, int Operands, class Cast>
+__device__ inline void step_element(const Step& step, T* const (&operand)[Operands], Cast* cast, long long at) {
     typename WideOf<T>::type x[Operands];
 #pragma unroll
     for (int k = 0; k < Operands; ++k) {
@@ -52,10 +77,11 @@ __device__ inline void step_element(const Step& step, T* const (&operand)[Operan
     for (int k = 0; k < Operands; ++k) {
         if (k != Step::read_only) operand[k][at] = to_element<T>(x[k]);
     }
+    write_cast(Pack<T, 1>{to_element<T>(x[0])}, cast, at);
 }
 
-template <int Width, class Step, class T, int Operands>
-__device__ inline void step_pack(const Step& step, T* const (&operand)[Operands], long long at) {
+template <int Width, class Step, class T, int Operands, class Cast>
+__device__ inline void step_pack(const Step& step, T* const (&operand)[Operands], Cast* cast, long long at) {
     Pack<T, Width> pack[Operands];
 #pragma unroll
     for (int k = 0; k < Operands; ++k) {
@@ -78,6 +104,7 @@ __device__ inline void step_pack(const Step& step, T* const (&operand)[Operands]
     for (int k = 0; k < Operands; ++k) {
         if (k != Step::read_only) *reinterpret_cast<Pack<T, Width>*>(operand[k] + at) = pack[k];
     }
+    write_cast<Width>(pack[0], cast, at);
 }
 
 template <int Operands, int Tensors>
@@ -94,8 +121,9 @@ __device__ inline unsigned int tensor_of_block(const Table<Operands, Tensors>& t
     return mine;
 }
 
-// The step of tensor `mine`, whose first `Operands` addresses are those of its operands.
-template <class T, int Chunk, int Width, int Operands, class Step, int Addresses, int Tensors>
+// The step of tensor `mine`, whose first `Operands` addresses are those of its operands. Where parameters are written as
+// another type too, the last address is that, or 0.
+template <class T, int Chunk, int Width, int Operands, class Cast = NoCast, class Step, int Addresses, int Tensors>
 __device__ inline void step_tensor(const Step& step, const Table<Addresses, Tensors>& table, unsigned int mine) {
     const long long start = static_cast<long long>(blockIdx.x - table.first[mine]) * Chunk;
     const long long left = table.count[mine] - start;
@@ -106,18 +134,30 @@ __device__ inline void step_tensor(const Step& step, const Table<Addresses, Tens
         operand[k] = static_cast<T*>(table.address[mine][k]) + start;
         low |= reinterpret_cast<unsigned long long>(operand[k]);
     }
+    Cast* cast = nullptr;
+    if (IsCast<Cast>::value && table.address[mine][Addresses - 1]) {
+        cast = static_cast<Cast*>(table.address[mine][Addresses - 1]) + start;
+        low |= reinterpret_cast<unsigned long long>(cast);
+    }
     if (left >= Chunk && low % (sizeof(T) * Width) == 0) {
 #pragma unroll 2
-        for (int at = threadIdx.x * Width; at < Chunk; at += blockDim.x * Width) step_pack<Width>(step, operand, at);
+        for (int at = threadIdx.x * Width; at < Chunk; at += blockDim.x * Width) step_pack<Width>(step, operand, cast, at);
     } else {
         const int end = left < Chunk ? static_cast<int>(left) : Chunk;
-        for (int at = threadIdx.x; at < end; at += blockDim.x) step_element(step, operand, at);
+        for (int at = threadIdx.x; at < end; at += blockDim.x) step_element(step, operand, cast, at);
     }
 }
 
 template <class T, int Chunk, int Width, class Step, int Operands, int Tensors>
 __device__ inline void step_tensors(const Step& step, const Table<Operands, Tensors>& table, unsigned int tensors) {
     step_tensor<T, Chunk, Width, Operands>(step, table, tensor_of_block(table, tensors));
+}
+
+template <class Cast, class T, int Chunk, int Width, int Operands, class Step, int Tensors>
+__device__ inline void step_and_cast_tensors(
+    const Step& step, const Table<Operands + 1, Tensors>& table, unsigned int tensors
+) {
+    step_tensor<T, Chunk, Width, Operands, Cast>(step, table, tensor_of_block(table, tensors));
 }
 
 // Gradients times a number that is on the device

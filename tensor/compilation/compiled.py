@@ -29,6 +29,7 @@ from .fusion import fuse, fuse_on_host, recomputed
 from .generated import Record
 from .grouping import group_casts
 from .host_tensors import watched_on_host
+from .kept_casts import keep_casts
 from .leaves import cut_off, has_hooks, watched_graphs
 from .moves import without_moves
 from .outer_sums import group_outer_sums
@@ -546,14 +547,14 @@ class _Recorder:
             needed = {ref.buffer for ref in results} | there
             if replaying is not None:
                 replaying.private = {ref.buffer for ref in saved} - replaying.results
+            if tape.device_state.is_cuda:
+                steps = group_casts(steps, there)
+                if tape.gradients_are_set and replaying is None:
+                    steps = keep_casts(steps, there, needed - there)
             forward = Program(
                 tape.device_state,
                 tape.buffers,
-                _planned(
-                    group_casts(steps, there) if tape.device_state.is_cuda else steps,
-                    needed,
-                    tape.device_state,
-                ),
+                _planned(steps, needed, tape.device_state),
                 tape.draws,
                 self._inputs,
                 results,

@@ -28,6 +28,19 @@ class Grouped:
     name: str
 
 
+@dataclass(frozen=True, eq=False)
+class CastGroup(Grouped):
+    """Casts of tensors to one dtype.
+
+    Attributes
+    ----------
+    reads : bool
+        Whether they read anything, unless something unusual has happened.
+    """
+
+    reads: bool = True
+
+
 def group_casts(steps: Sequence[Step], inputs: Iterable[int]) -> list[Step]:
     """``steps`` with casts of ``inputs``, the buffers that are there before, in groups.
 
@@ -45,7 +58,7 @@ def group_casts(steps: Sequence[Step], inputs: Iterable[int]) -> list[Step]:
     result = []
     for step in steps:
         if id(step) in first:
-            result.append(_grouped(first[id(step)]))
+            result.append(grouped_casts(first[id(step)]))
         elif id(step) not in others:
             result.append(step)
     return result
@@ -64,12 +77,13 @@ def _is_cast(step: Step) -> bool:
     )
 
 
-def _grouped(steps: Sequence[Step]) -> Step:
+def grouped_casts(steps: Sequence[Step]) -> Step:
+    """The step that does what ``steps`` do, casts from one dtype to one other."""
     layouts = [step.result.layout for step in steps]
     device_state: Any = layouts[0].device_state
     count = len(steps)
     return Step(
-        (Grouped(f"{count} casts to {layouts[0].dtype!r}"), None),
+        (CastGroup(f"{count} casts to {layouts[0].dtype!r}"), None),
         Launch(
             casting(device_state, layouts, steps[0].arguments[0].layout.dtype),
             [maker(layout) for layout in layouts],

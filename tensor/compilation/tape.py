@@ -169,7 +169,8 @@ class Step:
     @property
     def nbytes(self) -> int:
         """Bytes of memory that it reads and writes, each once; of a view, without what lies between its elements."""
-        layouts = [ref.layout for ref in {*refs(self.arguments), *refs(self.result)}]
+        reads = refs(self.arguments) if getattr(self.key[0], "reads", True) else ()
+        layouts = [ref.layout for ref in {*reads, *refs(self.result)}]
         return sum(min(layout.nbytes, layout.numel * layout.itemsize) for layout in layouts)
 
     def reads(self) -> Iterator[Ref]:

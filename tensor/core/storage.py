@@ -13,6 +13,7 @@ from nvrtc_kernels import printed_names
 
 from .devices.state import cpu, cuda_state, device_state_of
 from .host.shared_memory import SharedBlock
+from .kept_casts import hand_out
 from .modes.grad_mode import first_version, inference_blocks
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ class Storage:
 
     def data_ptr(self) -> int:
         """Address of the first byte, 0 for an empty storage."""
+        if self.is_cuda:
+            hand_out(self)
         return self.address if self.nbytes() else 0
 
     def is_pinned(self) -> bool:
@@ -580,6 +583,9 @@ class DeviceStorage(Storage):
 
     def exchange(self, other: Any) -> None:
         """See :meth:`Storage.exchange`."""
+        # Whoever knows an address knows it of either.
+        hand_out(self)
+        hand_out(other)
         self.block, other.block = other.block, self.block
         self.capacity, other.capacity = other.capacity, self.capacity
         self.address, other.address = other.address, self.address

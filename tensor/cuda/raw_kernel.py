@@ -9,6 +9,7 @@ import nvrtc_kernels
 from tensor.core.base import TensorBase
 from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import Stream
+from tensor.core.kept_casts import hand_out
 
 from .devices import native_device
 
@@ -89,6 +90,8 @@ class RawKernel(nvrtc_kernels.RawKernel):
                     self._check_reach(argument, position, stream)
                     if not argument._layout.device_state.is_cuda:
                         pinned.append(argument._storage)
+                if argument._layout.device_state.is_cuda:
+                    hand_out(argument._storage)
                 argument = _Address(argument._address)
             passed.append(argument)
         super().__call__(grid, block, passed, shared_mem, stream.native)

@@ -8,6 +8,7 @@ from nvrtc_kernels import layouts
 from tensor.core import memory_format as formats
 from tensor.core.base import TensorBase, TensorFields, check_tensor
 from tensor.core.devices.state import CudaState
+from tensor.core.kept_casts import hand_out
 from tensor.core.storage import DeviceStorage, ForeignStorage, Storage
 from tensor.core.typed_storage import TypedStorage, storage_class
 from tensor.core.warning import warn_caller
@@ -256,6 +257,8 @@ class Description(TensorFields):
         >>> tensor.zeros(0).data_ptr()
         0
         """
+        if self._layout.device_state.is_cuda:
+            hand_out(self._storage)
         return self._address if self._layout.numel else 0
 
     def get_device(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from nvrtc_kernels import host_loops
 from nvrtc_kernels import optimizer_steps as kernels
 from nvrtc_kernels.dtypes import float32
+from tensor.core import kept_casts
 from tensor.core.base import TensorBase
 from tensor.core.host.native_loops import address
 from tensor.core.modes.grad_mode import unrecorded
@@ -133,6 +134,10 @@ class Step:
     def _on_device(self, layouts: list[Layout], tensors: list[Tensor], values: list[float]) -> None:
         device_state: Any = layouts[0].device_state
         dtype, counts = _as_real(layouts)
+        casts = _kept_casts(tensors[:: self.kernel.operands]) if kept_casts.by_storage else None
+        if casts is not None:
+            self._on_device_with_casts(device_state, dtype, counts, tensors, values, casts)
+            return
         run = device_state.plans[self, device_state, dtype]
         run(
             device_state.local.stream.handle,
@@ -140,6 +145,29 @@ class Step:
             counts,
             *values,
         )
+
+    def _on_device_with_casts(
+        self,
+        device_state: Any,
+        dtype: Any,
+        counts: list[int],
+        tensors: list[Tensor],
+        values: list[float],
+        casts: list[tuple[kept_casts.KeptCast, Tensor] | None],
+    ) -> None:
+        """The same, and write parameters in another dtype, too, where that is kept."""
+        (target_dtype,) = {target._layout.dtype for _, target in filter(None, casts)}
+        run = device_state.plans[WITH_CASTS, self.kernel, device_state, dtype, target_dtype]
+        operands = self.kernel.operands
+        addresses: list[int] = []
+        for number, each in enumerate(casts):
+            addresses += [x._address for x in tensors[number * operands : (number + 1) * operands]]
+            addresses.append(0 if each is None else each[1]._address)
+        run(device_state.local.stream.handle, addresses, counts, *values)
+        for number, each in enumerate(casts):
+            if each is not None:
+                # The parameter's write has been counted.
+                each[0].version = tensors[number * operands]._storage.version
 
     def _on_host(self, layouts: list[Layout], tensors: list[Tensor], values: list[float]) -> None:
         dtype, counts = _as_real(layouts)
@@ -170,6 +198,24 @@ class Step:
                     for number, (part, result) in enumerate(zip(parts, singles, strict=True)):
                         if number != 1:
                             part[...] = result
+
+
+def _kept_casts(parameters: Sequence[Tensor]) -> list[tuple[kept_casts.KeptCast, Tensor] | None] | None:
+    """Casts of parameters, in one dtype, that are written with them; ``None`` where there is none.
+
+    They are right but for the write that is counted and comes.
+    """
+    result: list[tuple[kept_casts.KeptCast, Tensor] | None] = []
+    dtype = None
+    for x in parameters:
+        one = kept_casts.by_storage.get(x._storage)
+        target = None if one is None else one.target
+        if one is None or target is None or x._layout is not one.layout or x._storage.address != one.address:
+            result.append(None)
+            continue
+        dtype = dtype or target._layout.dtype
+        result.append((one, target) if target._layout.dtype is dtype else None)
+    return result if dtype is not None else None
 
 
 class DeviceFormulas:
@@ -247,6 +293,14 @@ def _on_device_plan(
 
 
 ON_DEVICE = planned(_on_device_plan)
+
+
+def _with_casts_plan(step: kernels.Step, device_state: Any, dtype: Any, cast: Any) -> Callable[..., None]:
+    """``device_state.plans[WITH_CASTS, step, device_state, dtype, cast]``: see :func:`kernels.plan_with_casts`."""
+    return kernels.plan_with_casts(device_state.native, step, dtype, cast)
+
+
+WITH_CASTS = planned(_with_casts_plan)
 
 
 def _by_type(
