@@ -162,7 +162,8 @@ class Meter:
             if not span.offsets.size:
                 continue
             if site.text.startswith("wgmma"):
-                # Each warp is said to read both factors; tensor cores read them once for the four.
+                # Each warp is said to read both factors; tensor cores read them once for the four. m64n256k16 takes 128
+                # clocks, in which shared memory gives 16 KB: factors of 2 and 8 KB fit, but not the second one four times.
                 first = span.lane % _WARPGROUP == 0
                 span = Span(span.kind, span.offsets[first], span.width, span.lane[first])
             mine = lanes if np.array_equal(span.lane, np.arange(lanes.n)) else lanes.subset(span.lane)
