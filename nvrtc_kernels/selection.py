@@ -179,6 +179,9 @@ def _first(device: Device, rows: int, n: int, k: int, dtype: dtype, *, descendin
         return launcher(device, "first_of_rows.cu", source, name, "qIIPPP")
 
     width = gcd(_WORD // dtype.itemsize, n)
+    if 32 * width > n:
+        # Lanes without an element tell nothing of the row: of bytes all would be collected for more than 16.
+        width //= 2
     aligned, unaligned = kernel(width), None
 
     def run(stream: Any, _: int, values: int, indices: int, input_address: int) -> None:

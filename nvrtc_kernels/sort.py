@@ -29,7 +29,8 @@ _ITEMS, _MOST_ITEMS, _MANY = 8, 16, 1 << 18
 _TILE = _THREADS * _ITEMS
 #: Blocks per multiprocessor that few long rows are cut into.
 _BLOCKS = 2
-_LONGEST = (1 << 32) - 1 - _TILE
+#: Loops count in 32 bits, and go beyond the end by less than a block's step: 4096 elements where they are bytes.
+_LONGEST = (1 << 32) - 1 - _THREADS * _MOST_ITEMS
 
 #: Elements are moved as unsigned integers of their size.
 BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
