@@ -21,6 +21,7 @@ _CAPABILITY = (9, 0)
 _MOST_ELEMENTS = 32
 #: Windows of a block, each 64 of which are a warpgroup's.
 _ROWS = 256, 192, 128
+#: Bytes of channels in a tile, tiles under way, and bytes of what says where a result goes: as in CUDA C++.
 _BYTES, _STAGES, _OFFSET = 128, 4, 4
 #: How often a block may read an element whose channels lie apart: beyond that it costs less to copy the image first.
 _MOST_READS = 4
@@ -36,7 +37,15 @@ def _tile(filters: int) -> int:
 
 
 def copies_pay(geometry: Geometry, seen: Sequence[int], filters: int) -> bool:
-    """Whether an image of the shape ``seen`` should be copied first if its channels are no neighbours."""
+    """Whether an image should be copied first if its channels are no neighbours.
+
+    Parameters
+    ----------
+    seen
+        Its shape: items, channels, depth, height and width.
+    filters
+        Those of a group.
+    """
     w = geometry.windows
     reads = geometry.items * w.positions * w.kernel_elements * -(-filters // _tile(filters))
     return reads > _MOST_READS * seen[0] * prod(seen[2:])
@@ -64,12 +73,16 @@ def launches(
     together: bool,
     out_together: bool,
 ) -> Callable[..., None]:
-    """``run(stream, out, image, weight, bias)``.
+    """``run(stream, out, image, weight, bias)`` with the addresses of elements of ``dtype``.
 
     Parameters
     ----------
+    direction
+        What kernels are named after.
     windows
         How many each launch has, of all items.
+    filters
+        Those of a group.
     operands
         ``struct Convolution`` of each launch.
     together : bool

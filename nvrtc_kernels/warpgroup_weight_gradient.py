@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _CAPABILITY = (9, 0)
 #: Bytes of windows that a tile has of a filter, of a chunk, and of what says where a window is.
 _BYTES, _CHUNK, _WINDOW_BYTES = 128, 16, 16
+#: Tiles under way, as in CUDA C++.
 _STAGES = 4
 #: Of how many elements of the kernel, and channels, a block may have the gradient.
 _ELEMENTS_AND_CHANNELS = (3, 64), (1, 128), (1, 64)
@@ -87,6 +88,8 @@ def launch(
     grad_together: bool,
 ) -> Callable[..., None]:
     """``run(stream, parts, image, grad)`` for images whose channels are neighbours.
+
+    These are addresses: of float32 ``(part, group, element, filter, channel)``, and of elements of ``dtype``.
 
     Parameters
     ----------

@@ -124,8 +124,8 @@ struct WindowPart {
         if constexpr (sizeof(T) == 4) return *reinterpret_cast<const unsigned int*>(from);
         return *reinterpret_cast<const unsigned short*>(from);
     }
-    // So many channels are there from here on. No branch is around a load, so that all are on their way together: what is not
-    // there is read where something is.
+    // `there`: how many channels there are from here on, or less than one. No branch is around a load, so that all are on their
+    // way together: what is not there is read where something is.
     __device__ void load(const T* from, int there, long long step) {
         if (there <= 0) step = 0;
 #pragma unroll

@@ -100,6 +100,14 @@ __device__ inline void multiply_rows(float (&sums)[Blocks][4], const unsigned in
 #undef PRODUCT_OF_ROWS
 #undef PRODUCT_OF_FACTORS
 #undef ADD_PRODUCT
+#undef NAMES_192
+#undef NAMES_128
+#undef NAMES_64
+#undef SUMS_192
+#undef SUMS_128
+#undef SUMS_64
+#undef SUMS_32
+#undef SUMS_8
 
 // Four matrices of 8 x 8 elements of half precision to rows in shared memory, of which each thread names one; `Across` for
 // their columns.

@@ -143,7 +143,6 @@ __device__ void convolve_weight_by_warpgroups(
         find(step + stages - 1);
         await_products<0>();  // the assembler orders products one by one that go on beyond the branches of find
     }
-    await_products<0>();
     await_copies<0>();
 
 #pragma unroll

@@ -195,7 +195,10 @@ def tail64(words: NDArray[np.uint32]) -> tuple[NDArray[np.float64], NDArray[np.b
 
 
 def normal32(words: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """Standard normal numbers, one per word: a bit of sign, 31 bits of distance from the tail. Within 1e-6."""
+    """Standard normal numbers, one per word: a bit of sign, 31 bits of distance from the tail.
+
+    They are within 1e-6 of the quantile.
+    """
     single = np.float32
     # Twice the distance from the nearer end, and w = -log(1 - x * x).
     tail = ((words & np.uint32(0x7FFFFFFF)).astype(single) + single(0.5)) * single(2.0**-31)

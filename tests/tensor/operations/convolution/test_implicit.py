@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import drv
 import tensor
 from nvrtc_kernels import implicit_convolution as kernels
-from nvrtc_kernels import warpgroup_convolution
+from nvrtc_kernels import warpgroup_convolution, warpgroup_weight_gradient
 from tensor.core.modes.precision import settings
 from tensor.operations.convolution import convolution, implicit
 from tests.tensor.launched_kernels import launched
@@ -188,6 +189,45 @@ def test_tiles_of_warpgroups(
     image, weight = (2, channels * groups, 16, 21), (filters * groups, channels, *kernel)
     monkeypatch.setitem(CASES, "tiles", ("conv2d", image, weight, options))
     _check("tiles", dtype, form, copies=form == "contiguous")
+    assert not drv.simulator.findings()
+
+
+@pytest.mark.parametrize(
+    ("capability", "kernels", "expected"),
+    [
+        ((9, 0), [(1, 1, 30)], True),
+        ((9, 0), [(1, 1, 31)], False),
+        ((9, 0), [(1, 3, 3), (11, 11, 11)], False),
+        ((8, 9), [(1, 3, 3)], False),
+        ((10, 0), [(1, 3, 3)], False),
+    ],
+)
+def test_what_warpgroups_take(
+    capability: tuple[int, int], kernels: list[tuple[int, int, int]], expected: bool
+) -> None:
+    device: Any = SimpleNamespace(compute_capability=capability)
+    assert warpgroup_convolution.takes(device, kernels) == expected
+    assert warpgroup_weight_gradient.takes(device) == (capability == (9, 0))
+
+
+@pytest.mark.parametrize("length", [30, 31])
+def test_kernels_with_a_bit_for_each_element_and_longer_ones(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elements of all three dimensions share a word, up to its last bit; of longer kernels warps compute the products."""
+    monkeypatch.setattr(implicit, "LEAST_WORK", 0)
+    monkeypatch.setattr(kernels, "_LEAST_PRODUCTS", 1 << 40)
+    launches, directions = warpgroup_convolution.launches, []
+
+    def noted(device: Any, dtype: Any, direction: str, *arguments: Any, **options: Any) -> Any:
+        directions.append(direction)
+        return launches(device, dtype, direction, *arguments, **options)
+
+    monkeypatch.setattr(warpgroup_convolution, "launches", noted)
+    drv.simulator.install(check="full", schedule="random", capability=(9, 0))
+    monkeypatch.setitem(CASES, "long", ("conv1d", (1, 8, 33), (8, 8, length), {"padding": 3}))
+    _check("long", "bfloat16", "contiguous", copies=False)
+    assert directions == (["forward", "input"] if length == 30 else [])
     assert not drv.simulator.findings()
 
 
