@@ -177,7 +177,7 @@ __device__ void fractional_max_pool(
                     }
                 }
         out[i] = value;
-        if (positions) positions[i] = best;
+        positions[i] = best;
     }
 }
 

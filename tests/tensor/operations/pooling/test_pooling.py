@@ -10,6 +10,7 @@ import pytest
 import drv
 import tensor
 from nn import functional
+from tests.tensor.launched_kernels import launched
 
 _RNG = np.random.default_rng(0)
 CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
@@ -84,6 +85,24 @@ def test_types(kind: str, device_name: str) -> None:
     np.testing.assert_array_equal(functional.max_pool2d(x, 2)[0].double().cpu().numpy(), exact.max((2, 4)))
     means = functional.avg_pool2d(x, 2)[0].double().cpu().numpy()
     np.testing.assert_allclose(means, exact.mean((2, 4)), atol=1e-2)
+
+
+@pytest.mark.parametrize("name", [each for each in CASES if "max" in each])
+def test_values_alone_are_those_with_indices(name: str) -> None:
+    """Where indices are not asked for, a device does not write them, and takes more outputs at a time."""
+    drv.simulator.install(check="full")
+    function, shape, options = CASES[name]
+    array = _RNG.standard_normal((*shape[:-1], 3 * shape[-1] + 1))
+    array.reshape(-1)[::11] = np.nan
+    x = tensor.from_numpy(array).to("cuda", tensor.bfloat16)
+    pool = getattr(functional, function)
+    expected, _ = pool(x, **options, return_indices=True)
+    with launched() as names:
+        values = pool(x, **options)
+    np.testing.assert_array_equal(values.float().cpu().numpy(), expected.float().cpu().numpy())
+    kernel = "adaptive_max_pool" if "adaptive" in name else "max_pool_rows_values"
+    assert f"{kernel}_bfloat16" in names
+    assert not drv.simulator.findings()
 
 
 def test_nan_wins(device_name: str) -> None:
