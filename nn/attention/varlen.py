@@ -41,8 +41,10 @@ def varlen_attn(
     """Attention within each of several sequences that lie one behind the other.
 
     On a device half precision and float32 take one launch for all sequences, and backward two, without waiting for what
-    ``cu_seq_q`` says; others, and other devices, go from sequence to sequence. Every run gives the same bits, and what a
-    sequence gets does not depend on the others.
+    ``cu_seq_q`` says, where rows have at most 256 elements, which are neighbours in memory, and sequences times heads are
+    fewer than 65536; others, and other devices, go from sequence to sequence. Every run gives the same bits, and what a
+    sequence gets does not depend on the others. Float32 is rounded to TF32 on devices while
+    ``backends.cuda.matmul.allow_tf32`` says so; autocast does not cast the operands.
 
     Parameters
     ----------
@@ -51,7 +53,8 @@ def varlen_attn(
     key, value : Tensor
         Of shapes (S, G, E) and (S, G, Ev).
     cu_seq_q, cu_seq_k : Tensor
-        Of shape (N + 1,), int32: where each sequence begins, and the last one ends. Rows of no sequence give zeros.
+        Of shape (N + 1,), int32: where each sequence begins, and the last one ends. Rows of no sequence give zeros. The one
+        launch takes the numbers as they are: it reads and writes elsewhere if they do not ascend within the rows.
     max_q, max_k : int
         Lengths of the longest sequences, or more.
     return_aux : AuxRequest, optional
@@ -77,7 +80,8 @@ def varlen_attn(
     Raises
     ------
     ValueError
-        If numbers of heads, shapes or ``window_size`` do not fit each other.
+        If numbers of heads, shapes or ``window_size`` do not fit each other, or, from sequence to sequence, ``cu_seq_q`` or
+        ``cu_seq_k`` the rows.
     TypeError
         If ``cu_seq_q`` and ``cu_seq_k`` are not int32.
     RuntimeError
@@ -175,7 +179,7 @@ def _check(
             f"Expect query and key/value to have the same number of heads but got Hq={heads} and Hkv={shared}. "
             "Try setting enable_gqa=True for GQA."
         )
-    if heads % shared:
+    if not shared or heads % shared:
         raise ValueError(
             f"Expect number of query heads to be a multiple of kv heads for GQA but got Hq={heads} and Hkv={shared}."
         )

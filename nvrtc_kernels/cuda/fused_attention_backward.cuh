@@ -239,10 +239,13 @@ struct QueryTiles {
             const int own = threadIdx.x;
             const long long number = sequences.of(operands, matrix + of_group).number + at + (own < left ? own : 0);
             RowStatistics* const to = statistics_of(into) + own;
-            if constexpr (Statistics) {
-                copy_async<sizeof(RowStatistics)>(to, statistics + number, own < left);
+            if (own >= left) {
+                // Whatever a mask adds, nothing weighs in a row behind the last one.
+                *to = {__int_as_float(0x7f800000), 0};
+            } else if constexpr (Statistics) {
+                copy_async<sizeof(RowStatistics)>(to, statistics + number, true);
             } else {
-                copy_async<sizeof(float)>(&to->logarithm, logarithms + number, own < left);
+                copy_async<sizeof(float)>(&to->logarithm, logarithms + number, true);
             }
             if constexpr (is_masked<M>) {
                 M own_mask = mask;

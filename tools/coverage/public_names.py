@@ -20,7 +20,8 @@ NAMESPACES = tuple(
     name
     for line in """
     torch torch.Tensor
-    torch.nn torch.nn.attention torch.nn.attention.bias torch.nn.attention.flex_attention torch.nn.functional torch.nn.grad
+    torch.nn torch.nn.attention torch.nn.attention.bias torch.nn.attention.flex_attention
+    torch.nn.attention.varlen torch.nn.functional torch.nn.grad
     torch.nn.init torch.nn.modules torch.nn.modules.module torch.nn.modules.utils torch.nn.parallel
     torch.nn.parallel.comm torch.nn.parameter
     torch.nn.utils torch.nn.utils.clip_grad torch.nn.utils.convert_parameters torch.nn.utils.fusion

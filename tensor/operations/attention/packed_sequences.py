@@ -16,6 +16,7 @@ from nvrtc_kernels.dtypes import bool_, float32
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core.base import empty
 from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
 from tensor.core.modes.precision import settings
 from tensor.core.plans.steps import one_step
 from tensor.operations.creation.factories import zeros
@@ -77,11 +78,21 @@ def attend(
     -------
     tuple of Tensor
         Of shapes (T, H, Ev) and (H, T), the latter float32, or float64 of float64.
+
+    Raises
+    ------
+    ValueError
+        If sequences do not lie one behind the other within their rows; kernels do not look.
     """
-    scale = 1 / sqrt(query.shape[-1]) if scale is None else float(scale)
+    scale = 1 / sqrt(query.shape[-1] or 1) if scale is None else float(scale)
     packing = Packing(int(longest), int(longest_keys), (int(window[0]), int(window[1])), scale)
     if not _fused(_sizes(query, key, value, ends, packing), query, key, value):
-        return _by_sequence(query, key, value, ends, key_ends, packing)
+        # Operands stay as they are, as they do where the kernels take them.
+        casts, modes.autocast = modes.autocast, None
+        try:
+            return _by_sequence(query, key, value, ends, key_ends, packing)
+        finally:
+            modes.autocast = casts
     result, logarithms = _attend(query, key, value, ends, key_ends, packing)
     _FORMULA.record((result,), (query, key, value), (logarithms, ends, key_ends), (packing,))
     return result, logarithms
@@ -214,6 +225,13 @@ def _by_sequence(
             logarithms.append(zeros((query.shape[1], rows), dtype=precision, device=query.device))
 
     bounds, key_bounds = ends.tolist(), key_ends.tolist()
+    for name, numbers, rows in (("q", bounds, query.shape[0]), ("k", key_bounds, key.shape[0])):
+        for first, last in pairwise([0, *numbers, rows]):
+            if first > last:
+                raise ValueError(
+                    f"varlen_attn: cu_seq_{name} has to ascend from 0 or more to at most {rows}, the number of rows, but "
+                    f"{last} follows {first}"
+                )
     leave_out(bounds[0])
     for (first, last), (first_key, last_key) in zip(pairwise(bounds), pairwise(key_bounds), strict=True):
         q, k, v = (

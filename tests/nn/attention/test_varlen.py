@@ -157,6 +157,35 @@ def test_gradients_of_gradients() -> None:
     assert tensor.autograd.gradgradcheck(function, (query, key, value), fast_mode=True)
 
 
+def test_autocast_leaves_operands_as_they_are(device_name: str) -> None:
+    query, key, value, _ = (x.to(device_name) for x in _operands("float32", "alike", 16, (2, 2)))
+    ends = tensor.tensor(LENGTHS["alike"][0], dtype=tensor.int32, device=device_name)
+    arguments = query, key, value, ends, ends, 79, 79
+    expected = varlen_attn(*arguments, return_aux=AuxRequest(lse=True))
+    with tensor.autocast(device_name, dtype=tensor.bfloat16):
+        results = varlen_attn(*arguments, return_aux=AuxRequest(lse=True))
+    for result, x in zip(results, expected, strict=True):
+        assert result.dtype is tensor.float32
+        assert tensor.equal(result, x)
+
+
+def test_rows_without_elements_weigh_alike(device_name: str) -> None:
+    x = tensor.zeros(3, 1, 0, device=device_name)
+    values = tensor.tensor([5.0, 1.0, 3.0], device=device_name).view(3, 1, 1)
+    ends = tensor.tensor([0, 1, 3], dtype=tensor.int32, device=device_name)
+    assert varlen_attn(x, x, values, ends, ends, 2, 2).flatten().tolist() == [5.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("ends", [[0, 3, 2], [0, 2, 5], [-1, 2, 4]])
+def test_ends_that_are_not_in_the_rows(ends: list[int]) -> None:
+    x = tensor.zeros(4, 2, 3)
+    right, wrong = (tensor.tensor(each, dtype=tensor.int32) for each in ([0, 1, 4], ends))
+    with pytest.raises(ValueError, match="cu_seq_q has to ascend"):
+        varlen_attn(x, x, x, wrong, right, 4, 4)
+    with pytest.raises(ValueError, match="cu_seq_k has to ascend"):
+        varlen_attn(x, x, x, right, wrong, 4, 4)
+
+
 def test_wrong_arguments() -> None:
     x = tensor.zeros(4, 2, 3)
     ends = tensor.tensor([0, 4], dtype=tensor.int32)
@@ -164,6 +193,8 @@ def test_wrong_arguments() -> None:
         varlen_attn(x, x[:, :1], x[:, :1], ends, ends, 4, 4)
     with pytest.raises(ValueError, match="multiple of kv heads"):
         varlen_attn(x[:, :1], x, x, ends, ends, 4, 4, enable_gqa=True)
+    with pytest.raises(ValueError, match="multiple of kv heads"):
+        varlen_attn(x[:, :0], x[:, :0], x[:, :0], ends, ends, 4, 4)
     with pytest.raises(TypeError, match="int32"):
         varlen_attn(x, x, x, ends.long(), ends, 4, 4)
     with pytest.raises(ValueError, match="one shape"):

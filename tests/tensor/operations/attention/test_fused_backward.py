@@ -171,6 +171,18 @@ def test_rows_without_keys_and_large_scores(schedule: str) -> None:
         _assert_close(result, expected, 3e-2)
 
 
+@pytest.mark.parametrize(("name", "width"), [("float16", 32), ("bfloat16", 128), ("float32", 64)])
+def test_what_is_added_to_all_scores_changes_nothing(name: str, width: int, schedule: str) -> None:
+    """Exponentials of it have no number in the dtype, and the last tiles have rows behind the last query and key."""
+    dtype = getattr(tensor, name)
+    operands = [_random(2, length, width, dtype=dtype, seed=seed) for seed, length in enumerate((40, 66, 66))]
+    grad = _random(2, 40, width, dtype=dtype, seed=9)
+    mask = tensor.full((40, 66), 100.0, device="cuda", dtype=dtype)
+    for result, expected in zip(_gradients(operands, grad, mask), _gradients(operands, grad), strict=True):
+        assert result.isfinite().all()
+        _assert_close(result, expected, 3e-2)
+
+
 def test_the_gradient_of_a_mask_goes_over_blocks_of_scores(schedule: str) -> None:
     operands = [_random(2, 20, 16, seed=seed) for seed in range(3)]
     grad = _random(2, 20, 16, seed=9)
