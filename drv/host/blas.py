@@ -4,9 +4,10 @@ Threads of BLAS spin while they wait for each other and for the next product. On
 container with a quota of processor time, they take that time from those who would use it: a training of small
 products then lasts ten times as long. The threads of :mod:`drv.host.threads` sleep. So BLAS gets one thread, for the
 whole process, and a large product is cut into blocks of rows or columns: results have the same bits for any number of threads.
-OpenBLAS, which NumPy's wheels bring, adds up an element in the same order wherever a large product is cut, so there are as many
-blocks as threads, since each block packs the other factor once more: with blocks of 128 rows that is a fifth of the time. With another
-BLAS the shape alone decides where products are cut.
+OpenBLAS, which NumPy's wheels bring, adds up an element of float32 in the same order wherever a large product is cut, if the
+processor has AVX-512. There are as many blocks as threads then, since each block packs the other factor once more: with blocks of 128
+rows that is a fifth of the time. Other kernels add up the rows at the end of a block in another order, so the shape alone decides where
+other products are cut.
 
 Who sets ``OPENBLAS_NUM_THREADS``, or the like for another BLAS, has decided otherwise: BLAS then keeps its threads, and
 products are not cut.
@@ -40,6 +41,9 @@ _VARIABLES = (
 _BLOCK = 1 << 24
 #: Rows or columns of a block at least, so that packing the other factor once more for each does not show.
 _ROWS = 128
+#: Processors, as OpenBLAS names them, whose sums of float32 have the same order in all rows of a block. Those of float64 do not,
+#: nor do those of float32 on a "Haswell", as processors with AVX2 are called.
+_ORDERED = ("SkylakeX",)
 #: Blocks of a product at most.
 _BLOCKS = 64
 
@@ -52,7 +56,7 @@ class _Blas:
     single : bool, optional
         Whether it has one thread.
     ordered : bool
-        Whether the sum of an element has the same order wherever a large product is cut.
+        Whether the sum of an element of float32 has the same order wherever a large product is cut.
     """
 
     single: bool | None = None
@@ -72,7 +76,9 @@ def single_threaded() -> bool:
         if not any(os.environ.get(name) for name in _VARIABLES):
             for library in libraries:
                 library.set_num_threads(1)
-        _Blas.ordered = bool(libraries) and all(each.internal_api == "openblas" for each in libraries)
+        _Blas.ordered = bool(libraries) and all(
+            each.internal_api == "openblas" and each.architecture in _ORDERED for each in libraries
+        )
         result = _Blas.single = all(library.num_threads == 1 for library in libraries)
     return result
 
@@ -82,10 +88,10 @@ def matmul_for(multiplications: int) -> Callable[..., NDArray[Any]]:
     return multiply if multiplications >= 2 * _BLOCK else np.matmul
 
 
-def _blocks(most: int, size: int) -> int:
+def _blocks(most: int, size: int, dtype: np.dtype[Any]) -> int:
     """How many blocks there are of so many rows or columns."""
     result = min(most, size // _ROWS)
-    return min(result, thread_count()) if _Blas.ordered else result
+    return min(result, thread_count()) if _Blas.ordered and dtype == np.float32 else result
 
 
 def multiply(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -119,13 +125,13 @@ def multiply(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any] | None = None) 
             np.matmul(of_a, of_b, out=result[start:end])
 
     elif rows >= columns:
-        count, blocks = rows, _blocks(blocks, rows)
+        count, blocks = rows, _blocks(blocks, rows, a.dtype)
 
         def block(start: int, end: int) -> None:
             np.matmul(a[..., start:end, :], b, out=result[..., start:end, :])
 
     else:
-        count, blocks = columns, _blocks(blocks, columns)
+        count, blocks = columns, _blocks(blocks, columns, a.dtype)
 
         def block(start: int, end: int) -> None:
             np.matmul(a, b[..., start:end], out=result[..., start:end])

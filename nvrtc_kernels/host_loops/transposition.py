@@ -47,7 +47,7 @@ def _loop(along_rows: bool) -> Callable[..., None] | None:
     return assembled(("transposition", along_rows), lambda: _text(along_rows), types)
 
 
-#: Dimensions of a loop, outermost first: what their counters are called, and whether a step is one of blocks.
+#: Counters of the dimensions of a loop.
 _DIMENSIONS = ("item", "plane", "row", "column")
 
 
@@ -81,7 +81,7 @@ def _text(along_rows: bool) -> str:
             f"after.{name}:",
             f"%{name}.following = add nuw nsw i64 %{name}, 1",
             f"%{name}.more = icmp slt i64 %{name}.following, %{name}s",
-            f"br i1 %{name}.more, label %over.{name}, label %{'end.' + name}",
+            f"br i1 %{name}.more, label %over.{name}, label %end.{name}",
             f"end.{name}:",
         ]
         if outer is None:

@@ -661,7 +661,9 @@ class Tape:
         if id(target._storage) in self._numbers:
             return False
         same = [x for x in arguments if isinstance(x, TensorBase) and x._storage is target._storage]
-        if len(same) > 1 or self._leaves.had(target):
+        if self._leaves.had(target):
+            raise Unsupported("it writes to a gradient that was there before it")
+        if len(same) > 1:
             raise Unsupported("it writes to a tensor that comes from where compilation does not follow")
         return True
 

@@ -102,15 +102,16 @@ def test_how_many_blocks(
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("sizes", [(700, 300, 900), (900, 513, 700), (1100, 1700, 130)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_large_products_have_the_same_bits_wherever_they_are_cut(
-    sizes: tuple[int, int, int], turned: bool, monkeypatch: pytest.MonkeyPatch
+    sizes: tuple[int, int, int], turned: bool, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blas, "_BLOCK", 1 << 24)
     monkeypatch.setattr(blas, "_ROWS", 128)
     monkeypatch.setattr(blas._Blas, "single", None)
     blas.single_threaded()
     rows, depth, columns = sizes
-    left, right = values(rows, depth, dtype="float32"), values(depth, columns, dtype="float32")
+    left, right = values(rows, depth, dtype=dtype), values(depth, columns, dtype=dtype)
     if turned:
         left, right = np.ascontiguousarray(left.T).T, np.ascontiguousarray(right.T).T
     results = []
@@ -120,6 +121,37 @@ def test_large_products_have_the_same_bits_wherever_they_are_cut(
         results.append(blas.multiply(left, right))
     for result in results:
         np.testing.assert_array_equal(result, results[0])
+
+
+_ON_THREADS = """
+import numpy
+from drv.host import blas, threads
+random = numpy.random.default_rng(0)
+for dtype in ("float32", "float64"):
+    for rows, depth, columns in ((700, 301, 901), (901, 513, 700), (1101, 1700, 131)):
+        left, right = (random.standard_normal(each).astype(dtype) for each in ((rows, depth), (depth, columns)))
+        results = []
+        for count in (1, 2, 3, 8):
+            threads.set_thread_count(count)
+            results.append(blas.multiply(left, right))
+        for result in results:
+            numpy.testing.assert_array_equal(result, results[0])
+"""
+
+
+@pytest.mark.parametrize("processor", ["Haswell", "Sandybridge"])
+def test_large_products_have_the_same_bits_on_other_processors(processor: str) -> None:
+    """The kernels of OpenBLAS differ; where the processor has not what they need, it takes its own."""
+    environment = {name: text for name, text in os.environ.items() if name not in blas._VARIABLES}
+    done = subprocess.run(
+        [sys.executable, "-c", _ON_THREADS],
+        env=environment | {"OPENBLAS_CORETYPE": processor},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_shapes_that_do_not_fit() -> None:

@@ -210,7 +210,7 @@ def test_gradients_that_are_there_before(device: drv.Device) -> None:
     compiled = tensor.compile(step)
     for count in (1.0, 2.0, 3.0):
         if count == 2.0:
-            with pytest.warns(UserWarning, match="it writes to a tensor that comes from where"):
+            with pytest.warns(UserWarning, match="it writes to a gradient that was there before it"):
                 compiled(x)
         else:
             compiled(x)
