@@ -112,7 +112,7 @@ def _of_channels(step: Step) -> Element | None:
         x, mean, variance, weight, bias, eps = operands
         scale = _SCALE.format("c") + (" * d" if weight is not None else "")
         shift = "Compute(0)" if bias is None else "d" if weight is None else "e"
-        code = f"(a - b) * ({scale}) + {shift}"
+        code = f"fma(a - b, {scale}, {shift})"
         vectors: tuple[Any, ...] = (mean, variance, weight, bias)
         rows = [x]
     else:

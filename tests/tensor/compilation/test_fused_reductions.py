@@ -157,6 +157,9 @@ def _normalized(norm: nn.Module, *operands: Any, training: bool = True, added: b
     Running averages, which each call moves, are compared, too.
     """
     norm.train(training)
+    with tensor.no_grad():
+        for parameter in norm.parameters():
+            parameter.copy_(tensor.randn_like(parameter))
     norms = norm, type(norm)(norm.num_features, affine=norm.affine).cuda()
     norms[1].load_state_dict(norm.state_dict())
     norms[1].train(training)
