@@ -31,7 +31,7 @@ OPTIONS = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 #: Beside Ray's own processes launchers may be silent for longer than alone.
 _CONF = f"{CONF},keep_alive_max_attempt=20"
 #: Seconds; Ray starts processes, and notices that they are gone, in its own time.
-_PATIENCE = 90.0
+_PATIENCE = 180.0
 TELL = """
 import parallel, tensor
 parallel.init_process_group("gloo")
