@@ -246,3 +246,8 @@ def plan_depthwise(
     }[part]
     argument = windows.packed(channels), counted, multiplier, items
     return bound(device, "unfold.cu", source, name, (_SIZE, *"qiqPPP"), grid, THREADS, *argument)
+
+
+def filters_of_tile(filters: int) -> int:
+    """How many filters, or channels, a block on tensor cores computes, of so many of a group."""
+    return 64 if filters <= 64 else 128

@@ -7,7 +7,8 @@ from itertools import product
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import pointwise, warpgroup_convolution, warpgroup_weight_gradient
+from . import pointwise, warpgroup_convolution, warpgroup_products, warpgroup_weight_gradient
+from .convolution import filters_of_tile
 from .dtypes import bfloat16, float16, float32
 from .layouts import contiguous_strides
 from .plans import Plan, includes, launcher
@@ -290,7 +291,7 @@ def plan(
         _packed(phase, geometry, channels, filters, padded, seen_size, seen, out, bias or 0)
         for phase in phases
     ]
-    tile = 64 if filters <= 64 else 128
+    tile = filters_of_tile(filters)
     grids = [
         (-(-geometry.items * prod(phase.windows) // _ROWS), -(-filters // tile), groups) for phase in phases
     ]
@@ -398,7 +399,7 @@ def plan_weight(
         device, dtype, geometry, geometry.image, image, _products(geometry)
     )
     together = _are_neighbours(dtype, image, channels)
-    by_warpgroups = together and warpgroup_weight_gradient.takes(device)
+    by_warpgroups = together and warpgroup_products.has_products(device)
     result, bring_grad, grad_bytes = _brought_grad(
         device, dtype, geometry, result, by_warpgroups=by_warpgroups
     )
@@ -406,7 +407,7 @@ def plan_weight(
     in_lines = warpgroup_weight_gradient.windows_are_neighbours(dtype, geometry, result)
     by_warpgroups = by_warpgroups and (in_lines or (grad_together and dtype.itemsize == 2))
     operands = _packed(_forward_phase(w), geometry, channels, filters, 0, w.size, image, result, 0)
-    tile, tile_of_channels = (64 if size <= 64 else 128 for size in (filters, channels))
+    tile, tile_of_channels = map(filters_of_tile, (filters, channels))
     tiles = w.kernel_elements * -(-filters // tile) * -(-channels // tile_of_channels)
     windows, depth = geometry.items * w.positions, _BYTES // dtype.itemsize
     room = _RESIDENT * device.properties.multi_processor_count // (tiles * groups)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from .convolution import filters_of_tile
 from .plans import includes, launcher
+from .warpgroup_products import LINE_BYTES, STAGES, has_products
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,25 +17,19 @@ if TYPE_CHECKING:
     from .convolution import Geometry
     from .dtypes import dtype
 
-#: The only compute capability that has these products.
-_CAPABILITY = (9, 0)
 #: Elements of a kernel along all dimensions together: each has a bit of a word.
 _MOST_ELEMENTS = 32
 #: Windows of a block, each 64 of which are a warpgroup's.
 _ROWS = 256, 192, 128
-#: Bytes of channels in a tile, tiles under way, and bytes of what says where a result goes: as in CUDA C++.
-_BYTES, _STAGES, _OFFSET = 128, 4, 4
+#: Bytes of what says where a result goes, as in CUDA C++.
+_OFFSET = 4
 #: How often a block may read an element whose channels lie apart: beyond that it costs less to copy the image first.
 _MOST_READS = 4
 
 
 def takes(device: Device, kernels: Sequence[Sequence[int]]) -> bool:
     """Whether there are kernels for windows of these elements along each dimension."""
-    return device.compute_capability == _CAPABILITY and all(sum(each) <= _MOST_ELEMENTS for each in kernels)
-
-
-def _tile(filters: int) -> int:
-    return 64 if filters <= 64 else 128
+    return has_products(device) and all(sum(each) <= _MOST_ELEMENTS for each in kernels)
 
 
 def copies_pay(geometry: Geometry, seen: Sequence[int], filters: int) -> bool:
@@ -47,7 +43,7 @@ def copies_pay(geometry: Geometry, seen: Sequence[int], filters: int) -> bool:
         Those of a group.
     """
     w = geometry.windows
-    reads = geometry.items * w.positions * w.kernel_elements * -(-filters // _tile(filters))
+    reads = geometry.items * w.positions * w.kernel_elements * -(-filters // filters_of_tile(filters))
     return reads > _MOST_READS * seen[0] * prod(seen[2:])
 
 
@@ -91,10 +87,10 @@ def launches(
         Whether the channels of the result are neighbours.
     """
     t, name = dtype.cuda, f"convolution_{direction}_{dtype.name}"
-    tile = _tile(filters)
+    tile = filters_of_tile(filters)
     tiles = -(-filters // tile)
     rows = _rows(device, windows, tiles * groups)
-    shared = _STAGES * (rows + tile) * _BYTES + rows * _OFFSET
+    shared = STAGES * (rows + tile) * LINE_BYTES + rows * _OFFSET
     threads = rows * 2
     source = (
         f'{includes("warpgroup_convolution.cuh", dtype)}extern "C" __global__ void '

@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .convolution import filters_of_tile
 from .layouts import contiguous_strides
 from .plans import includes, launcher
+from .warpgroup_products import LINE_BYTES, STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,24 +18,15 @@ if TYPE_CHECKING:
     from .convolution import Geometry
     from .dtypes import dtype
 
-#: The only compute capability that has these products.
-_CAPABILITY = (9, 0)
-#: Bytes of windows that a tile has of a filter, of a chunk, and of what says where a window is.
-_BYTES, _CHUNK, _WINDOW_BYTES = 128, 16, 16
-#: Tiles under way, as in CUDA C++.
-_STAGES = 4
+#: Bytes of a chunk, and of what says where a window is.
+_CHUNK, _WINDOW_BYTES = 16, 16
 #: Of how many elements of the kernel, and channels, a block may have the gradient.
 _ELEMENTS_AND_CHANNELS = (3, 64), (1, 128), (1, 64)
 
 
-def takes(device: Device) -> bool:
-    """Whether the device has these products."""
-    return device.compute_capability == _CAPABILITY
-
-
 def depth(dtype: dtype) -> int:
     """Windows of a tile, of which parts have whole multiples."""
-    windows: int = _BYTES // dtype.itemsize
+    windows: int = LINE_BYTES // dtype.itemsize
     return windows
 
 
@@ -66,9 +59,8 @@ class Tile(NamedTuple):
             # The result's gradient is fetched for every block.
             return computed * (1 + 64 / (elements * of_block))
 
-        return cls(
-            64 if geometry.filters // geometry.groups <= 64 else 128, *min(_ELEMENTS_AND_CHANNELS, key=cost)
-        )
+        filters = filters_of_tile(geometry.filters // geometry.groups)
+        return cls(filters, *min(_ELEMENTS_AND_CHANNELS, key=cost))
 
     def count(self, geometry: Geometry) -> int:
         """Tiles of a group."""
@@ -105,7 +97,7 @@ def launch(
     """
     t, name = dtype.cuda, f"convolution_weight_{dtype.name}"
     columns = tile.elements * tile.channels
-    shared = _STAGES * (_BYTES * (tile.filters + columns) + depth(dtype) * _WINDOW_BYTES)
+    shared = STAGES * (LINE_BYTES * (tile.filters + columns) + depth(dtype) * _WINDOW_BYTES)
     sizes = ", ".join(map(str, tile))
     if dtype.itemsize == 2:
         threads = tile.filters * 2

@@ -195,16 +195,16 @@ def test_implicit_convolution_leaves_room_for_two_blocks(
 
 
 @pytest.mark.parametrize(
-    ("kind", "items"),
+    ("element_dtype", "items"),
     # Blocks of 256, 192 and 128 windows.
     thinned(
-        [(kind, items) for kind in (bfloat16, float32) for items in (132 * 4, 132 * 3, 2)],
-        lambda kind, items: (kind, items) in ((bfloat16, 132 * 3), (float32, 132 * 4)),
-        lambda kind, items: f"{kind.name}, {items}",
+        [(each, items) for each in (bfloat16, float32) for items in (132 * 4, 132 * 3, 2)],
+        lambda each, items: (each, items) in ((bfloat16, 132 * 3), (float32, 132 * 4)),
+        lambda each, items: f"{each.name}, {items}",
     ),
 )
 def test_convolutions_by_warpgroups_have_their_sums_in_registers(
-    kind: dtype, items: int, monkeypatch: pytest.MonkeyPatch
+    element_dtype: dtype, items: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources: set[tuple[str, str]] = set()
 
@@ -223,8 +223,8 @@ def test_convolutions_by_warpgroups_have_their_sums_in_registers(
     device: Any = SimpleNamespace(
         compute_capability=(9, 0), properties=SimpleNamespace(multi_processor_count=132)
     )
-    implicit_convolution.plan(device, kind, "forward", geometry, strides, weight, strides, 1)
-    implicit_convolution.plan_weight(device, kind, geometry, strides, weight, strides)
+    implicit_convolution.plan(device, element_dtype, "forward", geometry, strides, weight, strides, 1)
+    implicit_convolution.plan_weight(device, element_dtype, geometry, strides, weight, strides)
     assert len(sources) == 2
     for source, name in sources:
         options = ("-default-device",)

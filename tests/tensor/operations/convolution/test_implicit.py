@@ -12,7 +12,7 @@ import pytest
 import drv
 import tensor
 from nvrtc_kernels import implicit_convolution as kernels
-from nvrtc_kernels import warpgroup_convolution, warpgroup_weight_gradient
+from nvrtc_kernels import warpgroup_convolution, warpgroup_products
 from tensor.core.modes.precision import settings
 from tensor.operations.convolution import convolution, implicit
 from tests.tensor.launched_kernels import launched
@@ -207,7 +207,7 @@ def test_what_warpgroups_take(
 ) -> None:
     device: Any = SimpleNamespace(compute_capability=capability)
     assert warpgroup_convolution.takes(device, kernels) == expected
-    assert warpgroup_weight_gradient.takes(device) == (capability == (9, 0))
+    assert warpgroup_products.has_products(device) == (capability == (9, 0))
 
 
 @pytest.mark.parametrize("length", [30, 31])
