@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from parallel.backends.selection import text_of
-from tensor.core import kept_casts
+from tensor.core import parameter_casts
 
 from .process_managers import started
 from .rendezvous import leave
@@ -196,7 +196,7 @@ class World:
         owned_store: Store | None,
         default: ProcessGroup,
     ) -> None:
-        kept_casts.group_of_processes_begins()
+        parameter_casts.group_of_processes_begins()
         self.connections = connections
         self.store = store
         self._owned_store = owned_store

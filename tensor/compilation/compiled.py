@@ -29,10 +29,10 @@ from .fusion import fuse, fuse_on_host, recomputed
 from .generated import Record
 from .grouping import group_casts
 from .host_tensors import watched_on_host
-from .kept_casts import keep_casts
 from .leaves import cut_off, has_hooks, watched_graphs
 from .moves import without_moves
 from .outer_sums import group_outer_sums
+from .parameter_casts import cache_casts
 from .placement import place
 from .program import Program
 from .reading import PLAIN, Readings, Unreadable, watched
@@ -550,7 +550,7 @@ class _Recorder:
             if tape.device_state.is_cuda:
                 steps = group_casts(steps, there)
                 if tape.gradients_are_set and replaying is None:
-                    steps = keep_casts(steps, there, needed - there)
+                    steps = cache_casts(steps, there, needed - there)
             forward = Program(
                 tape.device_state,
                 tape.buffers,

@@ -1,7 +1,7 @@
 """Casts of parameters are kept from one step of training to the next, where the optimizer's step is part of the program.
 
 The optimizer writes them with the parameters, so that these are read once in a step. Where something else has written to a
-parameter, or somebody may do so without being noticed, all of them are cast as they would be: see :mod:`tensor.core.kept_casts`.
+parameter, or somebody may do so without being noticed, all of them are cast as they would be: see :mod:`tensor.core.parameter_casts`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import empty
-from tensor.core.kept_casts import KeptCast, can_be_kept, is_trusted, keep
+from tensor.core.parameter_casts import ParameterCast, can_be_cached, is_trusted, register
 from tensor.operations.autocast import cast_together, casting
 
 from .grouping import CastGroup, grouped_casts
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .tape import Ref, Step
 
 
-def keep_casts(steps: Sequence[Step], inputs: Iterable[int], needed: Iterable[int]) -> list[Step]:
+def cache_casts(steps: Sequence[Step], inputs: Iterable[int], needed: Iterable[int]) -> list[Step]:
     """``steps`` with casts that are kept in place of those that would be the same but for what an optimizer does.
 
     Parameters
@@ -80,14 +80,14 @@ def _lasting(casts: Sequence[Step]) -> Step:
     return replace(
         casts[0],
         key=(group, None),
-        run=_Keeper([ref.layout for ref in results], sources[0].layout.dtype),
+        run=_CastCache([ref.layout for ref in results], sources[0].layout.dtype),
         arguments=tuple(sources),
         result=results,
         originals=tuple(casts),
     )
 
 
-class _Keeper:
+class _CastCache:
     """What gives the casts of parameters, which it has of the last call if they are right.
 
     Parameters
@@ -104,22 +104,23 @@ class _Keeper:
         self._cast = casting(self._state, layouts, source)
         self._lock = threading.Lock()
         #: The stream that they are right on, what is known of each, and the casts.
-        self._last: tuple[Any, list[KeptCast], list[Tensor]] | None = None
+        self._last: tuple[Any, list[ParameterCast], list[Tensor]] | None = None
 
     def __call__(self, *parameters: Tensor) -> list[Tensor]:
         """The casts of ``parameters``."""
         stream, last = self._state.local.stream, self._last
-        if last is not None and last[0] is stream and is_trusted(self._state.runtime):
-            for x, one in zip(parameters, last[1], strict=True):
-                if not one.is_right(x):
-                    break
-            else:
-                return last[2]
+        if (
+            last is not None
+            and last[0] is stream
+            and is_trusted(self._state.runtime)
+            and all(map(ParameterCast.is_right, last[1], parameters))
+        ):
+            return last[2]
         with self._lock:
-            if not all(map(can_be_kept, parameters)):
+            if not all(map(can_be_cached, parameters)):
                 self._last = None
                 return cast_together(parameters, self._layouts[0].dtype)
             targets = last[2] if last is not None and last[0] is stream else list(map(empty, self._layouts))
             self._cast(stream.handle, *[x._address for x in (*targets, *parameters)])
-            self._last = stream, keep(parameters, targets), targets
+            self._last = stream, register(parameters, targets), targets
             return targets

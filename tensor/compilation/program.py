@@ -37,14 +37,14 @@ class _Line:
         The code.
     reads, makes : list of int
         Slots.
-    places : bool
+    is_placed : bool
         Whether it says where a plan's results lie.
     """
 
     lines: list[str]
     reads: list[int]
     makes: list[int]
-    places: bool = False
+    is_placed: bool = False
 
 
 def _differs(name: str) -> None:
@@ -310,7 +310,7 @@ class Program:
                 f"if v{slot}._layout is not {code.constant(ref.layout)}: {code.constant(_differs)}({step.name!r})"
                 for slot, ref in zip(results, refs(step.result), strict=True)
             ]
-        self._lines.append(_Line([*before, line, *rest], operands, results, places=bool(before)))
+        self._lines.append(_Line([*before, line, *rest], operands, results, is_placed=bool(before)))
 
     def _target(self, result: Any, slots: list[int]) -> str:
         """What a step's result is assigned to; the slots of its tensors are added to ``slots``."""
@@ -459,7 +459,7 @@ class Program:
             if ends_here:
                 body.append(f"del {', '.join(map(self._name, ends_here))}")
         body.append(f"return {listed(map(self._name, self._outputs))}")
-        if any(each.places for each in self._lines):
+        if any(each.is_placed for each in self._lines):
             code.add(f"local = {code.constant(self._device_state.local)}")
             # What a plan has not taken holds its memory.
             body = ["try:", *(f"    {line}" for line in body), "finally:", "    local.placed = []"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _handed_out: WeakSet[Storage] = WeakSet()
 
 
-class KeptCast:
+class ParameterCast:
     """A parameter in another dtype.
 
     Attributes
@@ -58,7 +58,7 @@ class KeptCast:
 
 
 #: By the parameter's storage.
-by_storage: WeakKeyDictionary[Storage, KeptCast] = WeakKeyDictionary()
+by_storage: WeakKeyDictionary[Storage, ParameterCast] = WeakKeyDictionary()
 
 
 class _Trust:
@@ -70,14 +70,14 @@ class _Trust:
 _trust = _Trust()
 
 
-def keep(tensors: Sequence[Any], targets: Sequence[Any]) -> list[KeptCast]:
+def register(tensors: Sequence[Any], targets: Sequence[Any]) -> list[ParameterCast]:
     """Have optimizers write ``targets``, which have just been cast from ``tensors``, with these."""
-    result = [KeptCast(x, target) for x, target in zip(tensors, targets, strict=True)]
+    result = [ParameterCast(x, target) for x, target in zip(tensors, targets, strict=True)]
     by_storage.update((x._storage, each) for x, each in zip(tensors, result, strict=True))
     return result
 
 
-def can_be_kept(x: Any) -> bool:
+def can_be_cached(x: Any) -> bool:
     """Whether all that writes to a tensor of a device is counted, and it is all of its storage."""
     layout, storage = x._layout, x._storage
     return (

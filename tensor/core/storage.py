@@ -13,8 +13,8 @@ from nvrtc_kernels import printed_names
 
 from .devices.state import cpu, cuda_state, device_state_of
 from .host.shared_memory import SharedBlock
-from .kept_casts import hand_out
 from .modes.grad_mode import first_version, inference_blocks
+from .parameter_casts import hand_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

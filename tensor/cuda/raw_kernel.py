@@ -9,7 +9,7 @@ import nvrtc_kernels
 from tensor.core.base import TensorBase
 from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import Stream
-from tensor.core.kept_casts import hand_out
+from tensor.core.parameter_casts import hand_out
 
 from .devices import native_device
 

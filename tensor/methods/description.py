@@ -8,7 +8,7 @@ from nvrtc_kernels import layouts
 from tensor.core import memory_format as formats
 from tensor.core.base import TensorBase, TensorFields, check_tensor
 from tensor.core.devices.state import CudaState
-from tensor.core.kept_casts import hand_out
+from tensor.core.parameter_casts import hand_out
 from tensor.core.storage import DeviceStorage, ForeignStorage, Storage
 from tensor.core.typed_storage import TypedStorage, storage_class
 from tensor.core.warning import warn_caller

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from tensor.core.layout import Layout
 
@@ -31,11 +32,9 @@ def placing() -> Iterator[set[Layout]]:
 
     Where that has none of the layout they allocate. Gives the set of layouts that they ask for.
     """
-    before, _this_thread.layouts = _this_thread.layouts, set()
-    try:
-        yield _this_thread.layouts
-    finally:
-        _this_thread.layouts = before
+    layouts: set[Layout] = set()
+    with _asking_for(layouts):
+        yield layouts
 
 
 def is_placing(layout: Layout) -> bool:
@@ -46,10 +45,14 @@ def is_placing(layout: Layout) -> bool:
     return True
 
 
-@contextmanager
-def as_always() -> Iterator[None]:
+def as_always() -> AbstractContextManager[None]:
     """Have plans that are made inside allocate."""
-    before, _this_thread.layouts = _this_thread.layouts, None
+    return _asking_for(None)
+
+
+@contextmanager
+def _asking_for(layouts: set[Layout] | None) -> Iterator[None]:
+    before, _this_thread.layouts = _this_thread.layouts, layouts
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ import numpy as np
 from nvrtc_kernels import host_loops
 from nvrtc_kernels import optimizer_steps as kernels
 from nvrtc_kernels.dtypes import float32
-from tensor.core import kept_casts
+from tensor.core import parameter_casts
 from tensor.core.base import TensorBase
 from tensor.core.host.native_loops import address
 from tensor.core.modes.grad_mode import unrecorded
@@ -134,7 +134,7 @@ class Step:
     def _on_device(self, layouts: list[Layout], tensors: list[Tensor], values: list[float]) -> None:
         device_state: Any = layouts[0].device_state
         dtype, counts = _as_real(layouts)
-        casts = _kept_casts(tensors[:: self.kernel.operands]) if kept_casts.by_storage else None
+        casts = _casts_of(tensors[:: self.kernel.operands]) if parameter_casts.by_storage else None
         if casts is not None:
             self._on_device_with_casts(device_state, dtype, counts, tensors, values, casts)
             return
@@ -153,7 +153,7 @@ class Step:
         counts: list[int],
         tensors: list[Tensor],
         values: list[float],
-        casts: list[tuple[kept_casts.KeptCast, Tensor] | None],
+        casts: list[tuple[parameter_casts.ParameterCast, Tensor] | None],
     ) -> None:
         """The same, and write parameters in another dtype, too, where that is kept."""
         (target_dtype,) = {target._layout.dtype for _, target in filter(None, casts)}
@@ -200,15 +200,17 @@ class Step:
                             part[...] = result
 
 
-def _kept_casts(parameters: Sequence[Tensor]) -> list[tuple[kept_casts.KeptCast, Tensor] | None] | None:
+def _casts_of(
+    parameters: Sequence[Tensor],
+) -> list[tuple[parameter_casts.ParameterCast, Tensor] | None] | None:
     """Casts of parameters, in one dtype, that are written with them; ``None`` where there is none.
 
     They are right but for the write that is counted and comes.
     """
-    result: list[tuple[kept_casts.KeptCast, Tensor] | None] = []
+    result: list[tuple[parameter_casts.ParameterCast, Tensor] | None] = []
     dtype = None
     for x in parameters:
-        one = kept_casts.by_storage.get(x._storage)
+        one = parameter_casts.by_storage.get(x._storage)
         target = None if one is None else one.target
         if one is None or target is None or x._layout is not one.layout or x._storage.address != one.address:
             result.append(None)

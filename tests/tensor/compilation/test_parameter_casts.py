@@ -11,7 +11,7 @@ import pytest
 import drv
 import nn
 import tensor
-from tensor.core import kept_casts
+from tensor.core import parameter_casts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,10 +28,10 @@ extern "C" __global__ void halve(float* x, long long n) {
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Of a process that has never been one of a group."""
-    monkeypatch.setattr(kept_casts, "_trust", kept_casts._Trust())
+    monkeypatch.setattr(parameter_casts, "_trust", parameter_casts._Trust())
     yield
     gc.collect()
-    assert not kept_casts.by_storage, "casts of functions that are gone"
+    assert not parameter_casts.by_storage, "casts of functions that are gone"
 
 
 class _Training:
@@ -71,13 +71,14 @@ class _Training:
         return [
             one.target
             for parameter in self.models[1].parameters()
-            if (one := kept_casts.by_storage.get(parameter._storage)) is not None and one.is_right(parameter)
+            if (one := parameter_casts.by_storage.get(parameter._storage)) is not None
+            and one.is_right(parameter)
         ]
 
     def check(self) -> None:
         """Each cast that is kept is the parameter's."""
         for parameter in self.models[1].parameters():
-            one = kept_casts.by_storage.get(parameter._storage)
+            one = parameter_casts.by_storage.get(parameter._storage)
             if one is not None and one.is_right(parameter):
                 target = one.target
                 assert tensor.equal(target, parameter.detach().to(target.dtype))
@@ -187,7 +188,7 @@ def test_a_graph_that_writes_to_parameters() -> None:
 def test_a_process_of_a_group_casts_at_each_step() -> None:
     training = _Training()
     training.run(3)
-    kept_casts.group_of_processes_begins()
+    parameter_casts.group_of_processes_begins()
     assert training.cast_launches() == 1
     training.run(2)
 
@@ -238,11 +239,11 @@ def test_steps_write_the_cast_of_what_they_write(count: int) -> None:
         each.grad = tensor.randn_like(each)
         twin.grad = each.grad.clone()
     targets = [each.detach().half() for each in parameters[::2]]
-    kept_casts.keep(parameters[::2], targets)
+    parameter_casts.register(parameters[::2], targets)
     for those in (parameters, twins):
         nn.optim.AdamW(those, lr=0.1).step()
     for each, twin in zip(parameters, twins, strict=True):
         assert tensor.equal(each, twin)
     for each, target in zip(parameters[::2], targets, strict=True):
         assert tensor.equal(target, each.detach().half())
-        assert kept_casts.by_storage[each._storage].is_right(each)
+        assert parameter_casts.by_storage[each._storage].is_right(each)
