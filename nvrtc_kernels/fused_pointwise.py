@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from .pointwise_work import Work
 
 _MAX_GRID = (1 << 31) - 1
+#: What makes the random words of loops on the CPU.
+_WORDS = (
+    f'extern "C" __device__ Words4 {host_loops.WORDS}(Number block, Number seed, Number call) {{',
+    "    return philox(seed, call, block);",
+    "}",
+    "",
+)
 #: Types of numbers that are given at a launch.
 CTYPES: dict[str | int, str] = {
     "Q": "Number",
@@ -175,7 +182,7 @@ def plan_on_host(
     outputs: Sequence[dtype],
     *inputs: tuple[Sequence[int], dtype],
 ) -> Callable[..., None] | None:
-    """What computes ``chain``, which draws no numbers, on the CPU as a native loop.
+    """What computes ``chain`` on the CPU as a native loop; in one that draws, ``word`` is an element's random word.
 
     Returns
     -------
@@ -188,7 +195,9 @@ def plan_on_host(
     text = source(chain, types, host_loops.ELEMENT, "")
     program = library_program(text, f"{chain.name}.cu", *host_loops.RELOCATABLE, *chain.options)
     codes = tuple(str(code) for _, code in chain.scalars)
-    signature = host_loops.Signature(tuple(_members(outputs)), tuple(dtype for _, dtype in inputs), codes)
+    signature = host_loops.Signature(
+        tuple(_members(outputs)), tuple(dtype for _, dtype in inputs), codes, draws=chain.draws
+    )
     return host_loops.plan(
         program, signature, shape, [*[strides] * len(outputs), *(each for each, _ in inputs)]
     )
@@ -241,6 +250,8 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
     number = len(chain.results)
     outputs, inputs = [[each.cuda for each in part] for part in (types[:number], types[number:])]
     scalars = [(scalar, CTYPES[code]) for scalar, code in chain.scalars]
+    if chain.draws and not call:
+        scalars = [("word", "unsigned int"), *scalars[2:]]
     head, layout = ("long long count", "count")
     if work is not None:
         head, layout = f"{work.layout_type} layout", f"layout, Accesses<{', '.join(work.accesses)}>()"
@@ -273,8 +284,11 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
     ]
     if not call:
         arguments = [f"{ctype} input{k}" for k, ctype in enumerate(inputs)]
-        arguments += [f"{ctype} {scalar}" for scalar, ctype in scalars]
+        drawn = 1 if chain.draws else 0
+        arguments = [f"{ctype} {scalar}" for scalar, ctype in scalars[:drawn]] + arguments
+        arguments += [f"{ctype} {scalar}" for scalar, ctype in scalars[drawn:]]
         entry = [
+            *(_WORDS if chain.draws else ()),
             f'extern "C" __device__ {results} {name}({", ".join(arguments)}) {{',
             f"    return {operation}({', '.join(filter(None, ('0', passed)))});",
         ]

@@ -6,12 +6,13 @@ is needed for it.
 """
 
 from .planning import FEW, flat, mode, plan, plan_packs, set_mode, worth
-from .signature import ELEMENT, RELOCATABLE, Signature
+from .signature import ELEMENT, RELOCATABLE, WORDS, Signature
 
 __all__ = [
     "ELEMENT",
     "FEW",
     "RELOCATABLE",
+    "WORDS",
     "Signature",
     "flat",
     "mode",

@@ -131,6 +131,7 @@ def _key(program: Program, signature: Signature, rank: int, accesses: tuple[str,
         signature.scalars,
         signature.counted,
         signature.pack,
+        signature.draws,
     )
     key = (
         program.key,

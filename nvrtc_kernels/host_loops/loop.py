@@ -2,7 +2,7 @@
 
 The function has the C signature ``loop(first, last, geometry, results..., inputs..., scalars...)``. Without outer dimensions
 ``first`` and ``last`` are columns, else rows, which are counted through all outer dimensions; a part of them is work for a
-thread. ``geometry`` are numbers of 64 bits: columns of a row; sizes of the outer dimensions; for each operand its steps along
+thread. Where elements draw random words, columns are gone over in chunks, whose words are made beforehand. ``geometry`` are numbers of 64 bits: columns of a row; sizes of the outer dimensions; for each operand its steps along
 these in bytes, and the one along a row. No two operands have memory in common, or they are the same element by element.
 """
 
@@ -14,7 +14,7 @@ from drv.simulator.execution.native.forms import NotNative
 from drv.simulator.ptx import parse
 
 from .element import ElementWriter
-from .signature import NEIGHBOURS, SAME, STEPS
+from .signature import NEIGHBOURS, SAME, STEPS, WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,10 @@ attributes #0 = { nounwind "prefer-vector-width"="512" }
 !1 = distinct !{!1, !2, !3}
 !2 = !{!"llvm.loop.parallel_accesses", !0}
 !3 = !{!"llvm.loop.vectorize.enable", i1 true}
+!4 = distinct !{!4, !2, !3}
 """
+#: Columns of a chunk: its words stay in the first cache.
+_CHUNK = 1024
 
 
 def _ir_type(of: dtype) -> str:
@@ -67,37 +70,52 @@ def _text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequen
     outputs = [_ir_type(each) for _, each in signature.results]
     inputs = [_ir_type(each) for each in signature.inputs]
     scalars = [_SCALARS[code] for code in signature.scalars]
-    writer = ElementWriter(parse(ptx).functions[name])
-    numbers = ["i64"] * signature.counted
+    functions = parse(ptx).functions
+    writer = ElementWriter(functions[name])
+    numbers = ["i64"] * signature.counted + ["i32"] * signature.draws
+    own_scalars = scalars[2:] if signature.draws else scalars
+    codes = signature.scalars[len(scalars) - len(own_scalars) :]
     signs = [each.is_signed and not each.is_floating_point for each in signature.inputs]
     function = writer.text(
         "element",
-        [*numbers, *inputs, *scalars],
-        [*(False for _ in numbers), *signs, *(code == "i" for code in signature.scalars)],
+        [*numbers, *inputs, *own_scalars],
+        [*(False for _ in numbers), *signs, *(code == "i" for code in codes)],
         [(byte, ir_type) for (byte, _), ir_type in zip(signature.results, outputs, strict=True)],
     )
     operands = [*outputs, *inputs][:: signature.pack]
     parameters = ["i64 %first", "i64 %last", "ptr %geometry"]
     parameters += [f"ptr %base{k}" for k in range(len(operands))]
     parameters += [f"{ir_type} %scalar{k}" for k, ir_type in enumerate(scalars)]
+    declarations, begin = writer.declarations, "%begin"
+    before: list[str] = ["some.columns:"]
+    after: list[str] = []
+    if signature.draws:
+        words = ElementWriter(functions[WORDS])
+        function += words.text(WORDS, ["i64"] * 3, [False] * 3, [(4 * lane, "i32") for lane in range(4)])
+        declarations, begin = list(dict.fromkeys([*declarations, *words.declarations])), "%c"
+        before, after = _chunk(rank)
     lines = [
-        *writer.declarations,
+        *declarations,
         function,
         f"define void @loop({', '.join(parameters)}) #0 {{",
         "entry:",
+        *([f"%words = alloca [{_CHUNK + 8} x i32], align 64"] if signature.draws else []),
         *_geometry(rank, len(operands)),
         "%any = icmp slt i64 %first, %last",
         "br i1 %any, label %row, label %end",
         "row:",
         *_row(rank, len(operands)),
         *_same(operands, accesses),
-        "br i1 %some, label %column, label %next",
+        "br i1 %some, label %some.columns, label %next",
+        *before,
+        "br label %column",
         "column:",
-        "%i = phi i64 [ %begin, %row ], [ %j, %column ]",
+        f"%i = phi i64 [ {begin}, %{'elements' if after else 'some.columns'} ], [ %j, %column ]",
         *_element(signature, outputs, inputs, scalars, accesses),
         "%j = add nuw nsw i64 %i, 1",
-        "%more = icmp slt i64 %j, %stop",
-        "br i1 %more, label %column, label %next, !llvm.loop !1",
+        f"%more = icmp slt i64 %j, {'%c.end' if after else '%stop'}",
+        f"br i1 %more, label %column, label %{'end.chunk' if after else 'next'}, !llvm.loop !1",
+        *after,
         "next:",
     ]
     if rank:
@@ -157,6 +175,54 @@ def _row(rank: int, operands: int) -> list[str]:
     return lines
 
 
+def _chunk(rank: int) -> tuple[list[str], list[str]]:
+    """What is before the columns ``%c`` to ``%c.end``, which makes their words, and what is behind them."""
+    first = ["%row.number = mul i64 %r, %columns"] if rank else ["%row.number = add i64 0, 0"]
+    before = [
+        "some.columns:",
+        *first,
+        "br label %chunk",
+        "chunk:",
+        "%c = phi i64 [ %begin, %some.columns ], [ %c.end, %end.chunk ]",
+        f"%c.full = add nuw nsw i64 %c, {_CHUNK}",
+        "%c.whole = icmp slt i64 %c.full, %stop",
+        "%c.end = select i1 %c.whole, i64 %c.full, i64 %stop",
+        "%number.first = add i64 %row.number, %c",
+        "%number.end = add i64 %row.number, %c.end",
+        "%block.first = lshr i64 %number.first, 2",
+        "%number.past = add i64 %number.end, 3",
+        "%block.end = lshr i64 %number.past, 2",
+        # Where the word of column 0 would be.
+        "%skipped = and i64 %number.first, 3",
+        "%word.zero = sub i64 %skipped, %c",
+        "br label %block",
+        "block:",
+        "%b = phi i64 [ %block.first, %chunk ], [ %b.next, %block ]",
+        f"%four = call {{ i32, i32, i32, i32 }} @{WORDS}(i64 %b, i64 %scalar0, i64 %scalar1)",
+        "%b.from = sub i64 %b, %block.first",
+        "%b.word = shl i64 %b.from, 2",
+    ]
+    for lane in range(4):
+        before += [
+            f"%word.at{lane} = add i64 %b.word, {lane}",
+            f"%word.p{lane} = getelementptr inbounds i32, ptr %words, i64 %word.at{lane}",
+            f"%word.{lane} = extractvalue {{ i32, i32, i32, i32 }} %four, {lane}",
+            f"store i32 %word.{lane}, ptr %word.p{lane}, !llvm.access.group !0",
+        ]
+    before += [
+        "%b.next = add nuw nsw i64 %b, 1",
+        "%b.more = icmp ult i64 %b.next, %block.end",
+        "br i1 %b.more, label %block, label %elements, !llvm.loop !4",
+        "elements:",
+    ]
+    after = [
+        "end.chunk:",
+        "%c.more = icmp slt i64 %c.end, %stop",
+        "br i1 %c.more, label %chunk, label %next",
+    ]
+    return before, after
+
+
 def _same(operands: Sequence[str], accesses: Sequence[str]) -> list[str]:
     return [
         f"%x{k} = load {ir_type}, ptr %p{k}"
@@ -187,9 +253,13 @@ def _element(
             lines.append(f"%q{k} = getelementptr inbounds i8, ptr %p{k}, i64 %offset{k}")
         if v >= len(outputs) and accesses[k] != SAME:
             lines.append(f"%x{v} = load {ir_type}, ptr %q{v}, !llvm.access.group !0")
-    passed = ["i64 %i"] * signature.counted
+    if signature.draws:
+        lines.append("%word.number = add i64 %word.zero, %i")
+        lines.append("%word.p = getelementptr inbounds i32, ptr %words, i64 %word.number")
+        lines.append("%word = load i32, ptr %word.p, !llvm.access.group !0")
+    passed = ["i64 %i"] * signature.counted + ["i32 %word"] * signature.draws
     passed += [f"{ir_type} %x{len(outputs) + k}" for k, ir_type in enumerate(inputs)]
-    passed += [f"{ir_type} %scalar{k}" for k, ir_type in enumerate(scalars)]
+    passed += [f"{ir_type} %scalar{k}" for k, ir_type in enumerate(scalars) if k >= 2 * signature.draws]
     structure = "{ " + ", ".join(outputs) + " }"
     lines.append(f"%result = call {structure} @element({', '.join(passed)})")
     for v, ir_type in enumerate(outputs):

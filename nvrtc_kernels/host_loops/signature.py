@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
 
-#: Name of the device function, and options by which the compiler keeps it though no kernel calls it.
-ELEMENT, RELOCATABLE = "element", ("--relocatable-device-code=true",)
+#: Names of the device functions of an element and of a block of random words, and options by which the compiler keeps them
+#: though no kernel calls them.
+ELEMENT, WORDS, RELOCATABLE = "element", "words", ("--relocatable-device-code=true",)
 #: How an operand is read along a row: neighbours, one element for all, or with a step.
 NEIGHBOURS, SAME, STEPS = "neighbours", "same", "steps"
 
@@ -31,6 +32,9 @@ class Signature:
     pack : int
         How many neighbours of each operand it takes or returns at a time: then ``results`` and ``inputs`` have that many entries
         for each operand, and all operands are contiguous.
+    draws : bool
+        Whether it takes a random word first. Then the first two numbers say which words are drawn, in row-major order, and are
+        given to the device function ``words(block, seed, call)``, which makes four.
     """
 
     results: tuple[tuple[int, dtype], ...]
@@ -38,6 +42,7 @@ class Signature:
     scalars: tuple[str, ...] = ()
     counted: bool = False
     pack: int = 1
+    draws: bool = False
 
     @property
     def operands(self) -> int:

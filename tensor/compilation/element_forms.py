@@ -74,8 +74,15 @@ def _dropout(step: Step) -> Element | None:
         return None
     if layout.dtype.is_complex or layout.dtype.is_storage_only:
         return None
-    number = "number" if inner == 1 else f"number / {inner}"
-    code = f"random_word(seed, call, {number}) < below ? a * Compute(scale) + Compute(shift) : Compute(otherwise)"
+    product = "a * Compute(scale)"
+    if layout.device_state.is_cuda:
+        word = f"random_word(seed, call, {'number' if inner == 1 else f'number / {inner}'})"
+    elif inner == 1:
+        # The loop of dropout alone rounds the product, too.
+        word, product = "word", f"separate({product})"
+    else:
+        return None
+    code = f"{word} < below ? {product} + Compute(shift) : Compute(otherwise)"
     numbers = (
         ("below", "Q", drop.below),
         ("scale", "d", drop.scale),

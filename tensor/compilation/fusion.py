@@ -115,7 +115,7 @@ def _elements_of(steps: Sequence[Step]) -> dict[int, Element]:
 
 
 def fuse_on_host(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
-    """The same for tensors on the CPU, as native loops: without dropout, reductions and rows, which have loops of their own.
+    """The same for tensors on the CPU, as native loops: without reductions and rows, which have loops of their own.
 
     Operations on few elements, and chains that have no loop, stay apart.
     """
@@ -154,11 +154,7 @@ def _has_loop(element: Element) -> bool:
     known = (Category.FLOATING, Category.BOOL)
     layouts = [element.out.layout, *(ref.layout for ref in element.inputs())]
     dtypes = (element.compute, element.result, *(layout.dtype for layout in layouts))
-    return (
-        element.drop is None
-        and host_loops.worth(element.out.layout.numel)
-        and all(dtype.category in known for dtype in dtypes)
-    )
+    return host_loops.worth(element.out.layout.numel) and all(dtype.category in known for dtype in dtypes)
 
 
 def _chains(

@@ -150,6 +150,44 @@ def test_random_numbers_go_on() -> None:
     assert compiled.programs == 1
 
 
+def _dropped(x: Any, bias: Any, residual: Any) -> Any:
+    return residual + functional.dropout(x + bias, 0.3) * 2
+
+
+def _alpha_dropped(x: Any, bias: Any, residual: Any) -> Any:
+    return functional.alpha_dropout(x + bias, 0.3) * residual
+
+
+@pytest.mark.parametrize("function", [_dropped, _alpha_dropped])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((3, 1501), tensor.float32), ((7, 5, 30), tensor.bfloat16), ((400, 700), tensor.float64)],
+)
+def test_dropout_is_part_of_chains(function: Any, shape: tuple[int, ...], dtype: Any) -> None:
+    """With the numbers of dropout alone, whatever words a row or a thread begins with, and so has its gradient."""
+    operands = [tensor.randn(*each, dtype=dtype) for each in (shape, shape[-1:], shape)]
+    compiled, results = tensor.compile(function, fullgraph=True), []
+    for each in (function, compiled):
+        tensor.manual_seed(3)
+        for _ in range(2):
+            leaves = [x.clone().requires_grad_() for x in operands]
+            each(*leaves).backward(operands[2])
+        results.append([each(*operands), tensor.rand(2), *(x.grad for x in leaves)])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one.float().numpy(), other.float().numpy())
+    assert "in 1 calls" in compiled.explain(*operands).splitlines()[0]
+
+
+def test_dropout_of_features_stays_apart() -> None:
+    x = tensor.randn(4, 5, 6, 7)
+    compiled, results = tensor.compile(lambda x: functional.dropout2d(x + 1, 0.5) * 2, fullgraph=True), []
+    for each in (lambda x: functional.dropout2d(x + 1, 0.5) * 2, compiled):
+        tensor.manual_seed(4)
+        results.append([each(x).numpy() for _ in range(2)])
+    np.testing.assert_array_equal(*results)
+    assert "in 3 calls" in compiled.explain(x)
+
+
 _outside = tensor.zeros(3)
 #: Functions that ask for values, of arguments or of what they have computed.
 _ASKING: dict[str, Any] = {
