@@ -86,13 +86,14 @@ def _text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequen
     parameters = ["i64 %first", "i64 %last", "ptr %geometry"]
     parameters += [f"ptr %base{k}" for k in range(len(operands))]
     parameters += [f"{ir_type} %scalar{k}" for k, ir_type in enumerate(scalars)]
-    declarations, begin = writer.declarations, "%begin"
+    declarations, begin = dict(writer.declarations), "%begin"
     before: list[str] = ["some.columns:"]
     after: list[str] = []
     if signature.draws:
         words = ElementWriter(functions[WORDS])
         function += words.text(WORDS, ["i64"] * 3, [False] * 3, [(4 * lane, "i32") for lane in range(4)])
-        declarations, begin = list(dict.fromkeys([*declarations, *words.declarations])), "%c"
+        declarations |= words.declarations
+        begin = "%c"
         before, after = _chunk(rank)
     lines = [
         *declarations,
