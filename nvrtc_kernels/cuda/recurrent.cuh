@@ -84,6 +84,33 @@ __device__ void rnn_backward(I rows, I hidden, const T* grad, T* grad_state, con
     });
 }
 
+// A unit of an lstm: gates after their activation, and the new states.
+template <class V>
+struct LstmUnit {
+    V in, forget, value, show, cell, state;
+};
+
+template <class V>
+__device__ inline LstmUnit<V> lstm_unit(V i, V f, V g, V o, V cell) {
+    const V in = sigmoid(i), forget = sigmoid(f), value = tanh(g), show = sigmoid(o);
+    const V now = forget * cell + in * value;
+    return {in, forget, value, show, now, show * tanh(now)};
+}
+
+// Gradients of a unit's gates, and of the cell state before, given those of the states behind.
+template <class V>
+struct LstmUnitGradient {
+    V in, forget, value, show, cell;
+};
+
+template <class V>
+__device__ inline LstmUnitGradient<V> lstm_unit_gradient(V in, V forget, V value, V show, V was, V h, V of_cell) {
+    const V shown = tanh(forget * was + in * value);
+    const V c = of_cell + h * show * (1 - shown * shown);
+    return {c * value * in * (1 - in), c * was * forget * (1 - forget), c * in * (1 - value * value),
+            h * shown * show * (1 - show), c * forget};
+}
+
 // With `Projected` the hidden state is a product of `out`, and not known here.
 template <int W, bool Keep, bool Projected, class I, class T>
 __device__ void lstm_forward(
@@ -96,16 +123,16 @@ __device__ void lstm_forward(
         Units<T, W> c, h;
 #pragma unroll
         for (int k = 0; k < W; ++k) {
-            const auto in = sigmoid(to_compute(i.item[k])), forget = sigmoid(to_compute(f.item[k]));
-            const auto value = tanh(to_compute(g.item[k])), show = sigmoid(to_compute(o.item[k]));
-            const auto now = forget * to_compute(old.item[k]) + in * value;
-            c.item[k] = to_element<T>(now);
-            h.item[k] = to_element<T>(show * tanh(now));
+            const auto result = lstm_unit(
+                to_compute(i.item[k]), to_compute(f.item[k]), to_compute(g.item[k]), to_compute(o.item[k]),
+                to_compute(old.item[k]));
+            c.item[k] = to_element<T>(result.cell);
+            h.item[k] = to_element<T>(result.state);
             if (Keep) {
-                i.item[k] = to_element<T>(in);
-                f.item[k] = to_element<T>(forget);
-                g.item[k] = to_element<T>(value);
-                o.item[k] = to_element<T>(show);
+                i.item[k] = to_element<T>(result.in);
+                f.item[k] = to_element<T>(result.forget);
+                g.item[k] = to_element<T>(result.value);
+                o.item[k] = to_element<T>(result.show);
             }
         }
         if (Keep) {
@@ -138,16 +165,15 @@ __device__ void lstm_backward(
         if (!Projected) later = load<W>(grad_state + at);
 #pragma unroll
         for (int k = 0; k < W; ++k) {
-            const auto in = to_compute(i.item[k]), forget = to_compute(f.item[k]), value = to_compute(g.item[k]);
-            const auto show = to_compute(o.item[k]), was = to_compute(old.item[k]);
-            const auto shown = tanh(forget * was + in * value);
             const auto h = to_compute(given.item[k]) + to_compute(later.item[k]);
-            const auto c = to_compute(of_cell.item[k]) + h * show * (1 - shown * shown);
-            i.item[k] = to_element<T>(c * value * in * (1 - in));
-            f.item[k] = to_element<T>(c * was * forget * (1 - forget));
-            g.item[k] = to_element<T>(c * in * (1 - value * value));
-            o.item[k] = to_element<T>(h * shown * show * (1 - show));
-            of_cell.item[k] = to_element<T>(c * forget);
+            const auto result = lstm_unit_gradient(
+                to_compute(i.item[k]), to_compute(f.item[k]), to_compute(g.item[k]), to_compute(o.item[k]),
+                to_compute(old.item[k]), h, to_compute(of_cell.item[k]));
+            i.item[k] = to_element<T>(result.in);
+            f.item[k] = to_element<T>(result.forget);
+            g.item[k] = to_element<T>(result.value);
+            o.item[k] = to_element<T>(result.show);
+            of_cell.item[k] = to_element<T>(result.cell);
         }
         store(made, i);
         store(made + hidden, f);

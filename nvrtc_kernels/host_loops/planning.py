@@ -56,15 +56,19 @@ def set_mode(name: NativeLoops) -> None:
     _Mode.name = name
 
 
-def worth(count: int) -> bool:
-    """Whether ``count`` elements are enough for a loop."""
+def worth(count: int, few: int = FEW) -> bool:
+    """Whether ``count`` elements are enough for a loop, for which ``few`` are."""
     name = _mode()
-    least = 1 if name == "on" else FEW
+    least = 1 if name == "on" else few
     return count >= least and name != "off" and machine_code.available()
 
 
 def plan(
-    program: Program, signature: Signature, shape: Sequence[int], strides: Sequence[Sequence[int]]
+    program: Program,
+    signature: Signature,
+    shape: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    few: int = FEW,
 ) -> Callable[..., None] | None:
     """What computes ``program``'s function ``element`` over operands that lie as ``strides`` say, results first.
 
@@ -78,6 +82,8 @@ def plan(
         Common shape of all operands.
     strides : sequence of sequences of int
         In elements; 0 along a stretched dimension.
+    few : int
+        Elements from which on it is worth a call.
 
     Returns
     -------
@@ -85,7 +91,7 @@ def plan(
         ``run(*addresses, *scalars)``; ``None`` where NumPy is the better choice, or there is no such loop.
     """
     count = prod(shape)
-    if not worth(count):
+    if not worth(count, few):
         return None
     types = [*(each for _, each in signature.results), *signature.inputs]
     operands = operands_of(shape, strides, [each.itemsize for each in types])

@@ -20,6 +20,7 @@ from nvrtc_kernels.dtypes import float32
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase, maker, wrap
 from tensor.core.dtypes import promotion as rules
+from tensor.core.host.memory import empty_array
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
@@ -84,7 +85,7 @@ def _in_compute_dtype(x: Tensor, dtype: dtype, compute_dtype: dtype) -> Array:
 
 def _delivered(result: Array, compute_dtype: dtype, out: Layout) -> Tensor:
     if out.dtype is not compute_dtype:
-        output = np.empty(result.shape, out.dtype.numpy)
+        output = empty_array(result.shape, out.dtype.numpy)
         host_conversion(compute_dtype, out.dtype)(output, result)
         result = output
     return wrap(result.reshape(out.shape), out)
@@ -95,12 +96,15 @@ def _rows_on_host(
 ) -> Callable[..., Tensor]:
     compute_dtype = rules.computes_in(dtype)
     matmul = matmul_for(shape[0] * shape[1] * out.shape[-1])
+    result_shape = shape[0], out.shape[-1]
 
     def run(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
         matrix = _in_compute_dtype(w, dtype, compute_dtype)
         with np.errstate(all="ignore"):
             result = matmul(
-                _in_compute_dtype(x, dtype, compute_dtype).reshape(shape), matrix.T if transposed else matrix
+                _in_compute_dtype(x, dtype, compute_dtype).reshape(shape),
+                matrix.T if transposed else matrix,
+                empty_array(result_shape, compute_dtype.numpy),
             )
             if b is not None:
                 result += _in_compute_dtype(b, dtype, compute_dtype)
@@ -180,7 +184,11 @@ def _outer_sum_plan(
         def on_host(grad: Tensor, x: Tensor) -> Tensor:
             left = _in_compute_dtype(grad, dtype, compute_dtype).reshape(count, outputs)
             with np.errstate(all="ignore"):
-                result = matmul(left.T, _in_compute_dtype(x, dtype, compute_dtype).reshape(count, inputs))
+                result = matmul(
+                    left.T,
+                    _in_compute_dtype(x, dtype, compute_dtype).reshape(count, inputs),
+                    empty_array(out.shape, compute_dtype.numpy),
+                )
                 return _delivered(result, compute_dtype, out)
 
         return on_host

@@ -16,6 +16,7 @@ from tensor.core.layout import contiguous
 from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
 from tensor.operations.special.logistic import logistic_on_host
 
+from . import lstm_on_host
 from .cells import Gradients, Saved
 
 if TYPE_CHECKING:
@@ -68,8 +69,16 @@ def forward(
         out, before = new(size), new(size) if keep else None
         cell_before = new(hidden) if keep and cells is not None else None
         beside = new(hidden) if keep and (projection is not None or cell.name == "gru") else None
+        steps = spans
+        if (
+            cell.name == "lstm"
+            and projection is None
+            and cells is not None
+            and lstm_on_host.forward(every, states, cells, weight, spans, out, before, cell_before)
+        ):
+            steps = ()
         with np.errstate(all="ignore"):
-            for first, count in spans:
+            for first, count in steps:
                 here = slice(first, first + count)
                 own, h = every[here], states[:count]
                 product = h @ weight
@@ -180,8 +189,14 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
                 recurrent = _gru_factors(gates, before, beside, result, hidden)
                 others = recurrent.reshape(parts.shape)
             elif cell.name == "lstm":
+                assert cells is not None
                 assert cell_before is not None
-                into_cell = _lstm_factors(gates, cell_before, result, hidden)
+                if projection is None and lstm_on_host.backward(
+                    argument, states, cells, gates, cell_before, weight, spans, result
+                ):
+                    spans = ()
+                else:
+                    into_cell = _lstm_factors(gates, cell_before, result, hidden)
             elif cell.name == "rnn_tanh":
                 np.multiply(gates, gates, out=result)
                 np.subtract(1, result, out=result)

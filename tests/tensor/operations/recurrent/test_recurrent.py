@@ -9,6 +9,8 @@ import pytest
 
 import drv
 import tensor
+from drv.host import machine_code
+from nvrtc_kernels import host_loops
 from tensor.operations.recurrent.cells import Cell
 from tensor.operations.recurrent.recurrent import recur
 from tests.tensor.driver_calls import Calls, counted
@@ -143,6 +145,32 @@ def test_gradients_of_what_is_given_twice(device_name: str) -> None:
 
     assert tensor.autograd.gradcheck(call, (data, weight), fast_mode=True)
     assert tensor.autograd.gradgradcheck(call, (data, weight), fast_mode=True)
+
+
+@pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", SPANS)
+def test_native_loops_on_the_cpu(order: str, dtype: Any) -> None:
+    """Steps of an LSTM by loops give what NumPy gives, with and without gradients, and whatever result these are of."""
+    spans, outcomes = SPANS[order], []
+    arrays = [None if x is None else x.astype(dtype) for x in _arrays("lstm", sum(n for _, n in spans), 21)]
+    former = host_loops.mode()
+    try:
+        for mode in ("off", "on"):
+            host_loops.set_mode(mode)
+            operands = [None if each is None else on("cpu", each) for each in arrays]
+            outcome = list(_run("lstm", operands, spans, 21))
+            leaves = [each.requires_grad_() for each in operands if each is not None]
+            results = _run("lstm", operands, spans, 21)
+            outcome += [each.detach() for each in results]
+            for number in range(3):
+                outcome += tensor.autograd.grad(results[number].square().sum(), leaves, retain_graph=True)
+            outcomes.append(outcome)
+    finally:
+        host_loops.set_mode(former)
+    digits = 1e-5 if dtype is np.float32 else 1e-12
+    for left, right in zip(*outcomes, strict=True):
+        np.testing.assert_allclose(left.numpy(), right.numpy(), rtol=10 * digits, atol=digits)
 
 
 @pytest.mark.parametrize("used", range(3))
