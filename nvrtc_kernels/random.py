@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drv import prepare
 
-from . import host_loops
+from . import host_loops, normal_quantile
 from .kernel_cache import KernelCache
 from .layouts import broadcast_strides, collapse
 from .program import library_program
@@ -73,11 +73,15 @@ def plan(
     def prepared(distribution: str) -> tuple[Callable[..., None], int]:
         functor, words = _functor(distribution, dtype)
         variant = f"<{dtype.cuda}, {functor}<{dtype.cuda}>"
+        table = _table(distribution, dtype)
+        # A thread stores 16 bytes, or the numbers of a block of words.
+        elements = max(4 // words, 16 // dtype.itemsize if flat else 0)
         if flat:
-            launch, limit = _launcher(device, f"fill_flat{variant}>", "PQQQQQ")
+            launch, limit = _launcher(device, f"fill_flat{variant}>", "PQQQQQ", table)
         else:
-            launch, limit = _launcher(device, f"fill_strided{variant}, {rank}>", ("P", *"QQQQQ", 16 * rank))
-        entry = launches[distribution] = launch, _grid(-(-count * words // 4), limit)
+            types = ("P", *"QQQQQ", 16 * rank)
+            launch, limit = _launcher(device, f"fill_strided{variant}, {rank}>", types, table)
+        entry = launches[distribution] = launch, _grid(-(-count // elements), limit)
         return entry
 
     def run(
@@ -106,7 +110,7 @@ def plan_on_host(distribution: str, dtype: dtypes.dtype, count: int) -> Callable
     name, words = _functor(distribution, dtype)
     per = 4 // words
     functor = f"{name}<{dtype.cuda}>"
-    text = f"""#include "distributions.cuh"
+    text = f"""{_table(distribution, dtype)}#include "distributions.cuh"
 #include "philox.cuh"
 
 struct Numbers {{
@@ -132,6 +136,14 @@ def _functor(distribution: str, dtype: dtypes.dtype) -> tuple[str, int]:
     """The functor of a distribution, and the words that it takes."""
     functor, words = _FUNCTORS[distribution]
     return functor, words or (1 if dtype.is_floating_point and dtype.itemsize < 8 else 2)
+
+
+def _table(distribution: str, dtype: dtypes.dtype) -> str:
+    """What the program of a distribution begins with: the table that single precision takes its normal numbers from."""
+    if "normal" not in distribution or not dtype.is_floating_point or dtype.itemsize == 8:
+        return ""
+    numbers = ", ".join(f"{number.hex()}f" for number in normal_quantile.segments().T.ravel().tolist())
+    return f"#define NORMAL_SEGMENTS {numbers}\n"
 
 
 def parameters_of(distribution: str, first: float, second: float) -> tuple[str, int, int]:
@@ -199,16 +211,18 @@ def begin_replay(device: Device) -> Function:
     return KernelCache.of(device.runtime).function(program, "begin_replay", device)
 
 
-def _grid(blocks_of_words: int, limit: int) -> int:
-    return min(-(-blocks_of_words // _THREADS), limit)
+def _grid(threads: int, limit: int) -> int:
+    return min(-(-threads // _THREADS), limit)
 
 
-def _launcher(device: Device, name: str, types: Sequence[str | int]) -> tuple[Callable[..., None], int]:
-    """What launches the kernel ``name``, and the most blocks that make sense."""
+def _launcher(
+    device: Device, name: str, types: Sequence[str | int], table: str = ""
+) -> tuple[Callable[..., None], int]:
+    """What launches the kernel ``name`` of a program that begins with ``table``, and the most blocks that make sense."""
 
     def make() -> tuple[Callable[..., None], int]:
         program = library_program(
-            '#include "random_fill.cuh"\n', "random_fill.cu", "--fmad=false", name_expressions=(name,)
+            table + '#include "random_fill.cuh"\n', "random_fill.cu", "--fmad=false", name_expressions=(name,)
         )
         function = KernelCache.of(device.runtime).function(program, name, device)
         return prepare(function, types), device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS

@@ -5,8 +5,8 @@
 // --fmad=false, so that no multiplication is fused with an addition. The single and double forms are one
 // template over the number type; `Number<T>` holds what differs.
 //
-// Sources of the normal quantile: for double M. Wichura, Algorithm AS 241, Applied Statistics 37 (1988); for float M. Giles,
-// "Approximating the erfinv function", GPU Computing Gems (2011), where threads of a warp seldom go different ways.
+// Normal quantile: for double M. Wichura, Algorithm AS 241, Applied Statistics 37 (1988); for float the table of
+// nvrtc_kernels/normal_quantile.py, whose text NORMAL_SEGMENTS the program defines, so that all lanes of a warp go one way.
 
 #pragma once
 #include "half_elements.cuh"
@@ -36,17 +36,6 @@ struct Number<float> {
     static __device__ float tail(const unsigned* w) {
         return fminf((static_cast<float>(w[0] & 0x7FFFFFFFu) + 0.5f) * 2.3283064365386963e-10f, 0.49999997f);
     }
-
-    // log(1 + f) / f for f from -1/3 to 1/3; the quantile over x, by w - 2.5 up to 5 and by sqrt(w) - 3.5 from there on.
-    static constexpr float logarithm[] = {
-        0.9999994f, -0.49999768f, 0.33341226f, -0.25016963f, 0.19734618f, -0.16274734f, 0.17428182f,
-        -0.16048113f};
-    static constexpr float centre[] = {
-        2.1233134f, 0.34880272f, -0.00590766f, -0.0017730827f, 0.00030874097f, -6.194818e-06f, -4.8857314e-06f,
-        4.8398647e-07f, 3.1963772e-08f};
-    static constexpr float beyond[] = {
-        4.717089f, 1.4246352f, 0.0046327733f, -0.002925477f, 0.0015556063f, -0.00092996535f, 0.00058749964f,
-        -0.00037246617f, 0.00013402819f, 3.4773046e-05f, -3.14038e-05f};
 };
 
 template <>
@@ -162,51 +151,59 @@ __device__ inline T cotangent_pi(T x) {
     return upper ? sine / cosine : cosine / sine;
 }
 
+// Where the normal quantile comes from: nothing but the code for double.
 template <class T>
-__device__ T normal(const unsigned* words);
-
-template <>
-__device__ inline double normal<double>(const unsigned* words) {
-    typedef double T;
-    typedef Number<T> N;
-    const T tail = N::tail(words), q = T(0.5) - tail;
-    const T* centre = N::coefficients;
-    const T* near = centre + N::centre_up + N::centre_down;
-    const T* far = near + N::near_up + N::near_down;
-    T result;
-    if (q > T(0.425)) {
-        T r = N::root(-logarithm(tail));
-        if (r > T(5)) {
-            r -= T(5);
-            result = polynomial(r, far, N::far_up) / polynomial(r, far + N::far_up, N::far_down);
+struct NormalQuantile {
+    static constexpr int segments = 0;
+    __device__ T operator()(const unsigned* words) const {
+        typedef Number<T> N;
+        const T tail = N::tail(words), q = T(0.5) - tail;
+        const T* centre = N::coefficients;
+        const T* near = centre + N::centre_up + N::centre_down;
+        const T* far = near + N::near_up + N::near_down;
+        T result;
+        if (q > T(0.425)) {
+            T r = N::root(-logarithm(tail));
+            if (r > T(5)) {
+                r -= T(5);
+                result = polynomial(r, far, N::far_up) / polynomial(r, far + N::far_up, N::far_down);
+            } else {
+                r -= T(1.6);
+                result = polynomial(r, near, N::near_up) / polynomial(r, near + N::near_up, N::near_down);
+            }
         } else {
-            r -= T(1.6);
-            result = polynomial(r, near, N::near_up) / polynomial(r, near + N::near_up, N::near_down);
+            const T r = T(0.180625) - q * q;
+            result = q * polynomial(r, centre, N::centre_up) / polynomial(r, centre + N::centre_up, N::centre_down);
         }
-    } else {
-        const T r = T(0.180625) - q * q;
-        result = q * polynomial(r, centre, N::centre_up) / polynomial(r, centre + N::centre_up, N::centre_down);
+        return N::negative(words) ? -result : result;
     }
-    return N::negative(words) ? -result : result;
-}
+};
+
+// Half of the value, and the slope, of the quantile in the middle of a segment.
+struct alignas(8) Segment {
+    float half, slope;
+};
+
+#ifdef NORMAL_SEGMENTS
+static __device__ const Segment normal_segments[] = {NORMAL_SEGMENTS};
 
 template <>
-__device__ inline float normal<float>(const unsigned* words) {
-    typedef Number<float> N;
-    // Twice the distance from the nearer end, and w = -log(1 - x * x).
-    const float tail = (static_cast<float>(words[0] & 0x7FFFFFFFu) + 0.5f) * 4.6566128730773926e-10f, x = 1.0f - tail;
-    const int bits = __float_as_int(tail * (1.0f + x)), exponent = (bits - 0x3F2AAAAB) & -(1 << 23);
-    const float f = __int_as_float(bits - exponent) - 1.0f;
-    const float w = static_cast<float>(exponent) * -8.262958294867817e-8f - f * polynomial(f, N::logarithm);
-    float result;
-    if (w < 5.0f) {
-        result = polynomial(w - 2.5f, N::centre);
-    } else {
-        result = polynomial(sqrtf(w) - 3.5f, N::beyond);
+struct NormalQuantile<float> {
+    static constexpr int segments = sizeof(normal_segments) / sizeof(Segment);
+    const Segment* table = normal_segments;
+    __device__ float operator()(const unsigned* words) const {
+        // Twice the distance from the nearer end, in units of 2^-32, and the middle of its segment.
+        const float number = __uint2float_rn(words[0] * 2 + 1);
+        const unsigned middle = __float_as_uint(number) + 0x20000u & 0xFFFC0000u;
+        const Segment segment = table[(middle >> 18) - (127 << 5)];
+        const float step = segment.slope * (number - __uint_as_float(middle));
+        // Twice a number is exact: the fused addition has the bits of a separate one.
+        const float result = fmaf(segment.half, 2.0f, (segment.half * step + 1.0f) * step);
+        // The sign bit of the number, which is positive, is that of the word.
+        return __uint_as_float(__float_as_uint(result) ^ (words[0] & 0x80000000u));
     }
-    // The sign bit of the number, which is positive, is that of the word.
-    return __int_as_float(__float_as_int(result * x) ^ static_cast<int>(words[0] & 0x80000000u));
-}
+};
+#endif
 
 // Distributions: functors from words to elements of type T. Two 64-bit parameters each, doubles by their bits.
 
@@ -215,10 +212,11 @@ template <> struct Compute<float> { typedef float type; };
 template <> struct Compute<__half> { typedef float type; };
 template <> struct Compute<__nv_bfloat16> { typedef float type; };
 
+// `words` of an element, and `segments` of the table that it is looked up in.
 template <class T>
 struct Continuous {
     typedef typename Compute<T>::type Real;
-    static constexpr int words = Number<Real>::words;
+    static constexpr int words = Number<Real>::words, segments = 0;
     Real first, second;
     __device__ Continuous(Word64 a, Word64 b)
         : first(static_cast<Real>(__longlong_as_double(a))), second(static_cast<Real>(__longlong_as_double(b))) {}
@@ -246,16 +244,21 @@ struct Uniform : Continuous<T> {
 template <class T>
 struct Normal : Continuous<T> {
     using Continuous<T>::Continuous;
-    typedef typename Compute<T>::type Real;
-    __device__ T operator()(const unsigned* w) const { return to_element<T>(normal<Real>(w) * this->second + this->first); }
+    typedef NormalQuantile<typename Compute<T>::type> Quantile;
+    static constexpr int segments = Quantile::segments;
+    Quantile normal;
+    __device__ T operator()(const unsigned* w) const { return to_element<T>(normal(w) * this->second + this->first); }
 };
 
 template <class T>
 struct LogNormal : Continuous<T> {
     using Continuous<T>::Continuous;
     typedef typename Compute<T>::type Real;
+    typedef NormalQuantile<Real> Quantile;
+    static constexpr int segments = Quantile::segments;
+    Quantile normal;
     __device__ T operator()(const unsigned* w) const {
-        return to_element<T>(exponential<Real>(normal<Real>(w) * this->second + this->first));
+        return to_element<T>(exponential<Real>(normal(w) * this->second + this->first));
     }
 };
 
@@ -299,7 +302,7 @@ struct Geometric : Continuous<T> {
 
 template <class T>
 struct Bernoulli {
-    static constexpr int words = 1;
+    static constexpr int words = 1, segments = 0;
     Word64 threshold;
     __device__ Bernoulli(Word64 threshold, Word64) : threshold(threshold) {}
     __device__ T operator()(const unsigned* w) const { return to_element<T>(w[0] < threshold ? 1 : 0); }
@@ -308,7 +311,7 @@ struct Bernoulli {
 // Integers in [low, low + range) for ranges up to 2**32, by a 64-bit product.
 template <class T>
 struct Integers {
-    static constexpr int words = 2;
+    static constexpr int words = 2, segments = 0;
     Word64 range, low;
     __device__ Integers(Word64 range, Word64 low) : range(range), low(low) {}
     __device__ T operator()(const unsigned* w) const {
@@ -320,7 +323,7 @@ struct Integers {
 // The same for any range, by a 128-bit product; 0 stands for 2**64.
 template <class T>
 struct WideIntegers {
-    static constexpr int words = 4;
+    static constexpr int words = 4, segments = 0;
     Word64 range, low;
     __device__ WideIntegers(Word64 range, Word64 low) : range(range), low(low) {}
     __device__ T operator()(const unsigned* w) const {

@@ -1,8 +1,8 @@
 // Fill memory with random numbers: element i of the target, in row-major order, has words i * w to
-// (i + 1) * w of the call, w words per element. One thread computes the four words of a block at a time and
-// stores what they make.
+// (i + 1) * w of the call, w words per element. One thread computes the four words of a block at a time, of as many blocks
+// as make 16 bytes, and stores what they make.
 //
-//   flat       contiguous targets; the numbers of a block go out in one store where the address allows it
+//   flat       contiguous targets; a thread's numbers go out in one store where the address allows it
 //   strided    any strides, up to `Rank` collapsed dimensions
 //   bernoulli  each element has a probability of its own, of any floating type and strides
 
@@ -11,25 +11,44 @@
 #include "philox.cuh"
 #include "pointwise.cuh"
 
+// Blocks of words whose numbers, of `bytes` a block, a thread stores as one: 16 bytes if it can be.
+constexpr int packed_blocks(int bytes) { return bytes < 16 ? 16 / bytes : 1; }
+
+// A distribution whose table, if it has one, the block has copied to shared memory. All threads of a block make one.
+template <class Distribution>
+__device__ inline Distribution with_shared_table(Word64 first, Word64 second) {
+    Distribution distribution(first, second);
+    if constexpr (Distribution::segments > 0) {
+        __shared__ Segment segments[Distribution::segments];
+        for (int i = threadIdx.x; i < Distribution::segments; i += blockDim.x) segments[i] = distribution.normal.table[i];
+        __syncthreads();
+        distribution.normal.table = segments;
+    }
+    return distribution;
+}
+
 template <class T, class Distribution>
 __global__ void fill_flat(T* out, Word64 count, Word64 seed, Word64 call, Word64 first, Word64 second) {
     find_call(seed, call);
-    constexpr int per = 4 / Distribution::words;
-    const Distribution distribution(first, second);
-    const bool aligned = reinterpret_cast<Word64>(out) % (sizeof(T) * per) == 0;
-    const Word64 step = static_cast<Word64>(gridDim.x) * blockDim.x;
-    for (Word64 block = static_cast<Word64>(blockIdx.x) * blockDim.x + threadIdx.x; block * per < count; block += step) {
-        const Words4 words = philox(seed, call, block);
+    constexpr int each = 4 / Distribution::words, blocks = packed_blocks(sizeof(T) * each), per = each * blocks;
+    const Distribution distribution = with_shared_table<Distribution>(first, second);
+    const Word64 step = static_cast<Word64>(gridDim.x) * blockDim.x, thread = static_cast<Word64>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const Word64 packs = reinterpret_cast<Word64>(out) % (sizeof(T) * per) == 0 ? count / per : 0;
+    for (Word64 at = thread; at < packs; at += step) {
         Pack<T, per> pack;
 #pragma unroll
-        for (int i = 0; i < per; ++i) pack.item[i] = distribution(words.word + i * Distribution::words);
-        if (aligned && (block + 1) * per <= count) {
-            *reinterpret_cast<Pack<T, per>*>(out + block * per) = pack;
-        } else {
+        for (int b = 0; b < blocks; ++b) {
+            const Words4 words = philox(seed, call, at * blocks + b);
 #pragma unroll
-            for (int i = 0; i < per; ++i)
-                if (block * per + i < count) out[block * per + i] = pack.item[i];
+            for (int i = 0; i < each; ++i) pack.item[b * each + i] = distribution(words.word + i * Distribution::words);
         }
+        *reinterpret_cast<Pack<T, per>*>(out + at * per) = pack;
+    }
+    for (Word64 block = packs * blocks + thread; block * each < count; block += step) {
+        const Words4 words = philox(seed, call, block);
+#pragma unroll
+        for (int i = 0; i < each; ++i)
+            if (block * each + i < count) out[block * each + i] = distribution(words.word + i * Distribution::words);
     }
 }
 
@@ -51,7 +70,7 @@ __global__ void fill_strided(
     T* out, Word64 count, Word64 seed, Word64 call, Word64 first, Word64 second, Geometry<Rank, 1, long long> geometry) {
     find_call(seed, call);
     constexpr int per = 4 / Distribution::words;
-    const Distribution distribution(first, second);
+    const Distribution distribution = with_shared_table<Distribution>(first, second);
     const Word64 step = static_cast<Word64>(gridDim.x) * blockDim.x;
     for (Word64 block = static_cast<Word64>(blockIdx.x) * blockDim.x + threadIdx.x; block * per < count; block += step) {
         const Words4 words = philox(seed, call, block);

@@ -1,12 +1,14 @@
-"""A device function of PTX as a function of LLVM's: values in, values out, and no memory in between.
+"""A device function of PTX as a function of LLVM's: values in, values out, and no memory in between but constants.
 
 Registers are variables on the stack, which LLVM turns into values; branches stay branches, which its vectorizer turns
-into selections. A function that reads or writes memory, calls another, or goes back in its text is refused.
+into selections. Tables that the module holds are constants. A function that reads or writes other memory, calls another, or
+goes back in its text is refused.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +19,10 @@ from drv.simulator.ptx.program import Address, Immediate, Negated, Pair, Registe
 from .approximations import APPROXIMATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from drv.simulator.ptx import Function, Instruction
-    from drv.simulator.ptx.program import Operand
+    from drv.simulator.ptx.program import Operand, Variable
 
 _END = "end"
 
@@ -32,11 +34,16 @@ class ElementWriter(OperandEmitter):
     ----------
     function : Function
         A device function, as it was parsed.
+    variables : mapping of str to Variable
+        Those of its module. The ones that it reads through the read-only cache are constants.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, variables: Mapping[str, Variable] = MappingProxyType({})) -> None:
         super().__init__("v")
         self._function = function
+        self._variables = variables
+        #: Text of the constants that the function reads, by the variable's name.
+        self.constants: dict[str, str] = {}
         self._types = {name: DTYPES[ptx_type] for name, ptx_type in function.register_types.items()}
         self._blocks = 0
 
@@ -158,6 +165,8 @@ class ElementWriter(OperandEmitter):
         try:
             if instruction.base == "mov":
                 self._move(instruction)
+            elif instruction.fields[:3] == ["ld", "global", "nc"] and self.constants:
+                self._constant(instruction)
             elif instruction.base in ("ld", "st"):
                 self._parameter(instruction)
             else:
@@ -219,6 +228,30 @@ class ElementWriter(OperandEmitter):
                 text = self.use(item, fields[-1]).text
                 self.lines.append(f"store {ir_type} {text}, ptr {pointer}, align 1")
 
+    def _address(self, variable: Variable, dtype: np.dtype[Any]) -> Value:
+        """The address of a variable of the module, which becomes a constant."""
+        name = f'@"c.{variable.name}"'
+        if variable.relocations or variable.external:
+            raise NotNative(variable.name)
+        text = "".join(f"\\{byte:02X}" for byte in variable.initial.ljust(variable.size, b"\0"))
+        array = f"[{variable.size} x i8]"
+        self.constants[name] = f'{name} = private constant {array} c"{text}", align {variable.align}'
+        return Value(f"ptrtoint (ptr {name} to i64)", dtype)
+
+    def _constant(self, instruction: Instruction) -> None:
+        """Read a constant: there is nothing else whose address the function has."""
+        value, address = instruction.operands
+        if not isinstance(address, Address) or not isinstance(address.base, Register):
+            raise NotNative(instruction.opcode)
+        dtype = DTYPES[instruction.fields[-1]]
+        base = self.use(address.base, "u64").text
+        for index, item in enumerate(value.items if isinstance(value, Vector) else (value,)):
+            at = self.emit(f"add i64 {base}, {address.offset + index * dtype.itemsize}")
+            pointer = self.emit(f"inttoptr i64 {at} to ptr")
+            # As all accesses of the loop: in parallel.
+            load = f"load {llvm_type(dtype)}, ptr {pointer}, align {dtype.itemsize}, !llvm.access.group !0"
+            self.define(item, Value(self.emit(load), dtype))
+
     # Operands
 
     def use(self, operand: Operand, ptx_type: str) -> Value:
@@ -234,6 +267,8 @@ class ElementWriter(OperandEmitter):
             return self.resized(loaded, dtype)
         if isinstance(operand, Vector):
             return self.packed(operand, dtype)
+        if isinstance(operand, Symbol) and operand.name in self._variables:
+            return self._address(self._variables[operand.name], dtype)
         raise NotNative(str(operand))
 
     def define(self, operand: Operand, value: Value) -> None:

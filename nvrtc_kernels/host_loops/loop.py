@@ -70,8 +70,8 @@ def _text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequen
     outputs = [_ir_type(each) for _, each in signature.results]
     inputs = [_ir_type(each) for each in signature.inputs]
     scalars = [_SCALARS[code] for code in signature.scalars]
-    functions = parse(ptx).functions
-    writer = ElementWriter(functions[name])
+    module = parse(ptx)
+    writer = ElementWriter(module.functions[name], module.variables)
     numbers = ["i64"] * signature.counted + ["i32"] * signature.draws
     own_scalars = scalars[2:] if signature.draws else scalars
     codes = signature.scalars[len(scalars) - len(own_scalars) :]
@@ -90,13 +90,14 @@ def _text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequen
     before: list[str] = ["some.columns:"]
     after: list[str] = []
     if signature.draws:
-        words = ElementWriter(functions[WORDS])
+        words = ElementWriter(module.functions[WORDS])
         function += words.text(WORDS, ["i64"] * 3, [False] * 3, [(4 * lane, "i32") for lane in range(4)])
         declarations |= words.declarations
         begin = "%c"
         before, after = _chunk(rank)
     lines = [
         *declarations,
+        *writer.constants.values(),
         function,
         f"define void @loop({', '.join(parameters)}) #0 {{",
         "entry:",

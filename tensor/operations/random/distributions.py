@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from nvrtc_kernels.elementary import cotangent_pi, exponential, logarithm
+
 from . import transforms
-from .elementary import cotangent_pi, exponential, logarithm
 from .philox import words
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tensor.operations.random import distributions, elementary
+from nvrtc_kernels import elementary
+from tensor.operations.random import distributions
 from tensor.operations.random.distributions import numbers, threshold
 
 COUNT = 200_000
