@@ -70,8 +70,8 @@ def plan_backward(double: bool, rows: int, hidden: int, has_grad: bool) -> Calla
         ``run(gates, cell_before, grad_state, grad_cell, grad_gates, *grad)``: addresses, the last one of the gradient of the
         step's result, if it has one. The gradient of the cell state is written in place.
     """
-    names = [*_GATES, "before", "of_state", "of_cell", *(["given"] if has_grad else [])]
-    of_state = "of_state + given" if has_grad else "of_state"
+    names = [*_GATES, "before", "of_state", "of_cell", *(["of_result"] if has_grad else [])]
+    of_state = "of_state + of_result" if has_grad else "of_state"
     code = f"const auto result = lstm_unit_gradient({', '.join(_GATES)}, before, {of_state}, of_cell);"
     results = [*(f"result.{name}" for name in _GATES), "result.cell"]
     inputs = [4 * hidden] * 4 + [hidden] * (3 + has_grad)

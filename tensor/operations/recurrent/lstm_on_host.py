@@ -53,15 +53,15 @@ def forward(
     ``weight`` is ``(hidden, 4 * hidden)``. States are written to ``out``, and with ``before`` and ``cell_before`` those from before
     each step are written there.
     """
-    kept = [each for each in (cell_before, before) if each is not None]
+    saved_states = [each for each in (cell_before, before) if each is not None]
     planned = _planned(
-        lambda double, rows, hidden: loops.plan_forward(double, rows, hidden, bool(kept)),
+        lambda double, rows, hidden: loops.plan_forward(double, rows, hidden, bool(saved_states)),
         spans,
         gates,
         states,
         cells,
         out,
-        *kept,
+        *saved_states,
     )
     if planned is None:
         return False
@@ -69,7 +69,7 @@ def forward(
     row, of_gates = states.strides[0], gates.strides[0]
     own, result = gates.ctypes.data, out.ctypes.data
     running = products.ctypes.data, cells.ctypes.data, states.ctypes.data
-    saved = [each.ctypes.data for each in kept]
+    saved = [each.ctypes.data for each in saved_states]
     for first, count in spans:
         np.matmul(states[:count], weight, out=products[:count])
         at = first * row
@@ -106,9 +106,11 @@ def backward(
     row, of_gates = states.strides[0], gates.strides[0]
     own, into, before = gates.ctypes.data, result.ctypes.data, cell_before.ctypes.data
     running = states.ctypes.data, cells.ctypes.data
-    given = [] if grad is None else [grad.ctypes.data]
+    of_results = [] if grad is None else [grad.ctypes.data]
     for first, count in reversed(spans):
         at, of_row = first * row, first * of_gates
-        planned[count](own + of_row, before + at, *running, into + of_row, *[each + at for each in given])
+        planned[count](
+            own + of_row, before + at, *running, into + of_row, *[each + at for each in of_results]
+        )
         np.matmul(result[first : first + count], weight, out=states[:count])
     return True
