@@ -11,13 +11,16 @@ import numpy as np
 
 from drv.simulator.execution.native.forms.expressions import (
     ADD,
+    AND,
     DIV,
     F32,
     F64,
     GT,
     I32,
+    I64,
     LT,
     MUL,
+    OR,
     SUB,
     Emitter,
     Value,
@@ -38,6 +41,8 @@ _EXP2 = (
     0.6931471824645996,
     1.0,
 )
+#: 1 / log(2), and what float32 leaves of it.
+_PER_LOG_2 = 1.4426950216293335, 1.9259629911266175e-08
 #: Added to a float32 below 2^22, it leaves the nearest integer in the low bits.
 _WHOLE = 1.5 * 2.0**23
 
@@ -54,15 +59,53 @@ def fused(e: Emitter, a: Value, b: Value, c: Value) -> Value:
     return Value(e.intrinsic(name, ir_type, *((ir_type, each.text) for each in (a, b, c))), a.dtype)
 
 
-def _power_of_two(e: Emitter, x: Value) -> Value:
-    """``2**x`` with a relative error below 2^-23; 0 where that is subnormal."""
-    shifted = e.binary(ADD, x, _number(_WHOLE))
-    rest = e.binary(SUB, x, e.binary(SUB, shifted, _number(_WHOLE)))
+def _scaled_power(e: Emitter, shifted: Value, rest: Value) -> Value:
+    """``2**(n + rest)``, where ``rest`` is at most 1/2, and ``n`` is what was added to :data:`_WHOLE`."""
     power = _number(_EXP2[0])
     for coefficient in _EXP2[1:]:
         power = fused(e, power, rest, _number(coefficient))
     whole = e.shift("LShift", e.bits(shifted, I32), Value("23", I32))
-    result = e.bits(e.binary(ADD, e.bits(power, I32), whole), F32)
+    return e.bits(e.binary(ADD, e.bits(power, I32), whole), F32)
+
+
+def exponential(e: Emitter, x: Value) -> Value:
+    """``exp(x)`` of a float32 that is not positive, with a relative error below 2^-22; 0 where that is subnormal."""
+    high, low = map(_number, _PER_LOG_2)
+    shifted = fused(e, x, high, _number(_WHOLE))
+    whole = e.binary(SUB, shifted, _number(_WHOLE))
+    # In two parts, so that a large x leaves all its digits.
+    rest = fused(e, x, high, e.binary(SUB, _number(0.0), whole))
+    rest = fused(e, x, low, rest)
+    result = _scaled_power(e, shifted, rest)
+    result = e.select(e.compare(LT, x, _number(-87.3)), _number(0.0), result)
+    # NaN of NaN.
+    return e.select(e.compare(LT, x, _number(1.0)), result, e.binary(ADD, x, _number(np.nan)))
+
+
+def logarithm(e: Emitter, x: Value) -> Value:
+    """``log(x)`` of a float64 that is at least 1 and finite, with an absolute error below 1e-10; of others something.
+
+    By the series of ``log((1 + t) / (1 - t))``, for a factor of ``x`` in [1, 2) less its middle in powers of two.
+    """
+    bits = e.bits(x, I64)
+    exponent = e.binary(SUB, e.shift("RShift", bits, Value("52", I64)), Value("1023", I64))
+    mantissa = e.binary(AND, bits, Value(str((1 << 52) - 1), I64))
+    factor = e.bits(e.binary(OR, mantissa, Value(str(1023 << 52), I64)), F64)
+    root = _number(2.0**0.5, F64)
+    t = e.binary(DIV, e.binary(SUB, factor, root), e.binary(ADD, factor, root))
+    square = e.binary(MUL, t, t)
+    series = _number(0.0, F64)
+    for order in range(13, 0, -2):
+        series = fused(e, series, square, _number(2.0 / order, F64))
+    whole = e.binary(ADD, e.converted(exponent, F64), _number(0.5, F64))
+    return fused(e, whole, _number(float(np.log(2.0)), F64), e.binary(MUL, series, t))
+
+
+def _power_of_two(e: Emitter, x: Value) -> Value:
+    """``2**x`` with a relative error below 2^-23; 0 where that is subnormal."""
+    shifted = e.binary(ADD, x, _number(_WHOLE))
+    rest = e.binary(SUB, x, e.binary(SUB, shifted, _number(_WHOLE)))
+    result = _scaled_power(e, shifted, rest)
     # Infinity where it is too large, and NaN of NaN.
     beyond = e.binary(ADD, x, _number(np.inf))
     result = e.select(e.compare(LT, x, _number(128.0)), result, beyond)

@@ -112,11 +112,17 @@ class RowWriter(Emitter):
         self.lines.append(f"store {self.ir_type} {value.text}, ptr {pointer}, !llvm.access.group !0")
 
     def over_columns(
-        self, body: Callable[[str], Sequence[Value]], sums: int = 0, dtype: Any = None
+        self,
+        body: Callable[[str], Sequence[Value]],
+        sums: int = 0,
+        dtype: Any = None,
+        *,
+        maxima: bool = False,
     ) -> list[Value]:
         """A loop over the columns; ``body(index)`` gives what is added up, ``sums`` numbers, in no certain order.
 
-        They are of ``dtype``, by default that of the elements.
+        They are of ``dtype``, by default that of the elements. With ``maxima`` it gives the largest of each in place of the sum, and
+        NaN where there is one.
         """
         sum_dtype = self.dtype if dtype is None else dtype
         sum_type = llvm_type(sum_dtype)
@@ -125,13 +131,18 @@ class RowWriter(Emitter):
         totals = [f"%{name}.sum{k}" for k in range(sums)]
         self.lines += [f"br label %{name}", f"{name}:"]
         self.lines.append(f"%{name}.i = phi i64 [ 0, %{before} ], [ %{name}.j, %{name} ]")
-        zero = constant(0.0, sum_dtype)
+        begin = constant(float("-inf") if maxima else 0.0, sum_dtype)
         self.lines += [
-            f"{total} = phi {sum_type} [ {zero}, %{before} ], [ {total}.next, %{name} ]" for total in totals
+            f"{total} = phi {sum_type} [ {begin}, %{before} ], [ {total}.next, %{name} ]" for total in totals
         ]
         values = body(f"%{name}.i")
         for total, value in zip(totals, values, strict=True):
-            self.lines.append(f"{total}.next = fadd reassoc {sum_type} {total}, {value.text}")
+            operation = f"fadd reassoc {sum_type} {total}, {value.text}"
+            if maxima:
+                maximum = f"{sum_type} @llvm.maximum.f{8 * sum_dtype.itemsize}"
+                self.declarations[f"declare {maximum}({sum_type}, {sum_type})"] = None
+                operation = f"call {maximum}({sum_type} {total}, {sum_type} {value.text})"
+            self.lines.append(f"{total}.next = {operation}")
         self._block = f"{name}.end"
         self.lines += [
             f"%{name}.j = add nuw nsw i64 %{name}.i, 1",

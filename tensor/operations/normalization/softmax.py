@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import softmax as kernels
+from nvrtc_kernels.host_loops import softmax as loops
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
@@ -75,6 +76,10 @@ class _Softmax:
     def _on_host(self, array: Array, dim: int) -> Array:
         if not array.shape:
             array = array.reshape(1)
+        elif dim == array.ndim - 1:
+            result = empty_array(array.shape, array.dtype)
+            if loops.forward(_rows(array), _rows(result), log=self.log):
+                return result
         moved: Array = array - array.max(axis=dim, keepdims=True)
         exponents: Array = np.exp(moved)
         total = exponents.sum(axis=dim, keepdims=True, dtype=array.dtype)
@@ -105,6 +110,10 @@ def _softmax_gradient_plan(
             )
             if not g.shape:
                 g, y = g.reshape(1), y.reshape(1)
+            elif dim == g.ndim - 1:
+                into = empty_array(g.shape, g.dtype)
+                if loops.backward(_rows(g), _rows(y), _rows(into), log=log):
+                    return _wrapped(into, compute_dtype, out)
             with np.errstate(all="ignore"):
                 if log:
                     return _wrapped(g - np.exp(y) * g.sum(axis=dim, keepdims=True), compute_dtype, out)
@@ -123,6 +132,10 @@ def _softmax_gradient_plan(
         return output
 
     return on_device
+
+
+def _rows(array: Array) -> Array:
+    return array.reshape(-1, array.shape[-1])
 
 
 def _as(array: Array, dtype: dtype, compute_dtype: dtype) -> Array:

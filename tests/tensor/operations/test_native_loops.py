@@ -13,6 +13,7 @@ import pytest
 import nn
 import tensor
 from drv.host import machine_code
+from nn import functional
 from nvrtc_kernels import dtypes, host_loops, pointwise
 from tensor.core.devices.state import cpu
 from tensor.core.plans.copies import host_conversion
@@ -338,6 +339,43 @@ def test_gradients_of_norms_do_not_depend_on_threads() -> None:
         tensor.set_num_threads(former)
     for one, four in zip(*results, strict=True):
         np.testing.assert_array_equal(one, four)
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("shape", [(3, 16), (4, 5, 33), (200, 1403)], ids=str)
+def test_softmax(shape: tuple[int, ...], log: bool) -> None:
+    """As exact as the difference from the largest element of a row is, with its gradient; what is not finite is as with NumPy."""
+    rng = np.random.default_rng(0)
+    array, grad = (rng.standard_normal(shape).astype(np.float32) * size for size in (8, 1))
+    array[0, 0], array[1, ..., 2], array[2] = 95.0, -np.inf, -1e30
+    function = functional.log_softmax if log else functional.softmax
+    with _Mode("on"):
+        x = tensor.from_numpy(array).requires_grad_()
+        result = function(x, -1)
+        result.backward(tensor.from_numpy(grad))
+    moved = array.astype(np.float64)
+    moved -= moved.max(-1, keepdims=True)
+    total = np.exp(moved).sum(-1, keepdims=True)
+    expected = moved - np.log(total) if log else np.exp(moved) / total
+    least = 1.0 if log else 1e-30
+    tolerance = np.maximum(np.abs(expected), least) * (1e-6 if log else 1e-6 + 1e-7 * np.abs(moved))
+    with np.errstate(invalid="ignore"):
+        near = np.abs(result.detach().numpy() - expected) <= tolerance
+    assert (near | (expected == result.detach().numpy())).all()
+    value = result.detach().double().numpy()
+    if log:
+        gradient = grad - np.exp(value) * grad.sum(-1, keepdims=True, dtype=np.float64)
+    else:
+        gradient = (grad - (grad * value).sum(-1, keepdims=True)) * value
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), gradient, rtol=1e-5, atol=1e-6 * np.abs(gradient).max())
+    for number in (np.nan, np.inf, -np.inf):
+        odd = tensor.from_numpy(array).clone()
+        odd[0], odd[1, ..., 3] = number, number
+        with _Mode("on"):
+            native = function(odd, -1)
+        expected = _by_numpy(function, odd, -1).numpy()
+        np.testing.assert_array_equal(native.isnan().numpy(), np.isnan(expected))
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -1,0 +1,68 @@
+"""Softmax of rows of float32 on the CPU as native loops, on threads."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from drv.host.threads import share
+
+from .code import assembled
+from .normalization import bounds_of, fits
+from .planning import worth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .normalization import Array
+
+#: Columns of a row from which on it is worth a loop of its own.
+_LEAST = 16
+
+
+@functools.cache
+def forward_loop(log: bool) -> Callable[..., None] | None:
+    """``loop(first, last, n, x, out)``; ``None`` where there is none."""
+    # Needed to compile only; most loops are on disk.
+    from .softmax_text import forward as text
+
+    types = [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2]
+    return assembled(("softmax", log), lambda: text(log=log), types)
+
+
+@functools.cache
+def backward_loop(log: bool) -> Callable[..., None] | None:
+    """``loop(first, last, n, grad, result, out)``; ``None`` where there is none."""
+    # Needed to compile only; most loops are on disk.
+    from .softmax_text import backward as text
+
+    types = [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 3]
+    return assembled(("gradient of softmax", log), lambda: text(log=log), types)
+
+
+def forward(array: Array, out: Array, *, log: bool) -> bool:
+    """Write the softmax of the rows of ``array`` ``(rows, n)``, or its logarithm, to ``out``; whether there is a loop for that."""
+    return _run(forward_loop, (array, out), log)
+
+
+def backward(grad: Array, result: Array, out: Array, *, log: bool) -> bool:
+    """Write the gradient of rows whose softmax is ``result`` to ``out``; whether there is a loop for that."""
+    return _run(backward_loop, (grad, result, out), log)
+
+
+def _run(
+    loop_for: Callable[[bool], Callable[..., None] | None], arrays: tuple[Array, ...], log: bool
+) -> bool:
+    rows, n = arrays[0].shape
+    if n < _LEAST or not worth(rows * n) or arrays[0].dtype != np.float32 or not fits(*arrays):
+        return False
+    loop = loop_for(log)
+    if loop is None:
+        return False
+    addresses = [each.ctypes.data for each in arrays]
+    bounds = bounds_of(rows, n)
+    share(lambda piece: loop(bounds[piece], bounds[piece + 1], n, *addresses), len(bounds) - 1)
+    return True
