@@ -35,7 +35,7 @@ from .outer_sums import group_outer_sums
 from .parameter_casts import cache_casts
 from .placement import place
 from .program import Program
-from .reading import PLAIN, Readings, Unreadable, watched
+from .reading import PLAIN, REPLACEABLE, Readings, Unreadable, watched
 from .reductions import group_reductions
 from .replay import Replay
 from .replayed_parts import Replaying
@@ -79,6 +79,8 @@ class _Stance:
 
 
 stance = _Stance()
+#: Held by the thread that records: devices, and what tells recorders of steps, have one at a time.
+_recording = threading.Lock()
 #: All that are there, for :func:`reset`.
 _everything: WeakSet[Compiled] = WeakSet()
 
@@ -147,6 +149,8 @@ class Compiled:
         self._replayed = replayed
         self._entries: dict[Any, list[Entry]] = {}
         self._refused: dict[Any, Unsupported] = {}
+        #: Signatures of first calls that set something up, which are recorded once more.
+        self._set_up: set[Any] = set()
         #: Signatures that have nothing to compile.
         self._on_host: set[Any] = set()
         #: What tells at once that a call runs a program, and the program.
@@ -225,6 +229,7 @@ class Compiled:
             self._recognized = ()
             self._entries.clear()
             self._refused.clear()
+            self._set_up.clear()
             self._on_host.clear()
             self._warned = False
 
@@ -340,11 +345,25 @@ class Compiled:
         elif device_state.is_cuda and device_state.runtime.captures:
             # A later call, outside of the capture, can be recorded; a CUDA graph has the function's own launches.
             return self._function(*args, **kwargs)
-        recorder = _Recorder(device_state, readings, tensors)
+        if not _recording.acquire(blocking=False):
+            # Another thread records, and what it does must not be waited for. A later call can be recorded.
+            return self._function(*args, **kwargs)
+        try:
+            return self._recorded_call(
+                signature, args, kwargs, arguments, _Recorder(device_state, readings, tensors)
+            )
+        finally:
+            _recording.release()
+
+    def _recorded_call(
+        self, signature: Any, args: Any, kwargs: Any, arguments: list[Tensor], recorder: _Recorder
+    ) -> Any:
+        """Run the function, and make a program of what ``recorder`` sees; the function's result."""
+        readings, tensors = recorder.readings, recorder.tensors
         before = list(map(_aspect, tensors))
         result = recorder.run(lambda: self._function(*args, **kwargs))
         try:
-            entry = recorder.entry(result, len(arguments), replayed=self._replayed and device_state.is_cuda)
+            entry = recorder.entry(result, len(arguments), replayed=self._replayed)
             change = readings.change()
             if change is not None:
                 raise Unsupported(f"it changes what it reads: {change}", _line_of(self._function))
@@ -356,6 +375,10 @@ class Compiled:
                     _line_of(self._function),
                 )
         except Unsupported as reason_why:
+            if signature not in self._set_up and readings.was_set_up():
+                # A later call does not do that again.
+                self._set_up.add(signature)
+                return result
             self._refused[signature] = reason_why
             self._report(reason_why)
         else:
@@ -446,8 +469,9 @@ class _Recorder:
     """Records a call, and makes an entry of it."""
 
     def __init__(self, device_state: DeviceState, readings: Readings, tensors: list[Tensor]) -> None:
-        self._readings = readings
-        self._tensors = tensors
+        self.readings, self.tensors = readings, tensors
+        #: What the function reads from outside; gradients that were there before follow once it has run.
+        self._tensors = list(tensors)
         self._tape = tape = Tape(device_state)
         self._failure: Unsupported | None = None
         for x in tensors:
@@ -478,7 +502,7 @@ class _Recorder:
         try:
             with (
                 tape,
-                watched(self._readings, refuse),
+                watched(self.readings, refuse),
                 watched_graphs(self._tensors, follows),
                 watched_on_host(self._tensors, tape.host_asked),
             ):
@@ -503,13 +527,17 @@ class _Recorder:
         try:
             tape.check()
             written = tape.written()
+            read, before = self._tensors[arguments:], tape.gradients_used()
+            self._tensors += [gradient for _, gradient in before]
+            self._inputs += [tape.ref(gradient) for _, gradient in before]
             outputs: list[Tensor] = []
             template = self._template(result, outputs)
+            replaced = self._replaced(read, outputs)
             refs_of_outputs = [tape.ref(x) for x in outputs]
             self._check_written(written)
             steps = list(tape.steps)
             replaying = None
-            if replayed:
+            if replayed and tape.device_state.is_cuda:
                 replaying = Replaying(self._by_reference(arguments), {ref.buffer for ref in refs_of_outputs})
             differentiable = [i for i, x in enumerate(outputs) if x.requires_grad]
             # A tensor that is read in two ways, such as a weight that two layers share, has one gradient.
@@ -535,8 +563,9 @@ class _Recorder:
                     steps = place(steps, read_later)
                 steps = without_moves(steps, read_later)
             if differentiable and asked and modes.recording:
-                if len({ref.buffer for ref in refs_of_outputs}) < len(refs_of_outputs):
-                    raise Unsupported("two of its results share memory", "")
+                owners = [refs_of_outputs[i].buffer for i in differentiable]
+                if len(set(owners)) < len(owners):
+                    raise Unsupported("two of its results that can be differentiated share memory", "")
                 available = {ref.buffer for ref in (*self._inputs, *refs_of_outputs)} - set(written)
                 gradients, saved = self._gradients(
                     outputs, differentiable, asked, steps, available, replaying
@@ -561,7 +590,7 @@ class _Recorder:
                 replaying=replaying,
             )
             return Entry(
-                self._readings,
+                self.readings,
                 Sharing.of(self._tensors, arguments),
                 forward,
                 len(outputs),
@@ -576,6 +605,8 @@ class _Recorder:
                 freed,
                 tape.initial_gradients(),
                 leaves,
+                [number for number, _ in before],
+                replaced,
             )
         finally:
             tape.forget_memory()
@@ -607,10 +638,24 @@ class _Recorder:
         outputs.append(x)
         return Output(len(outputs) - 1)
 
+    def _replaced(self, read: list[Tensor], outputs: list[Tensor]) -> list[tuple[Any, Any, Output]]:
+        """Where the function has put other tensors in the place of ``read``, and what stands for these."""
+        result = []
+        for container, key, x in self.readings.replaced(read):
+            name = type(x).__name__
+            if not isinstance(container, REPLACEABLE):
+                raise Unsupported(f"it replaces {key!r}, which it reads, by another {name}", "")
+            output = None if not isinstance(x, TensorBase) else self._output(x, outputs)
+            if output is None or (not output.is_argument and type(x) is not tensor_class()):
+                raise Unsupported(f"it replaces a tensor that it reads by a new {name}", "")
+            result.append((container, key, output))
+        return result
+
     def _check_written(self, written: dict[int, int]) -> None:
         for x, ref in zip(self._tensors, self._inputs, strict=True):
-            if ref.buffer in written and (x.requires_grad or x._autograd is not None):
-                raise Unsupported("it writes to a tensor from outside that has a gradient", "")
+            # What is written to a leaf is in no graph.
+            if ref.buffer in written and not x.is_leaf:
+                raise Unsupported("it writes to a tensor from outside that is no leaf of the graph", "")
 
     def _by_reference(self, arguments: int) -> set[int]:
         """Buffers that are expected to stay where they are: what is read besides ``arguments`` tensors, and parameters."""

@@ -10,6 +10,7 @@ from tensor.autograd.differentiation import grad as gradients_of
 from tensor.autograd.recording import saved
 from tensor.autograd.recording.node import Node, place_in_graph
 from tensor.autograd.recording.state import recorded
+from tensor.core.base import view_of
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans.copies import copied
 from tensor.core.plans.fills import filled
@@ -18,7 +19,7 @@ from .generated import Code, Record, expression
 from .leaves import cut_off, has_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tensor.methods.tensor import Tensor
 
@@ -90,9 +91,13 @@ class Entry:
     freed : list of int
         Outputs whose backward pass has been run inside.
     initial : list of (int, bool)
-        Leaves whose gradient the function adds to or replaces: which tensor, and whether it had none.
+        Leaves whose gradient the function asks for, adds to or replaces: which tensor, and whether it had none.
     leaves : list of int
         Leaves that may get gradients inside, which no hook is to be on: which tensors.
+    before : list of int
+        Leaves whose gradient of before is read or written: which tensors.
+    replaced : list of (container, key, Output)
+        Where tensors that the function reads are to be replaced by others.
     """
 
     readings: Readings
@@ -106,10 +111,14 @@ class Entry:
     freed: list[int]
     initial: list[tuple[int, bool]]
     leaves: list[int]
+    before: list[int]
+    replaced: list[tuple[Any, Any, Output]]
     #: ``assemble(values, tensors)`` is the function's result.
     assemble: Callable[[Sequence[Tensor], Sequence[Tensor]], Any] = field(init=False)
     #: For each tensor that is kept which output with a gradient it is, if it is one.
     kept_outputs: list[int | None] = field(init=False)
+    #: Outputs that show the same elements as another one, such as ``x.detach()``, and which.
+    twins: list[tuple[int, int]] = field(init=False)
 
     def __post_init__(self) -> None:
         code = Code("assemble", "values", "tensors")
@@ -125,19 +134,29 @@ class Entry:
         positions: dict[int | None, int] = {number: i for i, number in enumerate(differentiable)}
         saved_values = range(self.outputs, self.forward.outputs)
         self.kept_outputs = [
-            positions.get(self.forward.same_output(each, self.outputs)) for each in saved_values
+            positions.get(self.forward.same_output(each, differentiable)) for each in saved_values
         ]
+        self.twins = []
+        for number in range(self.outputs):
+            other = self.forward.same_output(number, (*differentiable, *self.freed, *range(number)))
+            if other is not None and other != number:
+                self.twins.append((number, other))
 
     def tensors(self, arguments: list[Tensor]) -> list[Tensor] | None:
-        """``arguments`` and the tensors that are read besides; None if one is not as it was."""
+        """``arguments``, the tensors that are read besides, and gradients of before; None if one is not as it was."""
         if not self.readings.hold():
             return None
         try:
             read = self.readings.read()
         except (KeyError, IndexError, ValueError):
             return None
+        if self.before:
+            gradients = _gradients(map([*arguments, *read].__getitem__, self.before))
+            if gradients is None:
+                return None
+            read += gradients
         tensors = self.read.joined(arguments, read)
-        if tensors is None or not self.leaves:
+        if tensors is None or not (self.leaves or self.initial):
             return tensors
         if any(map(has_hooks, map(tensors.__getitem__, self.leaves))):
             return None
@@ -156,12 +175,17 @@ class Entry:
             values = self.forward.run(tensors, draws)
         finally:
             modes.recording = before
+        for number, other in self.twins:
+            x = values[other]
+            values[number] = view_of(x._storage, x._layout, x._offset)
         for number, times in self.written:
             tensors[number]._storage.version += times
         if self.gradients is not None:
             self._record(tensors, values, draws, function, name)
         for number in self.freed:
             values[number]._autograd = recorded(_freed(values[number]), 0)
+        for container, key, output in self.replaced:
+            container[key] = (tensors if output.is_argument else values)[output.number]
         return self.assemble(values, tensors)
 
     def _record(
@@ -256,6 +280,12 @@ class Sharing:
         return tensors
 
 
+def _gradients(leaves: Iterable[Tensor]) -> list[Tensor] | None:
+    """Those of ``leaves``; None if one has none."""
+    gradients: list[Any] = [None if state is None else state.grad for state in map(_state_of, leaves)]
+    return None if any(each is None for each in gradients) else gradients
+
+
 def _lasts(tensors: list[Tensor]) -> list[int]:
     ids = list(map(id, map(_storage_of, tensors)))
     last = dict(zip(ids, range(len(ids)), strict=True))
@@ -324,10 +354,10 @@ class CallBackward(Node):
     def _recorded_gradients(self, grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
         """Gradients that have gradients themselves: the function runs again, uncompiled, for its graph."""
         entry = self.entry
-        if entry.draws or entry.written:
+        if entry.draws or entry.written or entry.replaced:
             raise RuntimeError(
-                f"{self.function_name}: create_graph=True through a compiled function that draws random numbers or writes to "
-                "a tensor from outside would do so twice; compile it without, or differentiate it uncompiled"
+                f"{self.function_name}: create_graph=True through a compiled function that draws random numbers, or writes to "
+                "or replaces a tensor from outside, would do so twice; compile it without, or differentiate it uncompiled"
             )
         gradients = entry.gradients
         assert gradients is not None and self.function is not None

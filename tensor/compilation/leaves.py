@@ -25,11 +25,14 @@ class Leaves:
         The tensors.
     set_some : bool
         Whether the function set some gradients itself.
+    used : list of (int, Tensor)
+        Gradients that were there before and that the function reads or writes, with the numbers of their leaves.
     """
 
     def __init__(self, tensors: list[Tensor]) -> None:
         self.everything = tensors
         self.set_some = False
+        self.used: list[tuple[int, Tensor]] = []
         first = {id(x): index for index, x in reversed(list(enumerate(tensors)))}
         self._indices = [
             index
@@ -39,15 +42,29 @@ class Leaves:
         self._before = self._held = self._now()
         self._by_function: set[int] = set()
         self._itself: set[int] = set()
+        self._asked: set[int] = set()
 
-    def had(self, x: Tensor) -> bool:
-        """Whether ``x`` shows memory of a gradient that was there before."""
-        return any(
-            gradient is not None and gradient._storage is x._storage for gradient in self._before.values()
-        )
+    def before(self) -> list[Tensor]:
+        """The gradients that were there before."""
+        return [each for each in self._before.values() if each is not None]
+
+    def use(self, x: Tensor) -> list[Tensor]:
+        """Gradients that were there before and show the memory of ``x``: the function uses them from now on."""
+        used = {number for number, _ in self.used}
+        result = []
+        for number, each in self._before.items():
+            if each is not None and number not in used and each._storage is x._storage:
+                self.used.append((number, each))
+                result.append(each)
+        return result
 
     def _now(self) -> dict[int, Tensor | None]:
-        return {index: self.everything[index].grad for index in self._indices}
+        states = {index: self.everything[index]._autograd for index in self._indices}
+        return {index: None if state is None else state.grad for index, state in states.items()}
+
+    def ask(self, x: Tensor) -> None:
+        """Note that the function depends on whether ``x`` has a gradient; what it had before it matters unless that was set."""
+        self._asked |= {i for i in self._indices if self.everything[i] is x} - self._by_function
 
     def changed(self) -> bool:
         """Whether gradients were set since the last :meth:`settle`."""
@@ -78,7 +95,7 @@ class Leaves:
 
     def initial(self) -> list[tuple[int, bool]]:
         """See :meth:`Tape.initial_gradients`."""
-        return [(index, self._before[index] is None) for index in sorted(self._itself)]
+        return [(index, self._before[index] is None) for index in sorted(self._itself | self._asked)]
 
 
 def has_hooks(leaf: Tensor) -> bool:

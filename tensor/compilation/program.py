@@ -21,7 +21,7 @@ from .replayed_parts import Boundary, Replaying, divided
 from .tape import Launch, Ref, refs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from .draws import Draw
     from .tape import Buffer, Step
@@ -139,10 +139,9 @@ class Program:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def same_output(self, number: int, among: int) -> int | None:
-        """Which of the first ``among`` outputs is the same tensor as output ``number``."""
-        slots = self._outputs[:among]
-        return slots.index(self._outputs[number]) if self._outputs[number] in slots else None
+    def same_output(self, number: int, among: Iterable[int]) -> int | None:
+        """The first output of ``among`` that is the same tensor as output ``number``; None if there is none."""
+        return next((each for each in among if self._outputs[each] == self._outputs[number]), None)
 
     # Planning its memory
 

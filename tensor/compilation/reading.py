@@ -191,6 +191,21 @@ class Readings:
         """The tensors that are read now, in the order of ``tensors``."""
         return list(map(getitem, *self._columns))
 
+    def replaced(self, tensors: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
+        """Where others are in the place of ``tensors``, which were read before: the container, the key, and what is there now.
+
+        That is ``None`` where nothing is there.
+        """
+        result = []
+        for (container, key), before in zip(self.tensors, tensors, strict=True):
+            try:
+                now = container[key]
+            except (KeyError, IndexError, ValueError):
+                now = None
+            if now is not before:
+                result.append((container, key, now))
+        return result
+
     def change(self) -> str | None:
         """What is no longer as it was, for people; ``None`` if nothing."""
         try:
@@ -217,6 +232,31 @@ class Readings:
         except (KeyError, IndexError, ValueError) as error:
             return f"{error} is gone"
         return None
+
+    def was_set_up(self) -> bool:
+        """Whether what has changed is of the sort that happens once: what was ``None``, or no attribute or entry, is there now.
+
+        So do functions that make a mask or a table in their first call, and modules that wait for it to have parameters.
+        """
+        changed = False
+        for container, key, value in (
+            *self._items,
+            *((_CellContents(cell), 0, x) for cell, x in self._cells),
+        ):
+            try:
+                now = container[key]
+            except (KeyError, IndexError, ValueError):
+                continue
+            if now is not value and not same(now, value):
+                changed = True
+                if value is not None and key != "__class__":
+                    return False
+        for container, size in self._sizes:
+            if len(container) != size:
+                changed = True
+                if not isinstance(container, dict):
+                    return False
+        return changed or any(names & namespace.keys() for namespace, names in self._absent)
 
     # Looking through
 
@@ -548,6 +588,9 @@ class _Attributes:
         except AttributeError as error:
             raise KeyError(name) from error
 
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self.owner, name, value)
+
 
 class _Referent:
     """What a weak reference refers to, as a container of one element."""
@@ -606,6 +649,13 @@ class _CellContents:
 
     def __getitem__(self, key: int) -> Any:
         return self._cell.cell_contents
+
+    def __setitem__(self, key: int, value: Any) -> None:
+        self._cell.cell_contents = value
+
+
+#: Containers whose elements a program may replace, as the function has done.
+REPLACEABLE = (list, dict, deque, _CellContents, _Attributes)
 
 
 def _content(cell: types.CellType) -> Any:

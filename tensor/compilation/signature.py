@@ -44,8 +44,12 @@ class Special(Exception):  # noqa: N818 - never leaves this package
 
 
 def is_plain(x: Any) -> bool:
-    """Whether operations do to ``x`` what they do to tensors: it is no batch of ``vmap``, and of no program's own class."""
-    return type(x) is Tensor or type(x).__module__ == "nn.parameter"
+    """Whether operations do to ``x`` what they do to tensors: it is no batch of ``vmap``, and of no program's own class.
+
+    A parameter that has no shape yet is not.
+    """
+    cls = type(x)
+    return cls is Tensor or (cls.__module__ == "nn.parameter" and cls._layout is TensorBase._layout)
 
 
 def described(value: Any, tensors: list[Tensor], objects: list[Any]) -> tuple[Any, ...]:

@@ -285,10 +285,19 @@ class Tape:
             If nothing on the tape has made it.
         """
         number = self._numbers.get(id(x._storage))
+        if number is None and self._is_gradient(x):
+            number = self._numbers[id(x._storage)]
         if number is None:
             what = f"a tensor of shape {list(x._layout.shape)} on {x._layout.device}"
             raise Unsupported(f"{what} comes from where compilation does not follow")
         return Ref(number, x._layout, x._offset)
+
+    def _is_gradient(self, x: Tensor) -> bool:
+        """Whether ``x`` shows memory of a gradient that was there before, which is made known then."""
+        gradients = self._leaves.use(x)
+        for each in gradients:
+            self.argument(each)
+        return bool(gradients)
 
     def written(self) -> dict[int, int]:
         """Buffers from outside that were written, and how often."""
@@ -341,6 +350,14 @@ class Tape:
     def watch_leaves(self, tensors: list[Tensor]) -> None:
         """Note what becomes of the gradients of those of ``tensors``, which are arguments, that are leaves."""
         self._leaves = Leaves(tensors)
+        for each in self._leaves.before():
+            if id(each._storage) in self._numbers:
+                self._is_gradient(each)
+
+    def gradient_asked(self, x: Tensor) -> None:
+        """Note that the function depends on whether ``x`` has a gradient."""
+        if threading.get_ident() == self._thread:
+            self._leaves.ask(x)
 
     def repeated(
         self, function: functools.partial[Any], clears: Iterable[Tensor] = (), writes: Iterable[Tensor] = ()
@@ -359,6 +376,7 @@ class Tape:
         if step is not None and not all(map(_is_repeatable, (*function.args, *function.keywords.values()))):
             self.fail(Unsupported(f"it calls {name} with arguments that compilation does not follow"))
         versions = self._all_versions()
+        gradients = [(each, each._storage.version) for each in self._leaves.before()]
         profile = sys.getprofile()
         # What it runs is not looked into.
         sys.setprofile(None)
@@ -375,6 +393,9 @@ class Tape:
                     step.writes.add(number)
                 # Its writes count as they happen, in each run anew.
                 self._versions[number] = self._versions.get(number, 0) + change
+        for each, version in gradients:
+            if each._storage.version != version and step is not None:
+                step.writes.add(self.ref(each).buffer)
         if step is not None:
             known = (self._numbers.get(id(x._storage)) for x in writes)
             step.writes.update(number for number in known if number is not None)
@@ -391,12 +412,17 @@ class Tape:
 
     @property
     def gradients_are_set(self) -> bool:
-        """Whether a backward pass inside of the function has left gradients at leaves."""
-        return self._leaves.set_some
+        """Whether a backward pass inside of the function has left gradients at leaves, or added to those that were there."""
+        written = self.written()
+        return self._leaves.set_some or any(self.ref(x).buffer in written for _, x in self._leaves.used)
 
     def initial_gradients(self) -> list[tuple[int, bool]]:
         """Leaves, by number, for which it matters whether they had a gradient before, and whether they had none."""
         return self._leaves.initial()
+
+    def gradients_used(self) -> list[tuple[int, Tensor]]:
+        """Gradients that were there before and are read or written, with the numbers of their leaves."""
+        return self._leaves.used
 
     def _all_versions(self) -> dict[int, int]:
         return {
@@ -409,7 +435,8 @@ class Tape:
         every = (ref for step in self.steps for ref in (*step.reads(), *refs(step.result)))
         known = next((ref for ref in every if ref.buffer == number), None)
         if known is None:
-            return next(self.ref(x) for x in self._leaves.everything if self.ref(x).buffer == number)
+            outside = (*self._leaves.everything, *(x for _, x in self._leaves.used))
+            return next(ref for ref in map(self.ref, outside) if ref.buffer == number)
         return known
 
     def _gradients_set(self, name: str, function: functools.partial[Any] | None) -> Step | None:
@@ -660,9 +687,9 @@ class Tape:
         """Whether a step is the first to write a tensor, and what is in it before is not read."""
         if id(target._storage) in self._numbers:
             return False
+        if self._is_gradient(target):
+            return False
         same = [x for x in arguments if isinstance(x, TensorBase) and x._storage is target._storage]
-        if self._leaves.had(target):
-            raise Unsupported("it writes to a gradient that was there before it")
         if len(same) > 1:
             raise Unsupported("it writes to a tensor that comes from where compilation does not follow")
         return True

@@ -336,6 +336,7 @@ def test_foreign_arguments_and_results(x: Any) -> None:
 
 
 def test_a_leaf_that_is_written(x: Any) -> None:
+    """That is in no graph; what was computed from it before, and needs it, cannot be differentiated."""
     weight = nn.Parameter(tensor.ones(3, device="cuda"))
 
     def function(x: Any) -> Any:
@@ -343,8 +344,31 @@ def test_a_leaf_that_is_written(x: Any) -> None:
             weight.mul_(2)
         return weight * x
 
-    with pytest.warns(UserWarning, match="it writes to a tensor from outside that has a gradient"):
-        assert tensor.compile(function)(x).tolist() == [2.0] * 3
+    compiled = tensor.compile(function, fullgraph=True)
+    for count in (1, 2, 3):
+        weight.grad = None
+        result = compiled(x)
+        assert result.tolist() == [2.0**count] * 3
+        result.sum().backward()
+        assert weight.grad is not None and weight.grad.tolist() == [1.0] * 3
+
+    def too_late(x: Any) -> Any:
+        result = (weight * x).square()
+        with tensor.no_grad():
+            weight.mul_(2)
+        return result
+
+    with pytest.warns(UserWarning, match="its backward pass cannot be recorded: .* modified by an inplace"):
+        tensor.compile(too_late)(x.requires_grad_())
+
+
+def test_a_tensor_that_is_no_leaf_is_written(x: Any) -> None:
+    compiled = tensor.compile(lambda x, y: x.mul_(y))
+    with pytest.warns(UserWarning, match="it writes to a tensor from outside that is no leaf of the graph"):
+        for _ in range(2):
+            x, y = (tensor.full((3,), 3.0, device="cuda", requires_grad=True) for _ in range(2))
+            compiled(x * 2, y).sum().backward()
+            assert x.grad is not None and x.grad.tolist() == [6.0] * 3
 
 
 def test_the_limit(x: Any) -> None:
