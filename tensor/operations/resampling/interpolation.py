@@ -93,7 +93,7 @@ def _plan(
     matrices = _matrices(bands, transposed)
     while len(matrices) < 3:
         matrices = [band("nearest", 1, 1, False, None, False), *matrices]
-    axes = [kernels.Axis(each.input_size, each.output_size, each.neighbours) for each in matrices]
+    axes = [kernels.Axis(each.input_size, each.output_size, each.neighbours, each.spans) for each in matrices]
     used = [each for each in matrices if each.neighbours]
     run = kernels.plan(device_state.native, axes, planes, out.dtype)
     weights = np.concatenate([each.weights for each in used] or [np.empty(0, np.float32)])

@@ -49,6 +49,20 @@ class Band:
             return 0
         return max(int(self.counts.max()), 1)
 
+    @cached_property
+    def spans(self) -> dict[int, int]:
+        """For 1, 2 and 4 neighbouring rows how many columns they have weights in at most.
+
+        Numbers that do not divide the rows, or by which a row begins before the first of its neighbours, are left out.
+        """
+        result = {}
+        for rows in (1, 2, 4):
+            if self.output_size % rows == 0:
+                first, counts = (each.reshape(-1, rows) for each in (self.first, self.counts))
+                if (first >= first[:, :1]).all():
+                    result[rows] = max(int((first + counts - first[:, :1]).max()), 1)
+        return result
+
     def _entries(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Row and column of each weight."""
         rows = np.repeat(np.arange(self.output_size), self.counts)

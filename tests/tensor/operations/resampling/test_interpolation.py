@@ -29,6 +29,7 @@ CASES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "linear": ((2, 3, 7), {"size": 11, "mode": "linear"}),
     "linear corners": ((2, 3, 7), {"size": 4, "mode": "linear", "align_corners": True}),
     "bilinear": ((2, 3, 4, 5), {"scale_factor": 2, "mode": "bilinear"}),
+    "bilinear of four": ((2, 3, 4, 6), {"scale_factor": 2, "mode": "bilinear"}),
     "bilinear odd": ((2, 3, 7, 9), {"size": (5, 13), "mode": "bilinear"}),
     "bilinear corners": ((2, 3, 7, 9), {"size": (5, 13), "mode": "bilinear", "align_corners": True}),
     "bilinear factor": ((2, 3, 7, 9), {"scale_factor": (1.3, 0.45), "mode": "bilinear"}),
@@ -142,9 +143,18 @@ def test_derivatives(name: str, device_name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["bilinear odd", "bicubic", "nearest volume", "smooth bicubic", "bilinear much"]
+    "name",
+    [
+        "bilinear odd",
+        "bicubic",
+        "nearest volume",
+        "smooth bicubic",
+        "bilinear much",
+        "bilinear of four",
+        "trilinear",
+    ],
 )
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_devices_agree(name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """With several planes for each thread, 64-bit numbers of elements, and every check of the simulator."""
     simulated = not request.config.getoption("--gpu")
@@ -216,6 +226,18 @@ def test_what_is_infinite_stays_where_it_is(mode: str, antialias: bool, device_n
     assert np.isnan(result[1, 15])
     assert not np.isfinite(result[1, 1])
     assert interpolate(x, (3, 20), mode=mode).shape == result[None, None].shape
+
+
+def test_weights_that_a_row_lacks_make_no_numbers_infinite(checked_device: str) -> None:
+    """Threads have several elements, and a window of the input with weights of 0."""
+    array = _RNG.standard_normal((2, 1, 4, 6)).astype(np.float32)
+    array[0, 0, [0, 1, 3], [1, 4, 5]] = np.inf, np.nan, -np.inf
+    x = tensor.from_numpy(array)
+    for size in ((8, 12), (4, 12), (9, 10), (8, 7)):
+        result = interpolate(x.to(checked_device), size, mode="bilinear").cpu().numpy()
+        expected = interpolate(x, size, mode="bilinear").numpy()
+        assert np.isfinite(expected).sum() < expected.size
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_size_that_stays_is_not_smoothed(device_name: str) -> None:
