@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+import drv
 import tensor
+from drv.failures import called_by
 from tensor import Tensor
 from tensor.core.sparse import SparseLayout
 from tensor.operations.optimizers.numbers import Number, number_of, square_root, where_above
@@ -117,7 +119,7 @@ class SteppingOptimizer(Optimizer):
 
         Raises
         ------
-        RuntimeError
+        CaptureError
             If it counts steps on the host.
         """
         if not self.counts_nothing and not all(group.get("capturable") for group in self.param_groups):
@@ -127,9 +129,9 @@ class SteppingOptimizer(Optimizer):
                 if "capturable" in self.defaults
                 else "capture the backward pass only, and step outside of the graph"
             )
-            raise RuntimeError(
+            raise drv.CaptureError(
                 f"{name}.step() while a stream is captured into a CUDA graph, and capturable is False: the host would count "
-                f"one step, and every replay be that same step; {advice}"
+                f"one step, and every replay be that same step; {advice}\n{called_by()}"
             )
 
     def steps_on_device(self) -> bool:
@@ -407,14 +409,14 @@ def first_step_outside_of_captures(optimizer: Optimizer) -> None:
 
     Raises
     ------
-    RuntimeError
+    CaptureError
         In a capture.
     """
     if capturing():
-        raise RuntimeError(
+        raise drv.CaptureError(
             f"{type(optimizer).__name__}.step() while a stream is captured into a CUDA graph would make states that are not "
             "there yet, and every replay would set them to their first values again: take a step before the capture (a "
-            "warm-up on a side stream), or load a state dict"
+            f"warm-up on a side stream), or load a state dict\n{called_by()}"
         )
 
 

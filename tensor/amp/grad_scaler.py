@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, overload
 
 import drv
+from drv.failures import called_by
 from nvrtc_kernels.dtypes import float16, float32
 from tensor.core.devices.device import device
 from tensor.core.dtypes.limits import finfo
@@ -135,7 +136,7 @@ class GradScaler:
         ------
         ValueError
             If ``outputs`` is neither a tensor nor an iterable of them.
-        RuntimeError
+        CaptureError
             In the capture of a CUDA graph, if the scale is a number of the host still.
         """
         if not self._enabled:
@@ -172,6 +173,8 @@ class GradScaler:
         ------
         RuntimeError
             If this was done, or a step, since the last :meth:`update`.
+        CaptureError
+            In the capture of a CUDA graph, if the scale is a number of the host still.
         ValueError
             If a gradient is float16: it would be rounded to 0. Parameters of mixed precision are float32.
         """
@@ -469,8 +472,8 @@ def _any(flags: list[Tensor]) -> Tensor:
 def _refuse_in_capture(x: Tensor) -> None:
     state = x._layout.device_state
     if state.is_cuda and state.runtime.captures and state.runtime.is_captured(state.local.stream.handle):
-        raise RuntimeError(
+        raise drv.CaptureError(
             "GradScaler while a stream is captured into a CUDA graph: its scale is a number of the host still, which every "
             "replay would use as it is now. Take a step before the capture (a warm-up on a side stream) with an optimizer "
-            "that has capturable=True, or SGD with fused=True: the scale is on the device then"
+            f"that has capturable=True, or SGD with fused=True: the scale is on the device then\n{called_by()}"
         )

@@ -113,8 +113,9 @@ def test_steps_that_would_be_the_same_at_every_replay_are_refused(lazy: None) ->
         (lambda p: optim.SGD(p, momentum=0.9), "take a step before the capture"),
     ):
         optimizer = make([x])
-        with pytest.raises(RuntimeError, match=match), cuda.graph(cuda.CUDAGraph()):
+        with pytest.raises(drv.CaptureError, match=match) as caught, cuda.graph(cuda.CUDAGraph()):
             optimizer.step()
+        assert __file__ in str(caught.value), "it does not name the place"
         optimizer.step()
     assert x.isfinite().all()
 
@@ -261,5 +262,9 @@ def test_a_scaler_on_the_device_equals_one_on_the_host(lazy: None) -> None:
 def test_a_scaler_that_is_on_the_host_is_refused_in_a_capture(lazy: None) -> None:
     x = tensor.ones(4, device="cuda", requires_grad=True)
     scaler = cuda.amp.GradScaler()
-    with pytest.raises(RuntimeError, match="Take a step before the capture"), cuda.graph(cuda.CUDAGraph()):
+    with (
+        pytest.raises(drv.CaptureError, match="Take a step before the capture") as caught,
+        cuda.graph(cuda.CUDAGraph()),
+    ):
         scaler.scale(x.sum())
+    assert __file__ in str(caught.value), "it does not name the place"
