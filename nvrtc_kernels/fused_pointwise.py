@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from .dtypes import dtype
     from .pointwise_work import Work
+    from .program import Program
 
 _MAX_GRID = (1 << 31) - 1
 #: What makes the random words of loops on the CPU.
@@ -189,18 +190,23 @@ def plan_on_host(
     callable or None
         ``run(*output_addresses, *input_addresses, *scalars)``; ``None`` where there is no such loop.
     """
-    types = (*outputs, *(dtype for _, dtype in inputs))
+    described = on_host(chain, outputs, [dtype for _, dtype in inputs])
+    if described is None:
+        return None
+    return host_loops.plan(*described, shape, [*[strides] * len(outputs), *(each for each, _ in inputs)])
+
+
+def on_host(
+    chain: Chain, outputs: Sequence[dtype], inputs: Sequence[dtype]
+) -> tuple[Program, host_loops.Signature] | None:
+    """The program with the function of an element for loops on the CPU, and its types; ``None`` where there is none."""
+    types = (*outputs, *inputs)
     if any(dtype.is_complex or dtype.is_storage_only for dtype in types):
         return None
     text = source(chain, types, host_loops.ELEMENT, "")
     program = library_program(text, f"{chain.name}.cu", *host_loops.RELOCATABLE, *chain.options)
     codes = tuple(str(code) for _, code in chain.scalars)
-    signature = host_loops.Signature(
-        tuple(_members(outputs)), tuple(dtype for _, dtype in inputs), codes, draws=chain.draws
-    )
-    return host_loops.plan(
-        program, signature, shape, [*[strides] * len(outputs), *(each for each, _ in inputs)]
-    )
+    return program, host_loops.Signature(tuple(_members(outputs)), tuple(inputs), codes, draws=chain.draws)
 
 
 def _members(outputs: Sequence[dtype]) -> Iterator[tuple[int, dtype]]:

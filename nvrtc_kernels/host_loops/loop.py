@@ -14,7 +14,7 @@ from drv.simulator.execution.native.forms import NotNative
 from drv.simulator.ptx import parse
 
 from .element import ElementWriter
-from .signature import NEIGHBOURS, SAME, STEPS, WORDS
+from .signature import NEIGHBOURS, SAME, SCALARS, STEPS, WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
     from .signature import Signature
 
-#: LLVM's types by the size of an integer, and those of numbers by their code of :mod:`struct`.
+#: LLVM's types by the size of an integer.
 _INTEGERS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
-_SCALARS = {"d": "double", "f": "float", "i": "i32", "q": "i64", "Q": "i64", "?": "i8"}
 _METADATA = """
 attributes #0 = { nounwind "prefer-vector-width"="512" }
 !0 = distinct !{}
@@ -69,7 +68,7 @@ def text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequenc
 def _text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequence[str]) -> str:
     outputs = [_ir_type(each) for _, each in signature.results]
     inputs = [_ir_type(each) for each in signature.inputs]
-    scalars = [_SCALARS[code] for code in signature.scalars]
+    scalars = [SCALARS[code] for code in signature.scalars]
     module = parse(ptx)
     writer = ElementWriter(module.functions[name], module.variables)
     numbers = ["i64"] * signature.counted + ["i32"] * signature.draws

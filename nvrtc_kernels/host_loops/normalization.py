@@ -25,7 +25,8 @@ _MOST_PIECES = 32
 
 
 @functools.cache
-def _forward(double: bool, center: bool, weight: bool, bias: bool) -> Callable[..., None] | None:
+def forward_loop(double: bool, center: bool, weight: bool, bias: bool) -> Callable[..., None] | None:
+    """``loop(first, last, n, x, weight, bias, out, means, scales, eps)``; ``None`` where there is none."""
     # Needed to compile only; most loops are on disk.
     from .normalization_text import forward as text
 
@@ -38,7 +39,10 @@ def _forward(double: bool, center: bool, weight: bool, bias: bool) -> Callable[.
 
 
 @functools.cache
-def _backward(double: bool, center: bool, weight: bool, out: bool, sums: bool) -> Callable[..., None] | None:
+def backward_loop(
+    double: bool, center: bool, weight: bool, out: bool, sums: bool
+) -> Callable[..., None] | None:
+    """``loop(first, last, n, grad, x, weight, means, scales, out, weight_sums, bias_sums)``; ``None`` where there is none."""
     # Needed to compile only; most loops are on disk.
     from .normalization_text import backward as text
 
@@ -83,7 +87,7 @@ def forward(
     """
     if not worth(array.size) or not fits(array, weight, bias, out, means, scales):
         return False
-    loop = _forward(array.dtype == np.float64, means is not None, weight is not None, bias is not None)
+    loop = forward_loop(array.dtype == np.float64, means is not None, weight is not None, bias is not None)
     if loop is None:
         return False
     rows, n = array.shape
@@ -109,7 +113,7 @@ def backward(
     if not worth(array.size) or not fits(grad, array, weight, means, scales, out):
         return False
     double = array.dtype == np.float64
-    loop = _backward(double, means is not None, weight is not None, out is not None, sums)
+    loop = backward_loop(double, means is not None, weight is not None, out is not None, sums)
     if loop is None:
         return False
     rows, n = array.shape

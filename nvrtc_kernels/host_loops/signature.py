@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 ELEMENT, WORDS, RELOCATABLE = "element", "words", ("--relocatable-device-code=true",)
 #: How an operand is read along a row: neighbours, one element for all, or with a step.
 NEIGHBOURS, SAME, STEPS = "neighbours", "same", "steps"
+#: LLVM's types of numbers, by their code of :mod:`struct`.
+SCALARS = {"d": "double", "f": "float", "i": "i32", "q": "i64", "Q": "i64", "?": "i8"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ import numpy as np
 from drv.host.threads import share
 
 from .code import assembled
-from .normalization import bounds_of, fits
+from .normalization import bounds_of
+from .normalization import fits as lie_as_loops_take
 from .planning import worth
 
 if TYPE_CHECKING:
@@ -53,11 +54,16 @@ def backward(grad: Array, result: Array, out: Array, *, log: bool) -> bool:
     return _run(backward_loop, (grad, result, out), log)
 
 
+def fits(rows: int, n: int) -> bool:
+    """Whether so many rows of ``n`` elements are worth a loop."""
+    return n >= _LEAST and worth(rows * n)
+
+
 def _run(
     loop_for: Callable[[bool], Callable[..., None] | None], arrays: tuple[Array, ...], log: bool
 ) -> bool:
     rows, n = arrays[0].shape
-    if n < _LEAST or not worth(rows * n) or arrays[0].dtype != np.float32 or not fits(*arrays):
+    if not fits(rows, n) or arrays[0].dtype != np.float32 or not lie_as_loops_take(*arrays):
         return False
     loop = loop_for(log)
     if loop is None:

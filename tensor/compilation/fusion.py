@@ -115,7 +115,7 @@ def _elements_of(steps: Sequence[Step]) -> dict[int, Element]:
 
 
 def fuse_on_host(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
-    """The same for tensors on the CPU, as native loops: without reductions and rows, which have loops of their own.
+    """The same for tensors on the CPU, as native loops: without reductions, which have loops of their own.
 
     Operations on few elements, and chains that have no loop, stay apart.
     """
@@ -128,6 +128,7 @@ def fuse_on_host(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
     uses = Uses.of(steps, needed)
     notes: dict[int, dict[str, None]] = {}
     groups = _chains(steps, elements, producer, uses, notes)
+    rows = fused_rows(steps, groups, elements, uses, notes, on_host=True)
     fused: dict[int, Step] = {}
     for members in groups.values():
         if len(members) < 2 or members[-1] in fused:
@@ -141,6 +142,11 @@ def fuse_on_host(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
             fused[members[-1]] = step
     result = []
     for position, step in enumerate(steps):
+        if position in rows:
+            joined = rows[position]
+            if joined is not None:
+                result.append(joined)
+            continue
         members = groups.get(position) or [position]
         if position == members[-1]:
             step = fused.get(position, step)

@@ -18,6 +18,7 @@ from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import losses as loss_kernels
 from nvrtc_kernels import normalization as norm_kernels
 from nvrtc_kernels import softmax as softmax_kernels
+from nvrtc_kernels.host_loops import row_kernels
 from nvrtc_kernels.plans import Plan
 from tensor.core.base import maker
 from tensor.operations import scratch
@@ -31,6 +32,12 @@ from .tape import Launch, Ref, Step, refs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from nvrtc_kernels.fused_products import ProductKernel
+    from nvrtc_kernels.fused_rows import RowKernel
+    from nvrtc_kernels.host_loops.row_kernels import HostRowKernel
+    from nvrtc_kernels.normalization import GradientsKernel
+    from tensor.core.layout import Layout
 
     from .elements import Element, Gather
     from .uses import Uses
@@ -53,7 +60,7 @@ class _Rows:
         Its scalars.
     """
 
-    kernel: kernels.RowKernel | norm_kernels.GradientsKernel | fused_products.ProductKernel
+    kernel: RowKernel | GradientsKernel | ProductKernel | HostRowKernel
     reads: list[Ref | None]
     writes: list[Ref | None]
     numbers: tuple[Any, ...] = ()
@@ -82,29 +89,34 @@ class _Rows:
         return result
 
 
-def _normalized(step: Step) -> _Rows:
+def _norms_of(layout: Layout) -> Any:
+    """What has the kernels of normalizations for the device of ``layout``."""
+    return norm_kernels if layout.device_state.is_cuda else row_kernels
+
+
+def _normalized(step: Step) -> _Rows | None:
     input, weight, bias, eps = step.arguments
     _, layout, dtype, rows, *cast = step.key
     result = cast[0] if cast else None
-    kernel = norm_kernels.row_kernel(
+    kernel = _norms_of(layout).row_kernel(
         rows, layout.dtype, dtype, result, has_weight=weight is not None, has_bias=bias is not None
     )
-    return _Rows(kernel, [input, weight, bias], list(step.result), (eps,))
+    return None if kernel is None else _Rows(kernel, [input, weight, bias], list(step.result), (eps,))
 
 
-def _normalization_gradient(step: Step) -> _Rows:
+def _normalization_gradient(step: Step) -> _Rows | None:
     _, grad, layout, dtype, rows = step.key
     weight = step.arguments[2]
-    kernel = norm_kernels.backward_row_kernel(
+    kernel = _norms_of(layout).backward_row_kernel(
         rows, grad.dtype, layout.dtype, dtype, has_weight=weight is not None
     )
-    return _Rows(kernel, list(step.arguments), [step.result])
+    return None if kernel is None else _Rows(kernel, list(step.arguments), [step.result])
 
 
 def _normalization_gradients(step: Step) -> _Rows | None:
     _, grad, layout, dtype, sums, rows = step.key
     weight = step.arguments[2]
-    kernel = norm_kernels.gradients_row_kernel(
+    kernel = _norms_of(layout).gradients_row_kernel(
         rows, grad.dtype, layout.dtype, dtype, sums, has_weight=weight is not None
     )
     return None if kernel is None else _Rows(kernel, list(step.arguments), list(step.result))
@@ -113,7 +125,9 @@ def _normalization_gradients(step: Step) -> _Rows | None:
 def _softmax(step: Step) -> _Rows | None:
     operation, layout, dim, dtype = step.key
     sizes = softmax.sizes_along(layout.shape, dim)
-    kernel = softmax_kernels.row_kernel(sizes, dtype, layout.dtype, log=operation.log)
+    is_cuda = layout.device_state.is_cuda
+    kernel_for = softmax_kernels.row_kernel if is_cuda else row_kernels.softmax_row_kernel
+    kernel = kernel_for(sizes, dtype, layout.dtype, log=operation.log)
     return None if kernel is None else _Rows(kernel, list(step.arguments), [step.result])
 
 
@@ -121,7 +135,9 @@ def _softmax_gradient(step: Step) -> _Rows | None:
     operation, grad, result, dim, dtype = step.key
     sizes = softmax.sizes_along(grad.shape, dim)
     log = operation is softmax.GRADIENTS[True]
-    kernel = softmax_kernels.backward_row_kernel(sizes, dtype, grad.dtype, result.dtype, log=log)
+    is_cuda = grad.device_state.is_cuda
+    kernel_for = softmax_kernels.backward_row_kernel if is_cuda else row_kernels.softmax_backward_row_kernel
+    kernel = kernel_for(sizes, dtype, grad.dtype, result.dtype, log=log)
     return None if kernel is None else _Rows(kernel, list(step.arguments), [step.result])
 
 
@@ -183,6 +199,13 @@ _KERNELS: dict[Any, Callable[[Step], _Rows | None]] = {
     softmax.GRADIENTS[True]: _softmax_gradient,
 }
 
+#: Of these, what there are loops for on the CPU.
+_ON_HOST = {
+    operation: function
+    for operation, function in _KERNELS.items()
+    if operation not in (classification.CROSS_ENTROPY, classification.CROSS_ENTROPY_GRADIENT)
+}
+
 
 def fused_rows(
     steps: Sequence[Step],
@@ -190,6 +213,8 @@ def fused_rows(
     elements: dict[int, Element],
     uses: Uses,
     notes: dict[int, dict[str, None]],
+    *,
+    on_host: bool = False,
 ) -> dict[int, Step | None]:
     """What stands at positions of ``steps`` in place of what stood there; ``None`` for nothing.
 
@@ -205,11 +230,14 @@ def fused_rows(
         Where buffers are read and written.
     notes : dict
         Why steps were not fused, by position; more are added.
+    on_host : bool
+        Whether the steps are those of tensors on the CPU.
     """
     producer = {element.out.buffer: position for position, element in elements.items() if not element.writes}
     order = _Order(steps, groups, uses)
     result: dict[int, Step | None] = {}
-    for parts, position in ((parts, each) for parts in (_KERNELS, _PRODUCTS) for each in range(len(steps))):
+    tables = (_ON_HOST,) if on_host else (_KERNELS, _PRODUCTS)
+    for parts, position in ((parts, each) for parts in tables for each in range(len(steps))):
         step = steps[position]
         function = parts.get(step.key[0])
         rows = None if function is None else function(step)
@@ -219,7 +247,7 @@ def fused_rows(
         after: list[int] = []
         last = position
         candidates = []
-        if parts is _KERNELS and rows.source.buffer in producer:
+        if parts is not _PRODUCTS and rows.source.buffer in producer:
             candidates.append((producer[rows.source.buffer], True))
         readers = () if rows.target is None else uses.readers.get(rows.target.buffer, ())
         behind = [each for each in readers if each in groups]
@@ -490,7 +518,8 @@ def _fused(
     elements = (*before, *after)
     name = name_of([*(each.step.name for each in before), step.name, *(each.step.name for each in after)])
     device_state: Any = rows.source.layout.device_state
-    launch = rows.kernel.plan(device_state.native, name, *chains)
+    native: Any = device_state.native if device_state.is_cuda else None
+    launch = rows.kernel.plan(native, name, *chains)
     if launch is None:
         return None
     if isinstance(launch, Plan):

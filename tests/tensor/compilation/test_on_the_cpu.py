@@ -188,6 +188,92 @@ def test_dropout_of_features_stays_apart() -> None:
     assert "in 3 calls" in compiled.explain(x)
 
 
+def _residual_norm(x: Any, y: Any, weight: Any, bias: Any, mask: Any) -> Any:
+    residual = x + functional.dropout(y, 0.1)
+    return residual, functional.layer_norm(residual, x.shape[-1:], weight, bias)
+
+
+#: Functions of rows with chains before and after them, and the calls of their forward and backward passes.
+_ROWS: dict[str, tuple[Any, int, int]] = {
+    "a residual": (_residual_norm, 1, 1),
+    "dropout": (
+        lambda x, y, weight, bias, mask: functional.layer_norm(
+            x + functional.dropout(y, 0.1), x.shape[-1:], weight, bias
+        ),
+        1,
+        1,
+    ),
+    "an activation": (
+        lambda x, y, weight, bias, mask: functional.gelu(
+            functional.layer_norm(x, x.shape[-1:], weight, bias) * y
+        ),
+        1,
+        2,
+    ),
+    "rms": (
+        lambda x, y, weight, bias, mask: functional.rms_norm(x * weight, x.shape[-1:], bias) + y,
+        1,
+        3,
+    ),
+    "a mask": (
+        lambda x, y, weight, bias, mask: functional.dropout(functional.softmax(x * 0.125 + mask, -1), 0.1),
+        1,
+        2,
+    ),
+    "a logarithm": (
+        lambda x, y, weight, bias, mask: functional.log_softmax(x / 2 + bias, -1) * y,
+        1,
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 19), (4, 60, 700)], ids=str)
+@pytest.mark.parametrize("name", _ROWS)
+def test_rows_with_chains_are_one_call(name: str, shape: tuple[int, ...]) -> None:
+    """With the bits and random numbers of the operations one by one, and so have their gradients."""
+    function, forward, backward = _ROWS[name]
+    sizes = (shape, shape, shape[-1:], shape[-1:], shape[1:])
+    operands, grad = [tensor.randn(*each) for each in sizes], tensor.randn(*shape)
+    compiled, outcomes = tensor.compile(function, fullgraph=True), []
+    for each in (function, compiled):
+        tensor.manual_seed(5)
+        for _ in range(2):
+            leaves = [x.clone().requires_grad_() for x in operands]
+            results = each(*leaves)
+            results = results if isinstance(results, tuple) else (results,)
+            tensor.autograd.backward(results, [grad] * len(results))
+        outcomes.append([*(x.detach() for x in results), *(x.grad for x in leaves), tensor.rand(2)])
+    for one, other in zip(*outcomes, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+    lines = [line for line in compiled.explain(*leaves).splitlines() if "operations in" in line]
+    assert [f"in {calls} calls" in line for line, calls in zip(lines, (forward, backward), strict=True)] == [
+        True,
+        True,
+    ], lines
+
+
+def test_rows_of_other_types_and_what_repeats_within_a_row() -> None:
+    def function(x: Any, part: Any) -> Any:
+        return functional.layer_norm(x + part, x.shape[-2:]) * 2
+
+    for dtype, shape, calls in (
+        (tensor.float64, (6, 7), 1),
+        (tensor.float32, (1,), 1),
+        (tensor.float32, (7,), 3),
+        (tensor.bfloat16, (6, 7), 3),
+    ):
+        x, part = tensor.randn(40, 6, 7).to(dtype), tensor.randn(*shape).to(dtype)
+        compiled = tensor.compile(function, fullgraph=True)
+        for _ in range(2):
+            np.testing.assert_array_equal(
+                compiled(x, part).float().numpy(), function(x, part).float().numpy()
+            )
+        assert f"3 operations in {calls} calls" in compiled.explain(x, part), (dtype, shape)
+
+
 _outside = tensor.zeros(3)
 #: Functions that ask for values, of arguments or of what they have computed.
 _ASKING: dict[str, Any] = {
