@@ -21,8 +21,10 @@ _THREADS = 256
 _MAX_GRID = (1 << 31) - 1
 #: Bins that blocks count in shared memory, counters there, and most copies of each bin's.
 _FEW_BINS, _COUNTERS, _MOST_COPIES = 4096, 8192, 32
-#: Blocks per multiprocessor, where each ends with adding up its bins.
-_BLOCKS = 8
+#: Bins up to which counting all elements costs little more than reading them.
+MOST_SPARE = _FEW_BINS - 1
+#: Blocks per multiprocessor, where each ends with adding up its bins: so many run there at once.
+_BLOCKS = 5
 
 
 def bincount(
@@ -31,6 +33,8 @@ def bincount(
     operand: tuple[Sequence[int], dtype],
     bins: int,
     weights: tuple[Sequence[int], dtype] | None = None,
+    *,
+    others: bool = False,
 ) -> Plan:
     """What counts how often each of the values 0 to ``bins - 1`` occurs. Other values fail an assertion.
 
@@ -41,6 +45,8 @@ def bincount(
     weights
         Strides and type, float32 or float64, of what is added in place of ones. The order of additions is
         not fixed then, so that the last bits may differ from run to run.
+    others
+        Whether the last bin counts, without weights, all other values, too.
 
     Returns
     -------
@@ -60,7 +66,7 @@ def bincount(
     if bins == 0:
         return NOTHING
     if weights is None:
-        return _count(device, shape, operand, bins, "ValueBin{bins}", "", "")
+        return _count(device, shape, operand, bins, "OpenBin{bins}" if others else "ValueBin{bins}", "", "")
     geometry, code, count, typed = _geometry(shape, operand[0], weights[0])
     out = weights[1].cuda
     source = _source(operand[1], out) + (
@@ -132,7 +138,7 @@ def _count(
     clear = _clear(device, source, bins)
     launch = launcher(device, "counting.cu", source, name, (len(geometry), code, "q", *codes, *"PP"))
     most = device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS if few else _MAX_GRID
-    grid, shared = min(-(-count // _THREADS), most), 4 * bins * copies if few else 0
+    grid, shared = min(-(-count // _THREADS), most), 4 * (bins + 1) * copies if few else 0
 
     def run(stream: Any, _: int, output: int, elements: int, *numbers: float) -> None:
         clear(stream, output)

@@ -7,7 +7,7 @@
 //   weigh             sums of weights: floating point additions in the order in which threads happen to come,
 //                     so the last bits differ from run to run
 //
-// A functor tells the bin of an element, or -1.
+// A functor tells the bin of an element, or what it is given for elements that are in none.
 
 #pragma once
 #include "scan.cuh"
@@ -16,46 +16,61 @@
 struct ValueBin {
     long long bins;
     template <class X>
-    __device__ long long operator()(X x) const {
+    __device__ long long operator()(X x, long long = -1) const {
         const long long bin = static_cast<long long>(x);
         assert(0 <= bin && bin < bins);
         return bin;
     }
 };
 
+// The same, with all other values in the last bin.
+struct OpenBin {
+    long long bins;
+    template <class X>
+    __device__ long long operator()(X x, long long = -1) const {
+        const long long bin = static_cast<long long>(x);
+        return 0 <= bin && bin < bins ? bin : bins - 1;
+    }
+};
+
 // Bins of equal width from low to high, both included; NaN is in none. They are numbered by Number.
-template <class T, class Number>
+template <class T, class Number, bool QUICK = false>
 struct RangeBin {
     Number bins;
     T low, high, width, inverse;
-    bool quick;
-    __device__ RangeBin(Number bins, T low, T high)
-        : bins(bins), low(low), high(high), width(high - low), inverse(1 / width), quick(false) {
-        if constexpr (sizeof(T) == 4 && sizeof(Number) == 4) {
-            const unsigned bits = __float_as_uint(width), exponent = bits >> 23;
-            quick = exponent >= 32 && exponent < 224 && (bits & 0x7fffff) != 0x7fffff;
-        }
-    }
+    __device__ RangeBin(Number bins, T low, T high) : bins(bins), low(low), high(high), width(high - low), inverse(1 / width) {}
     // x / width. The quotient that is improved once by what remains is the one that division rounds to, where the inverse is
     // rounded to nearest and the mantissa is not all ones (P. Markstein, "Computation of elementary functions on the IBM RISC
     // System/6000 processor", 1990).
     __device__ T quotient(T x) const {
-        if constexpr (sizeof(T) == 4 && sizeof(Number) == 4) {
-            if (quick) {
-                const T first = x * inverse;
-                return fmaf(fmaf(-first, width, x), inverse, first);
-            }
+        if constexpr (QUICK) {
+            const T first = x * inverse;
+            return fmaf(fmaf(-first, width, x), inverse, first);
         }
         return x / width;
     }
     template <class X>
-    __device__ Number operator()(X x) const {
+    __device__ Number operator()(X x, Number outside) const {
         const T value = static_cast<T>(x);
-        if (!(value >= low && value <= high)) return -1;
         const Number bin = static_cast<Number>(quotient((value - low) * static_cast<T>(bins)));
-        return bin < bins ? bin : bins - 1;
+        return value >= low && value <= high ? min(bin, bins - 1) : outside;
     }
 };
+
+// visit(bin_of) with the functor that is the quickest: one branch for all elements.
+template <class Bin, class Visit>
+__device__ inline void with_quickest(const Bin& bin_of, Visit visit) {
+    visit(bin_of);
+}
+template <class Visit>
+__device__ inline void with_quickest(const RangeBin<float, int>& bin_of, Visit visit) {
+    const unsigned bits = __float_as_uint(bin_of.width), exponent = bits >> 23;
+    if (exponent >= 32 && exponent < 224 && (bits & 0x7fffff) != 0x7fffff) {
+        visit(RangeBin<float, int, true>(bin_of.bins, bin_of.low, bin_of.high));
+    } else {
+        visit(bin_of);
+    }
+}
 
 template <class T>
 __device__ inline void clear_bins(long long bins, T* out) {
@@ -63,18 +78,9 @@ __device__ inline void clear_bins(long long bins, T* out) {
     for (long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; at < bins; at += step) out[at] = 0;
 }
 
-template <int Rank, class Index, class Bin, class In>
-__device__ inline void count_in_shared(
-    const Geometry<Rank, 1, Index>& geometry, Index count, const Bin& bin_of, const In* in, unsigned long long* out,
-    int copies) {
-    extern __shared__ unsigned seen[];
-    const int bins = static_cast<int>(bin_of.bins), copy = threadIdx.x & (copies - 1);
-    for (int at = threadIdx.x; at < bins * copies; at += blockDim.x) seen[at] = 0;
-    __syncthreads();
-    const auto take = [&](In x) {
-        const int bin = static_cast<int>(bin_of(to_compute(x)));
-        if (bin >= 0) atomicAdd(seen + (bin * copies + copy), 1u);
-    };
+// take(x) for the elements of a thread, of which it loads 16 bytes at once where they lie so.
+template <int Rank, class Index, class In, class Take>
+__device__ inline void count_all(const Geometry<Rank, 1, Index>& geometry, Index count, const In* in, Take take) {
     constexpr int width = 16 / sizeof(In);
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x, thread = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
     Index packed = 0;
@@ -92,6 +98,25 @@ __device__ inline void count_in_shared(
     }
 #pragma unroll 4
     for (Index at = packed + thread; at < count; at += step) take(in[element_offset(geometry, at)]);
+}
+
+template <int Rank, class Index, class Bin, class In>
+__device__ inline void count_in_shared(
+    const Geometry<Rank, 1, Index>& geometry, Index count, const Bin& bin_of, const In* in, unsigned long long* out,
+    int copies) {
+    extern __shared__ unsigned seen[];
+    const int bins = static_cast<int>(bin_of.bins), copy = threadIdx.x & (copies - 1);
+    for (int at = threadIdx.x; at < (bins + 1) * copies; at += blockDim.x) seen[at] = 0;
+    __syncthreads();
+    unsigned* const own = seen + copy;
+    const int stride = copies * static_cast<int>(sizeof(unsigned));
+    with_quickest(bin_of, [&](const auto& quickest) {
+        count_all(geometry, count, in, [&](In x) {
+            // Elements that are in no bin count in one more, whose counts nobody reads: that takes no branch.
+            const int offset = static_cast<int>(quickest(to_compute(x), bins)) * stride;
+            atomicAdd(reinterpret_cast<unsigned*>(reinterpret_cast<char*>(own) + offset), 1u);
+        });
+    });
     __syncthreads();
     for (int bin = threadIdx.x; bin < bins; bin += blockDim.x) {
         unsigned long long sum = 0;
@@ -106,7 +131,7 @@ __device__ inline void count_in_global(
     const Geometry<Rank, 1, Index>& geometry, Index count, const Bin& bin_of, const In* in, unsigned long long* out) {
     const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
     for (Index at = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
-        const long long bin = bin_of(to_compute(in[element_offset(geometry, at)]));
+        const long long bin = bin_of(to_compute(in[element_offset(geometry, at)]), -1);
         if (bin >= 0) atomicAdd(out + bin, 1ull);
     }
 }

@@ -94,6 +94,18 @@ def test_bincount(device: drv.Device, kind: dtypes.dtype, bins: int) -> None:
         assert (out.numpy_array() == np.bincount(array.ravel(), minlength=bins)).all()
 
 
+def test_bincount_of_other_values(device: drv.Device) -> None:
+    array = np.array([0, 3, 4, 5, 1 << 40, -1, -(1 << 50), 3])
+    argument = DeviceArray(device, array)
+    for bins in (5, 5000):
+        out = DeviceArray(device, np.full(bins, -1, np.int64))
+        run(
+            device, counting.bincount(device, array.shape, argument.operand, bins, others=True), out, argument
+        )
+        expected = np.bincount(np.where((array < 0) | (array >= bins), bins - 1, array), minlength=bins)
+        assert (out.numpy_array() == expected).all()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_bincount_with_weights(device: drv.Device, dtype: Any) -> None:
     rng = np.random.default_rng(4)

@@ -16,6 +16,7 @@ from nvrtc_kernels.dtypes import Category
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase, empty, wrap
+from tensor.core.devices.state import CudaState
 from tensor.core.dtypes import promotion as rules
 from tensor.core.modes.determinism import determinism
 from tensor.core.plans import not_implemented
@@ -263,29 +264,45 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         weights = weights.detach().to(dtype)
     if not layout.numel:
         return input.new_zeros(minlength, dtype=dtype)
+    device_state = layout.device_state
+    if device_state.is_cuda and weights is None and 0 < minlength <= counting_kernels.MOST_SPARE:
+        # One pass is enough where no number is too large.
+        output = _counts(input, minlength + 1, None, dtype, others=True)
+        if not output[minlength].item():
+            result = output.narrow(0, 0, minlength)
+            result._base = None
+            return result
     if amin(input).item() < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs, got a negative number")
     bins = max(int(amax(input).item()) + 1, minlength)
-    target = layouts.contiguous[(bins,), dtype, layout.device_state]
-    if weights is not None and layout.device_state.is_cuda and determinism.required:
+    if weights is not None and device_state.is_cuda and determinism.required:
         # Atomic sums would come in another order each time.
         return input.new_zeros(bins, dtype=dtype).index_add_(0, input.long(), weights)
-    if layout.device_state.is_cuda:
-        device_state = layout.device_state
-        output = empty(target)
-        weighing = None if weights is None else (weights._layout.strides, dtype)
-        plan = _plan(
-            device_state,
-            ("bincount", layout, bins, weighing),
-            lambda: counting_kernels.bincount(
-                device_state.native, layout.shape, (layout.strides, layout.dtype), bins, weighing
-            ),
-        )
-        extra = [] if weights is None else [weights._address]
-        planned.launch(device_state, plan, output._address, input._address, *extra)
-        return output
-    result = np.bincount(input._host.astype(np.int64), None if weights is None else weights._host, bins)
-    return wrap(result.astype(dtype.numpy), target)
+    if device_state.is_cuda:
+        return _counts(input, bins, weights, dtype)
+    counts = np.bincount(input._host.astype(np.int64), None if weights is None else weights._host, bins)
+    return wrap(counts.astype(dtype.numpy), layouts.contiguous[(bins,), dtype, device_state])
+
+
+def _counts(
+    input: Tensor, bins: int, weights: Tensor | None, dtype: dtypes.dtype, *, others: bool = False
+) -> Tensor:
+    """Counts or sums of weights on a device, as :func:`nvrtc_kernels.counting.bincount` makes them."""
+    layout = input._layout
+    device_state = layout.device_state
+    assert isinstance(device_state, CudaState)
+    output: Tensor = empty(layouts.contiguous[(bins,), dtype, device_state])
+    weighing = None if weights is None else (weights._layout.strides, dtype)
+    plan = _plan(
+        device_state,
+        ("bincount", layout, bins, weighing, others),
+        lambda: counting_kernels.bincount(
+            device_state.native, layout.shape, (layout.strides, layout.dtype), bins, weighing, others=others
+        ),
+    )
+    extra = [] if weights is None else [weights._address]
+    planned.launch(device_state, plan, output._address, input._address, *extra)
+    return output
 
 
 @operation()
