@@ -69,7 +69,7 @@ def _scaled_power(e: Emitter, shifted: Value, rest: Value) -> Value:
 
 
 def exponential(e: Emitter, x: Value) -> Value:
-    """``exp(x)`` of a float32 that is not positive, with a relative error below 2^-22; 0 where that is subnormal."""
+    """``exp(x)`` of a float32, with a relative error below 2^-22; 0 where that is subnormal."""
     high, low = map(_number, _PER_LOG_2)
     shifted = fused(e, x, high, _number(_WHOLE))
     whole = e.binary(SUB, shifted, _number(_WHOLE))
@@ -78,8 +78,8 @@ def exponential(e: Emitter, x: Value) -> Value:
     rest = fused(e, x, low, rest)
     result = _scaled_power(e, shifted, rest)
     result = e.select(e.compare(LT, x, _number(-87.3)), _number(0.0), result)
-    # NaN of NaN.
-    return e.select(e.compare(LT, x, _number(1.0)), result, e.binary(ADD, x, _number(np.nan)))
+    # Infinity where it is too large, and NaN of NaN.
+    return e.select(e.compare(LT, x, _number(88.7)), result, e.binary(ADD, x, _number(np.inf)))
 
 
 def logarithm(e: Emitter, x: Value) -> Value:

@@ -118,11 +118,12 @@ class RowWriter(Emitter):
         dtype: Any = None,
         *,
         maxima: bool = False,
+        end: str = "%n",
     ) -> list[Value]:
         """A loop over the columns; ``body(index)`` gives what is added up, ``sums`` numbers, in no certain order.
 
         They are of ``dtype``, by default that of the elements. With ``maxima`` it gives the largest of each in place of the sum, and
-        NaN where there is one.
+        NaN where there is one. ``end`` is the column behind the last one, of at least one.
         """
         sum_dtype = self.dtype if dtype is None else dtype
         sum_type = llvm_type(sum_dtype)
@@ -146,7 +147,7 @@ class RowWriter(Emitter):
         self._block = f"{name}.end"
         self.lines += [
             f"%{name}.j = add nuw nsw i64 %{name}.i, 1",
-            f"%{name}.more = icmp slt i64 %{name}.j, %n",
+            f"%{name}.more = icmp slt i64 %{name}.j, {end}",
             f"br i1 %{name}.more, label %{name}, label %{name}.end, !llvm.loop !{4 if sums else 1}",
             f"{name}.end:",
         ]

@@ -8,6 +8,7 @@ import numpy as np
 
 from drv.host.blas import multiply
 from nvrtc_kernels.attention import most_keys
+from nvrtc_kernels.host_loops import attention as loops
 from tensor.core.base import view_of, wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
@@ -49,20 +50,40 @@ def _mask(mask: Tensor | None, layout: Layout | None) -> Array | None:
     return view_of(mask._storage, layout, mask._offset)._host
 
 
-def _scores(tile: Tile, block: Block, queries: Array, keys: Array, mask: Array | None, scale: float) -> Array:
+def _scores(
+    tile: Tile, block: Block, queries: Array, keys: Array, mask: Array | None, scale: float
+) -> tuple[Array, float]:
+    """Scores before what is behind a position is hidden, and what they are still to be multiplied by."""
     x: Array = multiply(queries, keys[_keys(tile, block)].swapaxes(1, 2))
+    if mask is None:
+        return x, scale
     x *= x.dtype.type(scale)
-    if mask is not None:
-        some = mask[tile.region(block)].reshape(x.shape)
-        if some.dtype == bool:
-            x[~some] = -np.inf
-        else:
-            x += some.astype(x.dtype, copy=False)
-    if block.causal:
-        position = np.arange(tile.row, tile.row + tile.rows) % block.positions
-        hidden = np.arange(block.first_key, block.first_key + block.keys) > position[:, None]
-        x[:, hidden] = -np.inf
-    return x
+    some = mask[tile.region(block)].reshape(x.shape)
+    if some.dtype == bool:
+        x[~some] = -np.inf
+    else:
+        x += some.astype(x.dtype, copy=False)
+    return x, 1.0
+
+
+def _visible(tile: Tile, block: Block) -> Array | None:
+    """How many of the block's keys each row sees, where that is not all of them."""
+    if not block.causal:
+        return None
+    position = np.arange(tile.row, tile.row + tile.rows) % block.positions
+    return np.tile(np.clip(position + 1 - block.first_key, 0, block.keys), tile.matrices)
+
+
+def _hide(x: Array, scale: float, visible: Array | None) -> None:
+    """Scale scores, and make those minus infinity that rows do not see."""
+    if scale != 1:
+        x *= x.dtype.type(scale)
+    if visible is not None:
+        x[np.arange(x.shape[2]) >= visible.reshape(*x.shape[:2], 1)] = -np.inf
+
+
+def _in_rows(x: Array) -> Array:
+    return x.reshape(-1, x.shape[-1])
 
 
 def _factors(dropout: Dropout, block: Block) -> Array:
@@ -95,7 +116,17 @@ def plan(
             for tile in tiles(problem, capacity, most_keys(layout.dtype)):
                 rows = _rows(tile)
                 for block in tile.blocks:
-                    x = _scores(tile, block, queries[rows], keys, seen, scale)
+                    x, factor = _scores(tile, block, queries[rows], keys, seen, scale)
+                    visible = _visible(tile, block)
+                    if len(tile.blocks) == 1:
+                        sums = np.empty(x.shape[:2], x.dtype)
+                        if loops.weights(_in_rows(x), visible, sums, factor):
+                            logarithms[rows] = sums
+                            if dropout is not None:
+                                x *= _factors(dropout, block).astype(x.dtype)
+                            multiply(x, values[_keys(tile, block)], result[rows])
+                            continue
+                    _hide(x, factor, visible)
                     largest = x.max(-1, keepdims=True)
                     shift = np.where(largest == -np.inf, 0, largest)
                     np.exp(np.subtract(x, shift, out=x), out=x)
@@ -147,17 +178,21 @@ def plan_backward(
                 rows = _rows(tile)
                 for block in tile.blocks:
                     some = _keys(tile, block)
-                    x = _scores(tile, block, queries[rows], keys, seen, scale)
-                    x = np.where(sums[rows] == -np.inf, 0, np.exp(x - sums[rows]))
+                    x, factor = _scores(tile, block, queries[rows], keys, seen, scale)
                     slopes = multiply(grads[rows], values[some].swapaxes(1, 2))
-                    weights = x
+                    factors = None
                     if dropout is not None:
                         factors = _factors(dropout, block).astype(x.dtype)
-                        weights = x * factors
                         slopes *= factors
+                    visible = _visible(tile, block)
+                    logarithm, of_row = (np.ascontiguousarray(each[rows]) for each in (sums, along))
+                    if not loops.gradients(_in_rows(x), _in_rows(slopes), visible, logarithm, of_row, factor):
+                        _hide(x, factor, visible)
+                        x = np.where(sums[rows] == -np.inf, 0, np.exp(x - sums[rows]))
+                        slopes -= along[rows]
+                        slopes *= x
+                    weights = x if factors is None else x * factors
                     dv[some] += multiply(weights.swapaxes(1, 2), grads[rows])
-                    slopes -= along[rows]
-                    slopes *= x
                     if expected[3] and mask_shape is not None:
                         _add_to_mask(of_mask, tile.region(block), slopes)
                     slopes *= slopes.dtype.type(scale)

@@ -10,7 +10,8 @@ import pytest
 
 import drv
 import tensor
-from nvrtc_kernels import fused_attention
+from drv.host import machine_code
+from nvrtc_kernels import fused_attention, host_loops
 from tensor.operations.attention import attention
 from tensor.operations.attention import blocks as attention_blocks
 from tensor.operations.attention.attention import scaled_dot_product_attention
@@ -566,3 +567,41 @@ def test_random_calls_like_pytorch(seed: int, monkeypatch: pytest.MonkeyPatch) -
             assert actual.shape == expected.shape
             known = ~np.isnan(expected)
             np.testing.assert_allclose(actual[known], expected[known], rtol=1e-8, atol=1e-10)
+
+
+#: Shape of queries, whether causal, dtype of the mask, and probability of dropout.
+_ON_THE_CPU: dict[str, tuple[tuple[int, ...], bool, Any, float]] = {
+    "all keys": ((2, 3, 7, 8), False, None, 0.0),
+    "causal": ((3, 37, 8), True, None, 0.0),
+    "a sum": ((2, 21, 4), False, np.float32, 0.0),
+    "a mask": ((2, 21, 4), False, np.bool_, 0.0),
+    "dropout": ((2, 20, 4), True, None, 0.3),
+    "several tiles": ((1, 1100, 4), True, None, 0.0),
+}
+
+
+@pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed")
+@pytest.mark.parametrize("name", _ON_THE_CPU)
+def test_native_loops_on_the_cpu(name: str) -> None:
+    """Weights and gradients by loops are those of NumPy; rows without keys have weights of 0."""
+    shape, causal, of_mask, p = _ON_THE_CPU[name]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for _ in range(4)]
+    mask = None
+    if of_mask is not None:
+        drawn = rng.standard_normal((shape[-2], shape[-2]))
+        drawn[1] = -np.inf
+        mask = tensor.from_numpy(drawn > -1 if of_mask is np.bool_ else drawn.astype(np.float32))
+    outcomes, former = [], host_loops.mode()
+    try:
+        for mode in ("off", "on"):
+            host_loops.set_mode(mode)
+            tensor.manual_seed(0)
+            leaves = [tensor.from_numpy(each.copy()).requires_grad_() for each in arrays[:3]]
+            result = scaled_dot_product_attention(*leaves, attn_mask=mask, is_causal=causal, dropout_p=p)
+            result.backward(tensor.from_numpy(arrays[3]))
+            outcomes.append([result.detach(), *(x.grad for x in leaves)])
+    finally:
+        host_loops.set_mode(former)
+    for one, other in zip(*outcomes, strict=True):
+        np.testing.assert_allclose(other.numpy(), one.numpy(), rtol=1e-5, atol=2e-6)
