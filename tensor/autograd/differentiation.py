@@ -155,6 +155,9 @@ def grad(
         )
     edges = _edges(leaves)
     root = _root(roots, _tuple(grad_outputs) or (None,) * len(roots), create_graph)
+    for node, number in edges:
+        if node.derived.get(number):
+            _check_whole(root, node, number)
     keep = create_graph if retain_graph is None else retain_graph
     result = engine.run(root, keep_graph=keep, create_graph=create_graph, captures=edges, accumulates=False)
     if materialize_grads:
@@ -204,6 +207,20 @@ def _edges(inputs: Sequence[Any]) -> list[Any]:
             )
         edges.append(edge)
     return edges
+
+
+def _check_whole(root: GraphRoot, node: Any, number: int) -> None:
+    """Raise RuntimeError if output ``number`` of ``node`` would get a part of its gradient only."""
+    parts = node.derived[number]
+    edges = list(root.edges)
+    seen: set[Any] = set()
+    while edges:
+        each, output = edges.pop()
+        if each is node and output in parts:
+            raise node.partial()
+        if each not in seen:
+            seen.add(each)
+            edges += [edge for edge in each.next if edge is not None]
 
 
 def _root(tensors: Sequence[Any], gradients: Sequence[Any], create_graph: bool) -> GraphRoot:

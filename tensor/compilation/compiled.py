@@ -15,6 +15,7 @@ from weakref import WeakSet
 from nvrtc_kernels import host_loops
 from tensor.autograd.differentiation import grad as gradients_of
 from tensor.core.base import TensorBase, tensor_class
+from tensor.core.devices.device import chosen
 from tensor.core.devices.state import cpu
 from tensor.core.modes.autocast import settings as autocast_settings
 from tensor.core.modes.grad_mode import modes
@@ -345,6 +346,9 @@ class Compiled:
         elif device_state.is_cuda and device_state.runtime.captures:
             # A later call, outside of the capture, can be recorded; a CUDA graph has the function's own launches.
             return self._function(*args, **kwargs)
+        readings.guard(chosen, "now")
+        if device_state.is_cuda:
+            readings.guard(device_state.runtime.current, "selected")
         if not _recording.acquire(blocking=False):
             # Another thread records, and what it does must not be waited for. A later call can be recorded.
             return self._function(*args, **kwargs)
@@ -414,6 +418,25 @@ def _is_freed(x: Tensor) -> bool:
         seen |= following
         nodes += following
     return False
+
+
+def _derived(outputs: Sequence[Tensor]) -> dict[int, set[int]]:
+    """Which of ``outputs`` others are computed from in the graph, and which these are, by number."""
+    edges: list[Any] = [None if x._autograd is None else x._autograd.edge for x in outputs]
+    numbers = {edge: number for number, edge in enumerate(edges) if edge is not None}
+    result: dict[int, set[int]] = {}
+    for number, edge in enumerate(edges):
+        nodes = [] if edge is None else [edge[0]]
+        seen = set(nodes)
+        while nodes:
+            following = [each for each in nodes.pop().next if each is not None]
+            for each in following:
+                if each in numbers:
+                    result.setdefault(numbers[each], set()).add(number)
+            new = {node for node, _ in following} - seen
+            seen |= new
+            nodes += new
+    return result
 
 
 def _told(part: Replay | str, calls: int) -> str:
@@ -748,5 +771,6 @@ class _Recorder:
             takes,
             [number for number, _ in results],
             taken_draws,
+            _derived([outputs[i] for i in differentiable]),
         )
         return gradients, saved

@@ -19,8 +19,9 @@ from .generated import Code, Record, expression
 from .leaves import cut_off, has_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from tensor.autograd.recording.node_hooks import NodeHooks
     from tensor.methods.tensor import Tensor
 
     from .draws import Draw
@@ -57,6 +58,8 @@ class Gradients:
         The tensors that have a gradient, by number, in the order of the program's results.
     draws : list of int
         Which draws of the forward pass it takes.
+    derived : dict
+        By output with a gradient, those that are computed from it.
     """
 
     program: Program
@@ -64,6 +67,7 @@ class Gradients:
     takes: list[int]
     inputs: list[int]
     draws: list[int]
+    derived: dict[int, set[int]]
 
 
 @dataclass(slots=True)
@@ -307,6 +311,19 @@ class CallBackward(Node):
     function: Callable[[], Any] | None
     function_name: str
 
+    @property
+    def derived(self) -> Mapping[int, Collection[int]]:  # type: ignore[override]
+        """Outputs of which others were computed: the program has these gradients, and does not add them to those."""
+        gradients = self.entry.gradients
+        return {} if gradients is None else gradients.derived
+
+    def partial(self) -> RuntimeError:
+        """The error where such an output is asked for its gradient."""
+        return RuntimeError(
+            f"{self.function_name}: the gradient of a result that another result was computed from is a part of what it is "
+            "uncompiled: call the function uncompiled, or compute the other result outside of it"
+        )
+
     def backward(self, *grads: Tensor | None) -> Any:
         """Gradients of the tensors that the program read."""
         return self._gradients(grads, is_last=False)
@@ -319,6 +336,8 @@ class CallBackward(Node):
         entries = self.saved
         if entries is None:
             raise saved.freed(self)
+        if self.hooks is not None:
+            self._check_hooks(self.hooks, grads)
         if modes.recording:
             return self._recorded_gradients(grads)
         gradients = self.entry.gradients
@@ -342,6 +361,13 @@ class CallBackward(Node):
             del entries
             self.release()
         return tuple(gradients.program.run(inputs, draws))
+
+    def _check_hooks(self, hooks: NodeHooks, grads: Sequence[Tensor | None]) -> None:
+        """Refuse hooks that were given a part of a gradient."""
+        for number, others in self.derived.items():
+            is_asked = hooks.on_output.get(number) or number in hooks.retain
+            if is_asked and any(grads[each] is not None for each in others):
+                raise self.partial()
 
     def release(self) -> None:
         """Free what was saved: a further pass through the node raises RuntimeError, unless nothing was."""

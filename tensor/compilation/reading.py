@@ -171,6 +171,10 @@ class Readings:
         #: The containers and the keys of the tensors.
         self._columns = [each[0] for each in self.tensors], [each[1] for each in self.tensors]
 
+    def guard(self, owner: Any, name: str) -> None:
+        """Guard an attribute of something that everybody may change, such as the device that is current."""
+        self._items.append((_Attributes(owner), name, getattr(owner, name)))
+
     def hold(self) -> bool:
         """Whether everything that was read is as it was."""
         flat = self._flat

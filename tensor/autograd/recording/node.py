@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensor.core.base import TensorBase
@@ -14,7 +15,7 @@ from .node_hooks import NodeHooks, RemovableHandle, run_hooks
 from .state import AutogradState, recorded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tensor.core.devices.stream import Stream
     from tensor.core.layout import Layout
@@ -58,6 +59,9 @@ class Node:
     saved: tuple[Any, ...] | None
     hooks: NodeHooks | None
 
+    #: By output, those other outputs that are computed from it although their gradients do not pass through it: it gets a part
+    #: of its gradient. Few nodes have such.
+    derived: Mapping[int, Collection[int]] = MappingProxyType({})
     #: Whether ``backward`` is called although no gradient has arrived.
     takes_none = False
     #: ``backward`` of a node that frees what was saved on the way, where the graph is not used afterwards; None where there

@@ -14,24 +14,30 @@ _TEXT = re.compile(r"([a-z]+)(?::(0|[1-9][0-9]*))?", re.ASCII)
 
 
 class _Chosen(threading.local):
-    """Devices of new tensors: the thread's choice, and those of the ``with`` statements that it is in."""
+    """Devices of new tensors: the thread's choice, those of the ``with`` statements that it is in, and the one that counts."""
 
     def __init__(self) -> None:
         self.default: device | None = None
         self.inner: list[device] = []
+        self.now: device | None = None
+
+    def update(self) -> None:
+        self.now = self.inner[-1] if self.inner else self.default
 
 
-_chosen = _Chosen()
+#: ``chosen.now`` is the device of new tensors that say nothing of theirs, in this thread; ``None`` where none was chosen.
+chosen = _Chosen()
 
 
 def default_device() -> device | None:
     """Device of new tensors that say nothing of theirs, in this thread; ``None`` where none was chosen."""
-    return _chosen.inner[-1] if _chosen.inner else _chosen.default
+    return chosen.now
 
 
 def choose_default(argument: device | None) -> None:
     """Choose the device of new tensors of this thread, outside ``with`` statements."""
-    _chosen.default = argument
+    chosen.default = argument
+    chosen.update()
 
 
 class device:  # noqa: N801 - PyTorch's name
@@ -84,11 +90,13 @@ class device:  # noqa: N801 - PyTorch's name
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def __enter__(self) -> device:  # noqa: PYI034
-        _chosen.inner.append(self)
+        chosen.inner.append(self)
+        chosen.update()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _chosen.inner.pop()
+        chosen.inner.pop()
+        chosen.update()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return device, (str(self),)

@@ -335,6 +335,20 @@ def test_foreign_arguments_and_results(x: Any) -> None:
         assert compiled(x).x.tolist() == [2.0] * 3
 
 
+def test_devices_that_are_current() -> None:
+    """The one of this thread, and the one of new tensors that say nothing of theirs."""
+    with drv.simulator.installed(devices=2):
+        x = tensor.ones(2, device="cuda:0")
+        compiled = tensor.compile(lambda x: (tensor.ones(2) + 1, x * 2))
+        for name in ("cuda:0", "cpu", "cuda:0"):
+            with tensor.device(name):
+                assert str(compiled(x)[0].device) == name
+        compiled = tensor.compile(lambda x: (tensor.ones(2, device="cuda") + 1, x * 2))
+        for index in (0, 0, 1, 0):
+            with tensor.cuda.device(index):
+                assert compiled(x)[0].device.index == index
+
+
 def test_a_leaf_that_is_written(x: Any) -> None:
     """That is in no graph; what was computed from it before, and needs it, cannot be differentiated."""
     weight = nn.Parameter(tensor.ones(3, device="cuda"))

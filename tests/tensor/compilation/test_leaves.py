@@ -121,3 +121,30 @@ def _twice(grad: Any) -> Any:
         return grad * 2
     grad.grad.mul_(2)
     return None
+
+
+def test_a_result_that_another_one_is_computed_from() -> None:
+    """Its gradient within the function is not told apart from the rest: where that is asked for, it is refused."""
+
+    def function(x: Any) -> Any:
+        y = x * 3
+        return y, (y * 2).sum()
+
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(2):
+        x = tensor.ones(3, device="cuda", requires_grad=True)
+        y, total = compiled(x)
+        (total + (y * y).sum()).backward()
+        assert x.grad is not None and x.grad.tolist() == [24.0] * 3
+        # The other result takes no part.
+        y, total = compiled(x)
+        assert tensor.autograd.grad((y * y).sum(), y)[0].tolist() == [6.0] * 3
+        with pytest.raises(RuntimeError, match=r"function\(\): the gradient of a result that another result"):
+            tensor.autograd.grad(total + y.sum(), y, allow_unused=True)
+        y, total = compiled(x)
+        y.retain_grad()
+        with pytest.raises(RuntimeError, match=r"function\(\): the gradient of a result that another result"):
+            (total + y.sum()).backward()
+        y, total = compiled(x)
+        y.register_hook(lambda grad: None).remove()
+        total.backward()
