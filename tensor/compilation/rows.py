@@ -374,6 +374,8 @@ def _obstacle(
         gathers = [element.gather for element in chain if element.gather is not None]
         if any(each in element.inputs() for element in chain if element.gather is None for each in indices):
             return "it goes on with an index"
+        if any(rows.target_buffer in (each.table.buffer, each.index.buffer) for each in gathers):
+            return "it reads other elements of what the rows give"
         if any(_period(each, last) is None for each in inputs if each not in indices) or any(
             _lookup(gather, inputs, last) is None for gather in gathers
         ):

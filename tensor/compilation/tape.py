@@ -240,6 +240,8 @@ class Tape:
         #: The versions of the last step's operands before it ran.
         self._before: dict[int, int] = {}
         self._leaves = Leaves([])
+        #: Gradients that runs have set at leaves before a function that finds them there, and what they showed then.
+        self._at_leaves: list[tuple[Tensor, Ref]] = []
         #: Whether steps have copied to the host, which may make something else of that in each call.
         self._host_has_results = False
         #: Of a tape of the host, whose values are there to be asked for: all memory that it knows.
@@ -355,7 +357,7 @@ class Tape:
                 self._is_gradient(each)
 
     def gradient_asked(self, x: Tensor) -> None:
-        """Note that the function depends on whether ``x`` has a gradient."""
+        """Note that what the function does, or leaves, depends on whether ``x`` has a gradient."""
         if threading.get_ident() == self._thread:
             self._leaves.ask(x)
 
@@ -407,7 +409,11 @@ class Tape:
 
     def end(self) -> None:
         """The function has ended: the gradients that it leaves at leaves are set."""
-        if self._leaves.changed():
+        # What is added to a gradient that is at its leaf already is another buffer then.
+        if self._leaves.changed() or any(
+            id(gradient._storage) in self._numbers and self.ref(gradient) != ref
+            for gradient, ref in self._at_leaves
+        ):
             self._gradients_set("gradients of leaves", None)
 
     @property
@@ -445,11 +451,12 @@ class Tape:
         if self._failure is not None:
             return None
         leaves = self._leaves
-        indices, values = [], []
+        indices, values, gradients = [], [], []
         try:
             for index, gradient in leaves.to_set(lambda x: id(x._storage) in self._numbers):
                 indices.append(index)
                 values.append(None if gradient is None else self.ref(gradient))
+                gradients.append(gradient)
             targets = [self.ref(leaves.everything[index]) for index in indices]
             for index, target in zip(indices, targets, strict=True):
                 if any(self.ref(x) == target for x in leaves.everything[:index]):
@@ -458,6 +465,11 @@ class Tape:
             self.fail(failure)
             return None
         recording = modes.recording
+        self._at_leaves = [
+            (gradient, ref)
+            for gradient, ref in zip(gradients, values, strict=True)
+            if gradient is not None and ref is not None
+        ]
 
         def run(leaves: list[Any], gradients: list[Any], *_: Any) -> Any:
             for leaf, gradient in zip(leaves, gradients, strict=True):

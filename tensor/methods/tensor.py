@@ -226,6 +226,8 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
                 raise RuntimeError("can't assign Variable as its own grad")
         if self._autograd is None:
             self._autograd = AutogradState()
+        if recorders:
+            recorders[-1].gradient_asked(self)
         self._autograd.grad = grad
 
     @grad.deleter

@@ -118,6 +118,17 @@ def test_what_stays_apart_says_why() -> None:
     _compiled(written, _randn(6, 8), _indices(6, most=6))
 
 
+def test_rows_of_what_a_norm_or_softmax_gives() -> None:
+    """They are there when an index reads them: that is a kernel of its own, with what follows."""
+    text = _compiled(lambda x, index: x.softmax(-1)[index] * 2, _randn(6, 8), _indices(6, most=6))
+    assert "it reads other elements of what the rows give" in text, text
+    _compiled(
+        lambda x, index: functional.layer_norm(x, (8,))[index].relu(),
+        _randn(6, 8, grad=True),
+        _indices(4, most=6),
+    )
+
+
 def test_a_backward_pass_reads_what_forward_has_looked_up() -> None:
     """The table may have changed until then."""
 

@@ -150,6 +150,46 @@ def test_whether_there_is_a_gradient(device: Any) -> None:
     assert doubled.programs == clip.programs == 2
 
 
+def test_gradients_that_are_cleared_where_there_were_none(device: Any) -> None:
+    weight = tensor.ones(3, device="cuda", requires_grad=True)
+
+    def function(x: Any) -> Any:
+        weight.grad = None
+        return weight.detach() + x
+
+    compiled, x = tensor.compile(function, fullgraph=True), tensor.ones(3, device="cuda")
+    for _ in range(2):
+        compiled(x)
+        weight.grad = x.clone()
+        compiled(x)
+        assert weight.grad is None
+
+
+def test_two_passes_around_a_step(device: Any) -> None:
+    """The second one adds to gradients that the optimizer has found at the parameters."""
+
+    def run(compiled: Callable[..., Any]) -> list[Any]:
+        weight = tensor.randn(3, device="cuda", requires_grad=True)
+        optimizer = nn.optim.SGD([weight], lr=0.1)
+
+        def step(x: Any) -> None:
+            for scale in (1.0, 2.0):
+                (weight * x * scale).square().sum().backward()
+                if scale == 1.0:
+                    optimizer.step()
+
+        function, results = compiled(step), []
+        for number in range(6):
+            function(tensor.randn(3, device="cuda"))
+            assert weight.grad is not None
+            results += [weight.detach().clone(), weight.grad.clone()]
+            if number % 2:
+                weight.grad = None
+        return results
+
+    _both(run)
+
+
 def test_an_average_of_parameters(device: Any) -> None:
     """What is written to leaves that require grad, outside of recording, is in no graph."""
 
