@@ -28,7 +28,7 @@ Launcher = Callable[..., None]
 _WRONG_CONTEXT = (201, 400)
 
 
-def prepare(function: Function, types: Iterable[Code]) -> Launcher:
+def prepare(function: Function, types: Iterable[Code], *, cooperative: bool = False) -> Launcher:
     """Make the function that launches a kernel with parameters of given types.
 
     Parameters
@@ -37,6 +37,9 @@ def prepare(function: Function, types: Iterable[Code]) -> Launcher:
         One code per parameter: a character of :mod:`struct` (``? b B h H i I q Q e f d``), ``"P"`` for
         an address, or a number of bytes for a structure, which is then given as ``bytes``. A string such
         as ``"PPfi"`` will do.
+    cooperative : bool
+        Whether all blocks of a launch run at the same time, so that they may wait for one another. A launch of more
+        blocks than the device can have at once is then refused.
 
     Returns
     -------
@@ -53,7 +56,7 @@ def prepare(function: Function, types: Iterable[Code]) -> Launcher:
     codes = tuple(types)
     check_parameters(function, codes)
     blocking = function.runtime.launch_blocking
-    return _blocking_launcher(function, codes) if blocking else _launcher(function, codes)
+    return (_blocking_launcher if blocking else _launcher)(function, codes, cooperative)
 
 
 def bind(
@@ -94,7 +97,7 @@ def bind(
     codes = tuple(types)
     check_parameters(function, codes)
     if function.runtime.launch_blocking:
-        prepared = _blocking_launcher(function, codes)
+        prepared = _blocking_launcher(function, codes, cooperative=False)
         return lambda stream, *others: prepared(*grid, *block, shared, stream, *first, *others)
     return _bound(function, codes, (*grid, *block, shared), first)
 
@@ -107,6 +110,7 @@ def launch(
     *,
     shared: int = 0,
     stream: Stream | None = None,
+    cooperative: bool = False,
 ) -> None:
     """Launch a kernel with arguments whose types are read off the values.
 
@@ -125,12 +129,18 @@ def launch(
         Dynamic shared memory per block, in bytes.
     stream : Stream, optional
         A stream of the function's device; its legacy default stream by default.
+    cooperative : bool
+        Whether all blocks run at the same time, so that they may wait for one another, as ``grid.sync()`` of
+        cooperative groups does.
 
     Raises
     ------
     InvalidValueError
         If there is not one argument for each parameter of the kernel, one has another size than its parameter, or the
         driver refuses grid or block.
+    CudaError
+        If a cooperative launch has more blocks than the device can run at once: see
+        :meth:`Function.max_active_blocks`.
     LaunchResourcesError
         If a block needs more than a multiprocessor has.
 
@@ -156,10 +166,10 @@ def launch(
             f"kernel '{function.name}' is loaded on device {device.ordinal}, the stream is on device "
             f"{stream.device.ordinal}"
         )
-    key = tuple(map(type, arguments))
-    plan = function.launchers.get(key)
+    types = tuple(map(type, arguments))
+    plan = function.launchers.get((cooperative, types))
     if plan is None:
-        plan = _plan(function, key, arguments)
+        plan = _plan(function, types, arguments, cooperative)
     launcher, converters = plan
     if converters is not None:
         arguments = [
@@ -169,17 +179,18 @@ def launch(
     launcher(*_extent(grid), *_extent(block), shared, stream.handle, *arguments)
 
 
-def _plan(function: Function, key: tuple[type, ...], arguments: Sequence[Any]) -> Any:
+def _plan(function: Function, types: tuple[type, ...], arguments: Sequence[Any], cooperative: bool) -> Any:
     encoded = [encode(value, position, function.name) for position, value in enumerate(arguments)]
     codes = tuple(code for code, _ in encoded)
     # Values of some classes differ in size, so that the classes alone do not tell the types.
-    full = key if all(map(has_fixed_size, key)) else (key, codes)
-    plan = function.launchers.get(full)
+    key = (cooperative, types if all(map(has_fixed_size, types)) else (types, codes))
+    plan = function.launchers.get(key)
     if plan is None:
         check_parameters(function, codes, arguments)
         converters = [convert for _, convert in encoded]
-        plan = prepare(function, codes), converters if any(converters) else None
-        function.launchers[full] = plan
+        launcher = prepare(function, codes, cooperative=cooperative)
+        plan = launcher, converters if any(converters) else None
+        function.launchers[key] = plan
     return plan
 
 
@@ -196,9 +207,12 @@ def _extent(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
     raise InvalidValueError(f"grid and block have 1 to 3 numbers, {numbers} was given")
 
 
-def _launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
+def _launcher(function: Function, codes: tuple[Code, ...], cooperative: bool) -> Launcher:
     runtime, device, handle = function.runtime, function.device, function.handle
-    launch_kernel = runtime.driver.cuLaunchKernel
+    call = "cuLaunchCooperativeKernel" if cooperative else "cuLaunchKernel"
+    launch_kernel = getattr(runtime.driver, call)
+    if cooperative:
+        launch_kernel = _without_last(launch_kernel)
     remember = runtime.recent_launches.append
     packer, new_buffer = parameter_layout(codes)
     pack = packer.pack_into
@@ -237,11 +251,16 @@ def _launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
                     handle, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, buffer[1], 0
                 )[0]
             if status:
-                _fail(function, status, (grid_x, grid_y, grid_z), (block_x, block_y, block_z), shared)
+                _fail(function, call, status, (grid_x, grid_y, grid_z), (block_x, block_y, block_z), shared)
         give_back(buffer)
         remember(function)
 
     return launcher
+
+
+def _without_last(launch_kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A call with the arguments of ``cuLaunchKernel``, which has one more than a cooperative launch."""
+    return lambda *arguments: launch_kernel(*arguments[:-1])
 
 
 def _bound(
@@ -282,26 +301,26 @@ def _bound(
                 device.make_current()
                 status = launch_kernel(handle, gx, gy, gz, bx, by, bz, shared, stream, buffer[1], 0)[0]
             if status:
-                _fail(function, status, (gx, gy, gz), (bx, by, bz), shared)
+                _fail(function, "cuLaunchKernel", status, (gx, gy, gz), (bx, by, bz), shared)
         give_back(buffer)
         remember(function)
 
     return run
 
 
-def _fail(function: Function, status: Any, grid: Any, block: Any, shared: int) -> None:
+def _fail(function: Function, call: str, status: Any, grid: Any, block: Any, shared: int) -> None:
     function.runtime.fail(
         status,
-        "cuLaunchKernel",
+        call,
         f"grid {grid}, block {block}",
         f"{shared} bytes of dynamic shared memory",
         kernel=function.name,
     )
 
 
-def _blocking_launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
+def _blocking_launcher(function: Function, codes: tuple[Code, ...], cooperative: bool) -> Launcher:
     """A launcher that waits for its kernel, so that errors are raised where the launch stands."""
-    start = _launcher(function, codes)
+    start = _launcher(function, codes, cooperative)
     runtime = function.runtime
     wait = runtime.driver.cuStreamSynchronize
 

@@ -296,6 +296,7 @@ class Function:
         *,
         shared: int = 0,
         stream: Stream | None = None,
+        cooperative: bool = False,
     ) -> None:
         """Launch the kernel: :func:`drv.launch` with this function. It returns once the launch is queued.
 
@@ -309,13 +310,15 @@ class Function:
             Dynamic shared memory per block, in bytes.
         stream : Stream, optional
             Where to queue the launch; the default stream of the function's device if not given.
+        cooperative : bool
+            Whether all blocks run at the same time, so that they may wait for one another.
 
         Raises
         ------
         InvalidValueError, LaunchResourcesError, CudaError
             As :func:`drv.launch`.
         """
-        launch(self, grid, block, arguments, shared=shared, stream=stream)
+        launch(self, grid, block, arguments, shared=shared, stream=stream, cooperative=cooperative)
 
 
 def _load(device: Device, image: bytes) -> Any:

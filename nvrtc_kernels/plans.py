@@ -56,19 +56,21 @@ def launcher(
     shared: int = 0,
     *,
     one_architecture: bool = False,
+    cooperative: bool = False,
 ) -> Callable[..., None]:
     """What launches the kernel ``name`` of ``source``, as :func:`drv.prepare` makes it.
 
     ``file`` is what reports call the source; kernels of one source are compiled together. ``shared`` is how many bytes
     of dynamic shared memory launches may ask for, where these are more than every device has. ``one_architecture``
-    says that the source uses what only the device's own architecture has.
+    says that the source uses what only the device's own architecture has, ``cooperative`` that blocks wait for one
+    another.
     """
 
     def prepared() -> Callable[..., None]:
         function = _function(device, file, source, name, one_architecture)
         if shared > _SHARED_BYTES:
             function.max_dynamic_shared_bytes = shared
-        return prepare(function, codes)
+        return prepare(function, codes, cooperative=cooperative)
 
     return device.runtime.cache((file, device.ordinal, source, name), prepared)
 

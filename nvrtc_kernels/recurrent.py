@@ -24,13 +24,13 @@ _LOAD_BYTES = 16
 _FEW = 1 << 15
 
 #: Operands of each step by their names in ``cuda/recurrent.cuh``; those with ``=`` are only read.
-_FORWARD = {
+FORWARD_OPERANDS = {
     "rnn": "gates state out before",
     "lstm": "gates cell state out cell_before before",
     "gru": "gates =recurrent =bias state out before candidate",
     "projection": "=out state before",
 }
-_BACKWARD = {
+BACKWARD_OPERANDS = {
     "rnn": "=grad grad_state =gates grad_gates",
     "lstm": "=grad =grad_state grad_cell =gates =cell_before grad_gates",
     "gru": "=grad grad_state =gates =candidate =before grad_gates grad_recurrent",
@@ -68,7 +68,9 @@ def plan(
         flags.append(projected)
     elif family == "rnn":
         flags.append(cell == "rnn_relu")
-    return _step(device, f"{family}_forward", flags, _FORWARD[family], dtype, hidden, batch, GATES[cell])
+    return _step(
+        device, f"{family}_forward", flags, FORWARD_OPERANDS[family], dtype, hidden, batch, GATES[cell]
+    )
 
 
 def plan_backward(
@@ -87,7 +89,9 @@ def plan_backward(
     """
     family = cell.partition("_")[0]
     flags = [projected] if family == "lstm" else [cell == "rnn_relu"] if family == "rnn" else []
-    return _step(device, f"{family}_backward", flags, _BACKWARD[family], dtype, hidden, batch, GATES[cell])
+    return _step(
+        device, f"{family}_backward", flags, BACKWARD_OPERANDS[family], dtype, hidden, batch, GATES[cell]
+    )
 
 
 def _step(
@@ -117,7 +121,7 @@ def _step(
     source = (
         f"{includes('recurrent.cuh', dtype)}"
         f'extern "C" __global__ void {name}_step({index} rows, {index} hidden, {parameters}) {{\n'
-        f"    {name}<{template}>(rows, hidden, {passed});\n}}\n"
+        f"    {name}<{template}>(AllUnits{{}}, rows, hidden, {passed});\n}}\n"
     )
     launch = launcher(device, "recurrent.cu", source, f"{name}_step", code * 2 + "P" * len(names))
     per_block = _THREADS * width

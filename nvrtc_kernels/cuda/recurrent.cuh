@@ -44,17 +44,32 @@ __device__ inline V activated(V x) {
     return x < V(0) ? V(0) : x;
 }
 
+// Which units the threads of a launch share: all of them, or the block's own of each row.
+struct AllUnits {};
+template <class I>
+struct OwnUnits {
+    I first, count;
+};
+
 // Calls `body(row, unit, at)` for each pack of `W` units: its row, its first unit, and where that is in a state.
 template <int W, class I, class Body>
-__device__ inline void each_unit(I rows, I hidden, const Body& body) {
+__device__ inline void each_unit(AllUnits, I rows, I hidden, const Body& body) {
     const I step = static_cast<I>(gridDim.x) * blockDim.x * W, count = rows * hidden;
     for (I at = (static_cast<I>(blockIdx.x) * blockDim.x + threadIdx.x) * W; at < count; at += step)
         body(at / hidden, at % hidden, at);
 }
+template <int W, class I, class Body>
+__device__ inline void each_unit(OwnUnits<I> own, I rows, I hidden, const Body& body) {
+    static_assert(W == 1, "own units are gone over one by one");
+    for (I at = threadIdx.x; at < rows * own.count; at += blockDim.x) {
+        const I row = at / own.count, unit = own.first + at % own.count;
+        body(row, unit, row * hidden + unit);
+    }
+}
 
-template <int W, bool Keep, bool Rectified, class I, class T>
-__device__ void rnn_forward(I rows, I hidden, T* gates, T* state, T* out, T* before) {
-    each_unit<W>(rows, hidden, [=](I, I, I at) {
+template <int W, bool Keep, bool Rectified, class Own, class I, class T>
+__device__ void rnn_forward(Own own, I rows, I hidden, T* gates, T* state, T* out, T* before) {
+    each_unit<W>(own, rows, hidden, [=](I, I, I at) {
         const Units<T, W> gate = load<W>(gates + at);
         Units<T, W> h;
 #pragma unroll
@@ -68,9 +83,9 @@ __device__ void rnn_forward(I rows, I hidden, T* gates, T* state, T* out, T* bef
     });
 }
 
-template <int W, bool Rectified, class I, class T>
-__device__ void rnn_backward(I rows, I hidden, const T* grad, T* grad_state, const T* gates, T* grad_gates) {
-    each_unit<W>(rows, hidden, [=](I, I, I at) {
+template <int W, bool Rectified, class Own, class I, class T>
+__device__ void rnn_backward(Own own, I rows, I hidden, const T* grad, T* grad_state, const T* gates, T* grad_gates) {
+    each_unit<W>(own, rows, hidden, [=](I, I, I at) {
         const Units<T, W> h = load<W>(gates + at), later = load<W>(grad_state + at);
         Units<T, W> given = {}, made;
         if (grad) given = load<W>(grad + at);
@@ -112,13 +127,13 @@ __device__ inline LstmUnitGradient<V> lstm_unit_gradient(V in, V forget, V value
 }
 
 // With `Projected` the hidden state is a product of `out`, and not known here.
-template <int W, bool Keep, bool Projected, class I, class T>
+template <int W, bool Keep, bool Projected, class Own, class I, class T>
 __device__ void lstm_forward(
-    I rows, I hidden, T* gates, T* cell, T* state, T* out, T* cell_before, T* before) {
-    each_unit<W>(rows, hidden, [=](I row, I unit, I at) {
-        T* own = gates + row * 4 * hidden + unit;
-        Units<T, W> i = load<W>(own), f = load<W>(own + hidden), g = load<W>(own + 2 * hidden),
-                    o = load<W>(own + 3 * hidden);
+    Own own, I rows, I hidden, T* gates, T* cell, T* state, T* out, T* cell_before, T* before) {
+    each_unit<W>(own, rows, hidden, [=](I row, I unit, I at) {
+        T* its = gates + row * 4 * hidden + unit;
+        Units<T, W> i = load<W>(its), f = load<W>(its + hidden), g = load<W>(its + 2 * hidden),
+                    o = load<W>(its + 3 * hidden);
         const Units<T, W> old = load<W>(cell + at);
         Units<T, W> c, h;
 #pragma unroll
@@ -136,10 +151,10 @@ __device__ void lstm_forward(
             }
         }
         if (Keep) {
-            store(own, i);
-            store(own + hidden, f);
-            store(own + 2 * hidden, g);
-            store(own + 3 * hidden, o);
+            store(its, i);
+            store(its + hidden, f);
+            store(its + 2 * hidden, g);
+            store(its + 3 * hidden, o);
             store(cell_before + at, old);
             if (!Projected) store(before + at, load<W>(state + at));
         }
@@ -150,15 +165,15 @@ __device__ void lstm_forward(
 }
 
 // The new cell state is not kept: two products and a sum give it again.
-template <int W, bool Projected, class I, class T>
+template <int W, bool Projected, class Own, class I, class T>
 __device__ void lstm_backward(
-    I rows, I hidden, const T* grad, const T* grad_state, T* grad_cell, const T* gates, const T* cell_before,
+    Own own, I rows, I hidden, const T* grad, const T* grad_state, T* grad_cell, const T* gates, const T* cell_before,
     T* grad_gates) {
-    each_unit<W>(rows, hidden, [=](I row, I unit, I at) {
-        const T* own = gates + row * 4 * hidden + unit;
+    each_unit<W>(own, rows, hidden, [=](I row, I unit, I at) {
+        const T* its = gates + row * 4 * hidden + unit;
         T* made = grad_gates + row * 4 * hidden + unit;
-        Units<T, W> i = load<W>(own), f = load<W>(own + hidden), g = load<W>(own + 2 * hidden),
-                    o = load<W>(own + 3 * hidden);
+        Units<T, W> i = load<W>(its), f = load<W>(its + hidden), g = load<W>(its + 2 * hidden),
+                    o = load<W>(its + 3 * hidden);
         const Units<T, W> old = load<W>(cell_before + at);
         Units<T, W> given = {}, later = {}, of_cell = load<W>(grad_cell + at);
         if (grad) given = load<W>(grad + at);
@@ -184,13 +199,14 @@ __device__ void lstm_backward(
 }
 
 // `gates` have the input's part and its bias, `recurrent` the hidden state's part without; `bias` may be missing.
-template <int W, bool Keep, class I, class T>
+template <int W, bool Keep, class Own, class I, class T>
 __device__ void gru_forward(
-    I rows, I hidden, T* gates, const T* recurrent, const T* bias, T* state, T* out, T* before, T* candidate) {
-    each_unit<W>(rows, hidden, [=](I row, I unit, I at) {
-        T* own = gates + row * 3 * hidden + unit;
+    Own own, I rows, I hidden, T* gates, const T* recurrent, const T* bias, T* state, T* out, T* before,
+    T* candidate) {
+    each_unit<W>(own, rows, hidden, [=](I row, I unit, I at) {
+        T* its = gates + row * 3 * hidden + unit;
         const T* other = recurrent + row * 3 * hidden + unit;
-        Units<T, W> r = load<W>(own), z = load<W>(own + hidden), n = load<W>(own + 2 * hidden);
+        Units<T, W> r = load<W>(its), z = load<W>(its + hidden), n = load<W>(its + 2 * hidden);
         Units<T, W> from_r = load<W>(other), from_z = load<W>(other + hidden), from_n = load<W>(other + 2 * hidden);
         const Units<T, W> old = load<W>(state + at);
         Units<T, W> h;
@@ -213,9 +229,9 @@ __device__ void gru_forward(
             }
         }
         if (Keep) {
-            store(own, r);
-            store(own + hidden, z);
-            store(own + 2 * hidden, n);
+            store(its, r);
+            store(its + hidden, z);
+            store(its + 2 * hidden, n);
             store(candidate + at, from_n);
             store(before + at, old);
         }
@@ -225,11 +241,11 @@ __device__ void gru_forward(
 }
 
 // Leaves in `grad_state` what goes to the state past the gates; the product with the weights is added to it.
-template <int W, class I, class T>
+template <int W, class Own, class I, class T>
 __device__ void gru_backward(
-    I rows, I hidden, const T* grad, T* grad_state, const T* gates, const T* candidate, const T* before, T* grad_gates,
-    T* grad_recurrent) {
-    each_unit<W>(rows, hidden, [=](I row, I unit, I at) {
+    Own own, I rows, I hidden, const T* grad, T* grad_state, const T* gates, const T* candidate, const T* before,
+    T* grad_gates, T* grad_recurrent) {
+    each_unit<W>(own, rows, hidden, [=](I row, I unit, I at) {
         const I first = row * 3 * hidden + unit;
         Units<T, W> r = load<W>(gates + first), z = load<W>(gates + first + hidden),
                     n = load<W>(gates + first + 2 * hidden);
@@ -258,18 +274,18 @@ __device__ void gru_backward(
 }
 
 // A projected state, which a product has made, becomes the running one.
-template <int W, bool Keep, class I, class T>
-__device__ void projection_forward(I rows, I hidden, const T* out, T* state, T* before) {
-    each_unit<W>(rows, hidden, [=](I, I, I at) {
+template <int W, bool Keep, class Own, class I, class T>
+__device__ void projection_forward(Own own, I rows, I hidden, const T* out, T* state, T* before) {
+    each_unit<W>(own, rows, hidden, [=](I, I, I at) {
         if (Keep) store(before + at, load<W>(state + at));
         store(state + at, load<W>(out + at));
     });
 }
 
 // All of the gradient of a projected state.
-template <int W, class I, class T>
-__device__ void projection_backward(I rows, I hidden, const T* grad, const T* grad_state, T* grad_out) {
-    each_unit<W>(rows, hidden, [=](I, I, I at) {
+template <int W, class Own, class I, class T>
+__device__ void projection_backward(Own own, I rows, I hidden, const T* grad, const T* grad_state, T* grad_out) {
+    each_unit<W>(own, rows, hidden, [=](I, I, I at) {
         Units<T, W> sum = load<W>(grad_state + at), given = {};
         if (grad) given = load<W>(grad + at);
 #pragma unroll

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import drv
 from drv.arguments import SIZES
-from tests.drv.conftest import SOURCE, load
+from tests.drv.conftest import SOURCE, architecture_of, load
 
 
 def read(memory: drv.DeviceMemory, dtype: str) -> np.ndarray:
@@ -100,6 +100,25 @@ def test_launch(module: drv.Module) -> None:
     assert read(memory, "f4").tolist() == [5.0] * 500 + [2.5] * 500
     drv.launch(module.function("nothing"), (1, 2, 3), (4, 5, 6))
     module.device.synchronize()
+
+
+def test_cooperative_launches(device: drv.Device) -> None:
+    source = """
+    extern "C" __global__ void meet(unsigned int* arrived, unsigned int* seen) {
+        if (threadIdx.x) return;
+        atomicAdd(arrived, 1u);
+        while (*static_cast<volatile unsigned int*>(arrived) < gridDim.x) {}
+        seen[blockIdx.x] = *static_cast<volatile unsigned int*>(arrived);
+    }"""
+    program = drv.compile_program(source, architecture_of(device))
+    meet = drv.Module(program.image, device).function("meet")
+    most = device.properties.multi_processor_count * meet.max_active_blocks(32)
+    arrived, seen = drv.DeviceMemory(4, device), drv.DeviceMemory(4 * 6, device)
+    drv.memset(arrived, 0, 4)
+    meet.launch(6, 32, (arrived, seen), cooperative=True)
+    assert read(seen, "u4").tolist() == [6] * 6
+    with pytest.raises(drv.CudaError, match=r"cuLaunchCooperativeKernel.*TOO_LARGE"):
+        meet.launch(most + 1, 32, (arrived, seen), cooperative=True)
 
 
 def test_dynamic_shared_memory(module: drv.Module) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import nn
 import tensor
 from nn import functional, optim
 
@@ -300,6 +301,29 @@ def _attention(head: int, length: int, backward: bool) -> Any:
     return make
 
 
+def _recurrent(layer: Any, units: int, steps: int, rows: int, *, backward: bool = False) -> Any:
+    def make(dtype: Any) -> Work:
+        module = layer(units, units).to("cuda", dtype)
+        x = _empty(steps, rows, units, dtype=dtype, grad=backward)
+        weights = sum(each.numel() for each in module.parameters())
+        flops = 2.0 * steps * rows * weights
+        moved = (2 * x.numel() + weights) * _size(dtype)
+        if not backward:
+            module.requires_grad_(False)
+            return Work(lambda: module(x), moved, flops=flops)
+        state: dict[str, Any] = {}
+
+        def prepare() -> None:
+            x.grad = None
+            module.zero_grad()
+            state["y"] = module(x)[0]
+            state["grad"] = tensor.empty_like(state["y"])
+
+        return Work(lambda: state["y"].backward(state["grad"]), 2 * moved, None, prepare, flops=2 * flops)
+
+    return make
+
+
 def _convolution(
     channels: int, kernel: int, *, groups: int = 1, stride: int = 1, backward: bool = False
 ) -> Any:
@@ -485,6 +509,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "head 128, length 2048": _attention(128, 2048, False),
         "head 64, length 2048, backward": _attention(64, 2048, True),
         "head 128, length 2048, backward": _attention(128, 2048, True),
+    },
+    "recurrent": {
+        "LSTM of 256, 32 steps of 32": _recurrent(nn.LSTM, 256, 32, 32),
+        "LSTM of 256, 32 steps of 32, backward": _recurrent(nn.LSTM, 256, 32, 32, backward=True),
+        "GRU of 128, 32 steps of 8": _recurrent(nn.GRU, 128, 32, 8),
+        "GRU of 128, 32 steps of 8, backward": _recurrent(nn.GRU, 128, 32, 8, backward=True),
     },
     "convolution": {
         "3x3": _convolution(128, 3),

@@ -269,14 +269,15 @@ def test_any_schedule_on_a_side_stream(schedule: str) -> None:
 @pytest.mark.simulator_only
 @pytest.mark.parametrize("which", CELLS)
 def test_a_step_is_one_kernel_beside_products(which: str) -> None:
-    drv.simulator.install()
+    # So many units are too many for one multiprocessor to be done in one launch.
+    drv.simulator.install(multiprocessors=1)
 
     def launches(steps: int, calls: Calls) -> int:
         spans = [(3 * number, 3) for number in range(steps)]
-        arrays = _arrays(which, 3 * steps)
+        arrays = _arrays(which, 3 * steps, 20)
         operands = [None if each is None else on("cuda", each, grad=True) for each in arrays]
         calls.clear()
-        results = _run(which, operands, spans)
+        results = _run(which, operands, spans, 20)
         tensor.autograd.backward(list(results), [tensor.ones_like(each) for each in results])
         return calls["cuLaunchKernel"]
 

@@ -1,0 +1,237 @@
+"""Many steps of a recurrent layer in one launch, products and all: see ``cuda/recurrent_sequences.cuh``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .plans import includes, launcher
+from .recurrent import BACKWARD_OPERANDS, FORWARD_OPERANDS, GATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+#: As in ``cuda/recurrent_sequences.cuh``.
+_WARPS, _LANE_ROWS, _LANE_UNITS, _PIECE, _PACK_BYTES = 8, 8, 4, 8, 16
+_THREADS = 32 * _WARPS
+#: A sum of half precision is a float.
+_SUM_BYTES = 4
+#: Groups of units that a lane may have, and rows.
+_SPREADS = _ROWS = (1, 2, 4)
+#: Columns that a lane may have: their sums, and those of the rows, are in registers.
+_MAX_COLUMNS = 8
+#: Multiply-adds of a block in a step from which products by cuBLAS, which has all of the device for each, and two
+#: launches a step take less time.
+_MOST_WORK = 400_000
+#: A counter of blocks that have arrived, in bytes.
+_COUNTER_BYTES = 4
+_MOST_ARRIVALS = (1 << 32) - 1
+#: Operands whose rows are the same for all steps; of the others each step has rows of its own.
+_RUNNING = {"state", "cell", "recurrent", "grad_state", "grad_cell"}
+#: What products are written to, also where a step only reads it.
+_PRODUCTS = {"recurrent", "grad_state"}
+#: Operands that have rows of all gates; of the others rows have an element for each unit.
+_OF_GATES = {"gates", "recurrent", "grad_gates", "grad_recurrent"}
+
+
+class Sequence(NamedTuple):
+    """What runs many steps.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(stream_handle, counter_address, steps, rows, stride, weight_address, *addresses)``. Each step has ``rows``
+        rows, and those of the next begin ``stride`` rows on. Addresses are those of the first step, as the plan of a
+        step has them, and of :data:`counter_bytes` that are written. Backward in time there is ``needed`` after
+        ``stride``: whether the gradient of the state before all steps is wanted.
+    most_steps : int
+        How many steps a launch may have.
+    counter_bytes : int
+        Bytes of scratch memory.
+    """
+
+    run: Callable[..., None]
+    most_steps: int
+    counter_bytes: int
+
+
+def plan(device: Device, cell: str, dtype: dtype, hidden: int, batch: int, *, keep: bool) -> Sequence | None:
+    """What :func:`.recurrent.plan` plans, for many steps; ``None`` where they do not fit, or take longer so.
+
+    Parameters
+    ----------
+    cell
+        ``"rnn_tanh"``, ``"rnn_relu"``, ``"lstm"`` or ``"gru"``, whose hidden state is not projected.
+    hidden, batch
+        Units of a row, and rows that a step has at most.
+    keep
+        Whether what the derivative needs is left.
+    """
+    gates, family = GATES[cell], cell.partition("_")[0]
+    shape = _shape(device, dtype, hidden, batch, row=hidden, columns=gates)
+    if shape is None:
+        return None
+    adds = "gates" if family != "gru" else ""
+    step = {"rnn": (keep, cell == "rnn_relu"), "lstm": (keep, False), "gru": (keep,)}[family]
+    return _sequence(
+        device,
+        f"{family}_forward",
+        step,
+        FORWARD_OPERANDS[family],
+        dtype,
+        hidden,
+        shape,
+        f"forward_sequence<{shape.rows}, {shape.spread}, {gates}, {_flag(bool(adds))}>",
+        f"{adds or 'recurrent'}, state, out",
+        gates,
+    )
+
+
+def plan_backward(device: Device, cell: str, dtype: dtype, hidden: int, batch: int) -> Sequence | None:
+    """What :func:`.recurrent.plan_backward` plans, for many steps; ``None`` as for :func:`plan`."""
+    gates, family = GATES[cell], cell.partition("_")[0]
+    shape = _shape(device, dtype, hidden, batch, row=hidden * gates, columns=1)
+    if shape is None:
+        return None
+    adds = family == "gru"
+    step = {"rnn": (cell == "rnn_relu",), "lstm": (False,), "gru": ()}[family]
+    return _sequence(
+        device,
+        f"{family}_backward",
+        step,
+        BACKWARD_OPERANDS[family],
+        dtype,
+        hidden,
+        shape,
+        f"backward_sequence<{shape.rows}, {shape.spread}, {gates}, {_flag(adds)}>",
+        f"{'grad_recurrent' if adds else 'grad_gates'}, grad_state",
+        gates,
+    )
+
+
+class _Shape(NamedTuple):
+    """How steps are shared out.
+
+    Attributes
+    ----------
+    rows, spread : int
+        Rows, and groups of units, of a lane.
+    blocks, parts : int
+        Parts of the units, and of the batch; a block each.
+    rows_each : int
+        Rows of a part.
+    shared : int
+        Shared memory of a block, in bytes.
+    """
+
+    rows: int
+    spread: int
+    blocks: int
+    parts: int
+    rows_each: int
+    shared: int
+
+
+def _shape(device: Device, dtype: dtype, hidden: int, batch: int, *, row: int, columns: int) -> _Shape | None:
+    """The one with the most blocks that are all there at the same time.
+
+    ``row`` are the elements of a row that is multiplied, ``columns`` those of the product for a unit.
+    """
+    if row * dtype.itemsize % _PACK_BYTES or not device.attribute("COOPERATIVE_LAUNCH"):
+        return None
+    properties = device.properties
+    # As each block fits on a multiprocessor, so many run at the same time.
+    most = properties.multi_processor_count
+    spread = next(
+        (each for each in _SPREADS if each * columns > 1 and hidden <= most * _LANE_UNITS * each),
+        _SPREADS[-1],
+    )
+    width = _LANE_UNITS * spread
+    blocks = -(-hidden // width)
+    if blocks > most or spread * columns > _MAX_COLUMNS:
+        return None
+    rows = next((each for each in _ROWS if batch <= most // blocks * each * _LANE_ROWS), _ROWS[-1])
+    tile = rows * _LANE_ROWS
+    rows_each = -(-batch // (most // blocks * tile)) * tile
+    pieces = _WARPS * tile * (_PIECE + 1) * _PACK_BYTES
+    weights = width * columns * (row * dtype.itemsize // _PACK_BYTES | 1) * _PACK_BYTES
+    shared = weights + pieces + _WARPS * tile * width * columns * max(dtype.itemsize, _SUM_BYTES)
+    if shared > properties.shared_memory_per_block_optin or rows_each * width * columns * row > _MOST_WORK:
+        return None
+    return _Shape(rows, spread, blocks, -(-batch // rows_each), rows_each, shared)
+
+
+def _sequence(
+    device: Device,
+    name: str,
+    flags: tuple[bool, ...],
+    operands: str,
+    dtype: dtype,
+    hidden: int,
+    shape: _Shape,
+    function: str,
+    passed: str,
+    gates: int,
+) -> Sequence:
+    names = operands.split()
+    bare = [each.removeprefix("=") for each in names]
+    backward = name.endswith("backward")
+    parameters = [
+        "int hidden",
+        "int rows_each",
+        "int steps",
+        "int rows",
+        "int stride",
+        *(["bool needed"] if backward else []),
+        "unsigned int* arrived",
+        f"const {dtype.cuda}* weight",
+        *(
+            f"{'const ' * (each[0] == '=' and each[1:] not in _PRODUCTS)}{dtype.cuda}* {each.removeprefix('=')}"
+            for each in names
+        ),
+    ]
+    at_step = ", ".join(_of_step(each, gates if each in _OF_GATES else 1) for each in bare)
+    template = ", ".join(["1", *map(_flag, flags)])
+    source = (
+        f"{includes('recurrent.cuh', dtype)}"
+        '#include "recurrent_sequences.cuh"\n\n'
+        f'extern "C" __global__ void __launch_bounds__({_THREADS}) {name}_sequence({", ".join(parameters)}) {{\n'
+        f"    {function}(\n"
+        f"        steps, rows, hidden, stride, rows_each, {'needed, ' if backward else ''}arrived, weight, {passed},\n"
+        "        [=](OwnUnits<int> own, int some, int top, long long at) {\n"
+        f"            {name}<{template}>(own, some, hidden, {at_step});\n"
+        "        });\n}\n"
+    )
+    codes = "iiiii" + "?" * backward + "PP" + "P" * len(names)
+    launch = launcher(
+        device, "recurrent_sequences.cu", source, f"{name}_sequence", codes, shape.shared, cooperative=True
+    )
+    blocks, parts, rows_each, shared, runtime = *shape[2:], device.runtime
+    clear = runtime.driver.cuMemsetD32Async
+
+    def run(stream: Any, counters: int, steps: int, rows: int, *others: Any) -> None:
+        head, addresses = others[: 1 + backward], others[1 + backward :]
+        device.use()
+        runtime.check(clear(counters, 0, parts, stream), "cuMemsetD32Async", f"{parts} counters")
+        launch(
+            blocks, parts, 1, _THREADS, 1, 1, shared, stream,
+            hidden, rows_each, steps, rows, *head, counters, *addresses,
+        )  # fmt: skip
+
+    return Sequence(run, _MOST_ARRIVALS // blocks - 1, parts * _COUNTER_BYTES)
+
+
+def _of_step(operand: str, width: int) -> str:
+    """A block's rows of an operand, ``width`` states wide: from ``top`` on, or from ``at`` on in rows of all steps."""
+    if operand == "bias":
+        return operand
+    moved = f"{operand} + {'top' if operand in _RUNNING else 'at'} * {width} * hidden"
+    # A null pointer says that there is none.
+    return f"grad ? {moved} : nullptr" if operand == "grad" else moved
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
