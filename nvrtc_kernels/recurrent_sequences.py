@@ -20,7 +20,7 @@ _THREADS = 32 * _WARPS
 #: A sum of half precision is a float.
 _SUM_BYTES = 4
 #: Groups of units that a lane may have, and rows.
-_SPREADS = _ROWS = (1, 2, 4)
+_GROUPS = _ROWS = (1, 2, 4)
 #: Columns that a lane may have: their sums, and those of the rows, are in registers.
 _MAX_COLUMNS = 8
 #: Multiply-adds of a block in a step from which products by cuBLAS, which has all of the device for each, and two
@@ -84,7 +84,7 @@ def plan(device: Device, cell: str, dtype: dtype, hidden: int, batch: int, *, ke
         dtype,
         hidden,
         shape,
-        f"forward_sequence<{shape.rows}, {shape.spread}, {gates}, {_flag(bool(adds))}>",
+        f"forward_sequence<{shape.rows}, {shape.groups}, {gates}, {_flag(bool(adds))}>",
         f"{adds or 'recurrent'}, state, out",
         gates,
     )
@@ -106,7 +106,7 @@ def plan_backward(device: Device, cell: str, dtype: dtype, hidden: int, batch: i
         dtype,
         hidden,
         shape,
-        f"backward_sequence<{shape.rows}, {shape.spread}, {gates}, {_flag(adds)}>",
+        f"backward_sequence<{shape.rows}, {shape.groups}, {gates}, {_flag(adds)}>",
         f"{'grad_recurrent' if adds else 'grad_gates'}, grad_state",
         gates,
     )
@@ -117,7 +117,7 @@ class _Shape(NamedTuple):
 
     Attributes
     ----------
-    rows, spread : int
+    rows, groups : int
         Rows, and groups of units, of a lane.
     blocks, parts : int
         Parts of the units, and of the batch; a block each.
@@ -128,7 +128,7 @@ class _Shape(NamedTuple):
     """
 
     rows: int
-    spread: int
+    groups: int
     blocks: int
     parts: int
     rows_each: int
@@ -145,13 +145,13 @@ def _shape(device: Device, dtype: dtype, hidden: int, batch: int, *, row: int, c
     properties = device.properties
     # As each block fits on a multiprocessor, so many run at the same time.
     most = properties.multi_processor_count
-    spread = next(
-        (each for each in _SPREADS if each * columns > 1 and hidden <= most * _LANE_UNITS * each),
-        _SPREADS[-1],
+    groups = next(
+        (each for each in _GROUPS if each * columns > 1 and hidden <= most * _LANE_UNITS * each),
+        _GROUPS[-1],
     )
-    width = _LANE_UNITS * spread
+    width = _LANE_UNITS * groups
     blocks = -(-hidden // width)
-    if blocks > most or spread * columns > _MAX_COLUMNS:
+    if blocks > most or groups * columns > _MAX_COLUMNS:
         return None
     rows = next((each for each in _ROWS if batch <= most // blocks * each * _LANE_ROWS), _ROWS[-1])
     tile = rows * _LANE_ROWS
@@ -161,7 +161,7 @@ def _shape(device: Device, dtype: dtype, hidden: int, batch: int, *, row: int, c
     shared = weights + pieces + _WARPS * tile * width * columns * max(dtype.itemsize, _SUM_BYTES)
     if shared > properties.shared_memory_per_block_optin or rows_each * width * columns * row > _MOST_WORK:
         return None
-    return _Shape(rows, spread, blocks, -(-batch // rows_each), rows_each, shared)
+    return _Shape(rows, groups, blocks, -(-batch // rows_each), rows_each, shared)
 
 
 def _sequence(

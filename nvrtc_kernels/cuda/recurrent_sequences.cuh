@@ -151,7 +151,7 @@ __device__ inline void add_to(T* at, decltype(to_compute(T())) value, bool adds)
 }
 
 // What a block does of every step: some units of some rows of the batch. Blocks of the same rows wait for one another.
-template <int Spread>
+template <int Groups>
 struct Part {
     int first, units, top, rows;
     unsigned int* arrived;
@@ -159,8 +159,8 @@ struct Part {
 
     // Blocks along x share out units, and those along y rows, so many each.
     __device__ Part(int hidden, int rows, int rows_each, unsigned int* arrived)
-        : first(blockIdx.x * LANE_UNITS * Spread),
-          units(min(LANE_UNITS * Spread, hidden - first)),
+        : first(blockIdx.x * LANE_UNITS * Groups),
+          units(min(LANE_UNITS * Groups, hidden - first)),
           top(blockIdx.y * rows_each),
           rows(min(rows_each, rows - top)),
           arrived(arrived + blockIdx.y),
@@ -173,13 +173,13 @@ struct Part {
 // Products are added to `gates`, or written to them where `Adds` is not set; then they are the same for all steps.
 // `step(own, rows, top, at)` is what a step does after that, for so many rows from `top` on, which are rows from `at` on
 // of what each step has rows of its own of. Those of the next step begin `stride` rows on.
-template <int Rows, int Spread, int Gates, bool Adds, class T, class Step>
+template <int Rows, int Groups, int Gates, bool Adds, class T, class Step>
 __device__ void forward_sequence(
     int steps, int rows, int hidden, int stride, int rows_each, unsigned int* arrived, const T* weight, T* gates,
     const T* state, const T* out, const Step& step) {
     extern __shared__ uint4 room[];
-    typedef Products<Rows, Gates * Spread, T> Product;
-    Part<Spread> part(hidden, rows, rows_each, arrived);
+    typedef Products<Rows, Gates * Groups, T> Product;
+    Part<Groups> part(hidden, rows, rows_each, arrived);
     if (part.rows <= 0) return;
     const GateWeights<Gates, T> weights = {weight, part.first, hidden};
     const Product product(room, hidden / Product::pack, weights);
@@ -200,13 +200,13 @@ __device__ void forward_sequence(
 
 // The gradient of the state before a step is the product of `through`, the gradients of its gates, added where `Adds`
 // is set. That before the last step is left out if it is not `needed`.
-template <int Rows, int Spread, int Gates, bool Adds, class T, class Step>
+template <int Rows, int Groups, int Gates, bool Adds, class T, class Step>
 __device__ void backward_sequence(
     int steps, int rows, int hidden, int stride, int rows_each, bool needed, unsigned int* arrived, const T* weight,
     const T* through, T* grad_state, const Step& step) {
     extern __shared__ uint4 room[];
-    typedef Products<Rows, Spread, T> Product;
-    Part<Spread> part(hidden, rows, rows_each, arrived);
+    typedef Products<Rows, Groups, T> Product;
+    Part<Groups> part(hidden, rows, rows_each, arrived);
     if (part.rows <= 0) return;
     const StateWeights<T> weights = {weight, part.first, hidden};
     const Product product(room, hidden * Gates / Product::pack, weights);
