@@ -24,6 +24,7 @@ def _both_run(installed: Installed, folder: Path, forms: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("forms", PAIRS, ids=described)
+@pytest.mark.sampled(3)
 def test_every_pair(installed: Installed, tmp_path: Path, forms: dict[str, str]) -> None:
     _both_run(installed, tmp_path, forms)
 

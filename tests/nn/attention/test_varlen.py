@@ -94,7 +94,7 @@ def _results(operands: list[Any], lengths: str, window: tuple[int, int], device:
     ("bfloat16", 64, (2, 2)), ("float16", 20, (4, 2)), ("bfloat16", 128, (2, 1)), ("float32", 64, (2, 1)),
     ("tf32", 32, (2, 2)), ("bfloat16", 200, (1, 1)),
 ])  # fmt: skip
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(20)
 def test_each_sequence_alone(
     form: str, width: int, heads: tuple[int, int], lengths: str, window: tuple[int, int], checked: None,
     monkeypatch: pytest.MonkeyPatch,

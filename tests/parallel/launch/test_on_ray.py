@@ -102,6 +102,7 @@ def test_ranks_of_two_nodes(cluster: Cluster, tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("logs/attempt_0/rank_*/stdout.log"))) == 4
 
 
+@pytest.mark.nightly
 def test_a_folder_that_is_copied(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "copied").mkdir()
     (tmp_path / "copied" / "program.py").write_text("import os\nprint('in', os.getcwd())\n")

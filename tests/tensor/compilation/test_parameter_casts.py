@@ -95,6 +95,7 @@ class _Training:
 
 @pytest.mark.parametrize("dtype", [tensor.bfloat16, tensor.float16])
 @pytest.mark.parametrize("optimizer", [nn.optim.AdamW, nn.optim.SGD, nn.optim.RMSprop, nn.optim.Adagrad])
+@pytest.mark.sampled(8)
 def test_later_steps_cast_nothing(optimizer: Any, dtype: Any) -> None:
     training = _Training(optimizer, dtype)
     training.run(3)

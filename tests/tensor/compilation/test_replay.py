@@ -131,7 +131,7 @@ def test_backward_passes_that_come_later(schedules: None) -> None:  # noqa: F811
     """What a backward pass needs is not written to before; passes in any order, and several times."""
     weight = tensor.linspace(-1, 1, 8, device="cuda").requires_grad_()
     compiled = _replayed(lambda x: _chain(x * weight, weight))
-    xs = [tensor.full((4, 8), 0.1 * number, device="cuda") for number in range(8)]
+    xs = [tensor.full((4, 8), 0.1 * number, device="cuda") for number in range(4)]
     expected = [tensor.autograd.grad(_chain(x * weight, weight).sum(), weight)[0] for x in xs]
     for _ in range(3):
         for x, each in zip(xs, expected, strict=True):

@@ -84,7 +84,7 @@ def test_gradients_of_heads_of_one_projection(form: str, schedule: str, at_once:
 @pytest.mark.parametrize("width", [64, 100, 128, 200])
 @pytest.mark.parametrize("extras", ["causal", "masked", "dropout", "groups"])
 @pytest.mark.parametrize("form", ["bfloat16", "float32", "tf32"])
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(30)
 def test_gradients_of_wide_heads(
     form: str, extras: str, width: int, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +172,7 @@ def test_rows_without_keys_and_large_scores(schedule: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "width"), [("float16", 32), ("bfloat16", 128), ("float32", 64)])
+@pytest.mark.sampled(6)
 def test_what_is_added_to_all_scores_changes_nothing(name: str, width: int, schedule: str) -> None:
     """Exponentials of it have no number in the dtype, and the last tiles have rows behind the last query and key."""
     dtype = getattr(tensor, name)
