@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .approximations import fused
 from .row_writer import RowWriter
 
 if TYPE_CHECKING:
@@ -45,9 +46,8 @@ def _apply_to(double: bool, names: tuple[str, ...]) -> str:
     mean, scale, *bias = (w.load(f"%{name}", "%r") for name in names[1:-1])
 
     def write(i: str) -> Sequence[Value]:
-        value = w.compute(w.compute(w.load(x, i), "-", mean), "*", scale)
-        for each in bias:
-            value = w.compute(value, "+", each)
+        away = w.compute(w.load(x, i), "-", mean)
+        value = fused(w, away, scale, bias[0]) if bias else w.compute(away, "*", scale)
         w.store(value, out, i)
         return []
 

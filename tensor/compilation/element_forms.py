@@ -110,7 +110,7 @@ def _of_channels(step: Step) -> Element | None:
 
     The expressions are those of ``cuda/channel_normalization.cuh``.
     """
-    if type(step.result) is not Ref or not step.result.layout.device_state.is_cuda:
+    if type(step.result) is not Ref:
         return None
     layout, operands, numbers = step.result.layout, step.arguments, []
     if not layout.numel:

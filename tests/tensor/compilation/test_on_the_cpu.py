@@ -274,6 +274,35 @@ def test_rows_of_other_types_and_what_repeats_within_a_row() -> None:
         assert f"3 operations in {calls} calls" in compiled.explain(x, part), (dtype, shape)
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("shape", [(3, 5, 4, 7), (2, 6, 21)], ids=str)
+def test_batch_normalizations_are_part_of_chains(shape: tuple[int, ...], training: bool) -> None:
+    """With a residual connection and an activation behind them: as they are one by one, bit for bit."""
+    x, residual, grad = (tensor.randn(*shape) for _ in range(3))
+    outcomes = []
+    for compiles in (False, True):
+        norm = nn.BatchNorm2d(shape[1]) if len(shape) == 4 else nn.BatchNorm1d(shape[1])
+        norm.train(training)
+        with tensor.no_grad():
+            norm.weight.copy_(tensor.linspace(0.5, 2, shape[1]))
+            norm.bias.copy_(tensor.linspace(-1, 1, shape[1]))
+
+        def function(x: Any, residual: Any, norm: Any = norm) -> Any:
+            return functional.relu(norm(x) + residual)
+
+        run = tensor.compile(function, fullgraph=True) if compiles else function
+        for _ in range(2):
+            leaves = [each.clone().requires_grad_() for each in (x, residual)]
+            norm.zero_grad()
+            result = run(*leaves)
+            result.backward(grad)
+        outcomes.append([result.detach(), *(each.grad for each in leaves), *norm.state_dict().values()])
+        outcomes[-1] += [each.grad for each in norm.parameters()]
+    for one, other in zip(*outcomes, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert "fused" in run.explain(*leaves)
+
+
 _outside = tensor.zeros(3)
 #: Functions that ask for values, of arguments or of what they have computed.
 _ASKING: dict[str, Any] = {
