@@ -66,6 +66,14 @@ def test_training_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "tokens a second" in rows[0].note
 
 
+def test_training_steps_as_libraries_compile_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "ON_CPU", train.ON_HOST)
+    # PyTorch takes a minute.
+    monkeypatch.setattr(train, "libraries", lambda device: {OURS: tensor})
+    rows = list(train.rows("perceptron, 784", argparse.Namespace(compiled=True)))
+    assert [set(row.values) for row in rows] == [{OURS, f"{OURS}, compiled"}]
+
+
 def test_compiled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     def training(capturable: bool) -> Training:
         model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.1)).to("cuda")

@@ -2,7 +2,8 @@
 
 With a GPU: on the device, timed by events, against PyTorch. Without: smaller models on the CPU, against PyTorch on one
 thread; and the host time of steps so small that the work does not matter, on a simulated device that runs nothing
-(``execute=off``), against PyTorch's on the CPU.
+(``execute=off``), against PyTorch's on the CPU. With ``--compiled`` the steps are measured as each library compiles them, too: whole
+ones here, and of PyTorch the loss with its gradient.
 """
 
 from __future__ import annotations
@@ -17,7 +18,43 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping
 
-    Step = Callable[[], None]
+    Step = Callable[[], object]
+
+
+class Trainer(NamedTuple):
+    """What steps consist of.
+
+    Attributes
+    ----------
+    optimizer
+        Of the model's parameters.
+    loss : callable
+        What is minimised, with its graph.
+    """
+
+    optimizer: Any
+    loss: Callable[[], Any]
+
+    def step(self) -> Any:
+        """Clear gradients, compute the loss and its gradient, and let the optimizer step."""
+        return _step(self.optimizer, self.loss)
+
+    def compiled(self, library: Any) -> Step:
+        """The same as a library compiles it."""
+        optimizer, loss = self
+        if library is tensor:
+            compiled_step: Step = tensor.compile(lambda: _step(optimizer, loss))
+            return compiled_step
+        compiled_loss = library.compile(loss)
+        return lambda: _step(optimizer, compiled_loss)
+
+
+def _step(optimizer: Any, loss: Callable[[], Any]) -> Any:
+    optimizer.zero_grad()
+    result = loss()
+    result.backward()
+    optimizer.step()
+    return result
 
 
 class Sizes(NamedTuple):
@@ -39,6 +76,15 @@ ON_CPU = Sizes(64, 256, 16, 2, 2, 128, 4, 64, 512)
 ON_HOST = Sizes(2, 8, 4, 1, 2, 8, 2, 4, 8)
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The suite's own options."""
+    parser.add_argument(
+        "--compiled",
+        action="store_true",
+        help="measure compiled steps, too; PyTorch takes a minute for each model and needs a C++ compiler",
+    )
+
+
 def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     """Measure the rows whose name contains ``only``."""
     gpu = on_gpu()
@@ -48,10 +94,16 @@ def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     for name, (make, samples, unit) in _models(sizes).items():
         if only not in name:
             continue
-        times = work_times(
-            {each: make(library, device, sizes) for each, library in contenders.items()}, contenders
-        )
-        peers = [time for each, time in times.items() if each != OURS]
+        steps: dict[str, Step] = {
+            each: make(library, device, sizes).step for each, library in contenders.items()
+        }
+        if getattr(options, "compiled", False):
+            steps |= {
+                f"{each}, compiled": make(library, device, sizes).compiled(library)
+                for each, library in contenders.items()
+            }
+        times = work_times(steps, contenders | {f"{each}, compiled": contenders[each] for each in contenders})
+        peers = [times[each] for each in contenders if each != OURS]
         yield Row(
             name,
             "ms",
@@ -62,7 +114,7 @@ def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     yield from host_rows(only, contenders, _small, 1)
 
 
-def _models(sizes: Sizes) -> dict[str, tuple[Callable[[Any, str, Sizes], Step], int, str]]:
+def _models(sizes: Sizes) -> dict[str, tuple[Callable[[Any, str, Sizes], Trainer], int, str]]:
     """What makes a step of each model, the samples of a step, and what they are."""
     tokens = sizes.sequences * sizes.length
     return {
@@ -78,7 +130,7 @@ def _models(sizes: Sizes) -> dict[str, tuple[Callable[[Any, str, Sizes], Step], 
 
 def _small(lib: Any, device: str) -> Mapping[str, Callable[[], object]]:
     return {
-        name.split(",")[0] + ", a step": make(lib, device, ON_HOST)
+        name.split(",")[0] + ", a step": make(lib, device, ON_HOST).step
         for name, (make, _, _) in _models(ON_HOST).items()
     }
 
@@ -91,17 +143,7 @@ def _optim(lib: Any) -> Any:
     return nn.optim if lib is tensor else lib.optim
 
 
-def _step(model: Any, optimizer: Any, loss: Callable[[], Any]) -> Step:
-    def step() -> None:
-        optimizer.zero_grad()
-        loss().backward()
-        optimizer.step()
-
-    model.train()
-    return step
-
-
-def _perceptron(lib: Any, device: str, sizes: Sizes) -> Step:
+def _perceptron(lib: Any, device: str, sizes: Sizes) -> Trainer:
     modules = _modules(lib)
     model = modules.Sequential(
         modules.Linear(784, sizes.width),
@@ -113,10 +155,10 @@ def _perceptron(lib: Any, device: str, sizes: Sizes) -> Step:
     optimizer = _optim(lib).SGD(model.parameters(), lr=1e-3, momentum=0.9)
     x = lib.randn(sizes.batch, 784, device=device)
     y = lib.randint(0, 10, (sizes.batch,), device=device)
-    return _step(model, optimizer, lambda: modules.functional.cross_entropy(model(x), y))
+    return Trainer(optimizer, lambda: modules.functional.cross_entropy(model(x), y))
 
 
-def _cnn(lib: Any, device: str, sizes: Sizes) -> Step:
+def _cnn(lib: Any, device: str, sizes: Sizes) -> Trainer:
     modules, channels = _modules(lib), sizes.channels
     model = modules.Sequential(
         modules.Conv2d(3, channels, 3, padding=1, bias=False),
@@ -133,10 +175,10 @@ def _cnn(lib: Any, device: str, sizes: Sizes) -> Step:
     optimizer = _optim(lib).Adam(model.parameters(), lr=1e-3)
     x = lib.randn(sizes.batch, 3, 32, 32, device=device)
     y = lib.randint(0, 10, (sizes.batch,), device=device)
-    return _step(model, optimizer, lambda: modules.functional.cross_entropy(model(x), y))
+    return Trainer(optimizer, lambda: modules.functional.cross_entropy(model(x), y))
 
 
-def _gpt(lib: Any, device: str, sizes: Sizes) -> Step:
+def _gpt(lib: Any, device: str, sizes: Sizes) -> Trainer:
     modules, width = _modules(lib), sizes.embedding
     functional = modules.functional
 
@@ -181,4 +223,4 @@ def _gpt(lib: Any, device: str, sizes: Sizes) -> Step:
         with lib.autocast(device, dtype=lib.bfloat16):
             return functional.cross_entropy(model(words).flatten(0, 1), following)
 
-    return _step(model, optimizer, loss)
+    return Trainer(optimizer, loss)
