@@ -23,6 +23,11 @@ MODES = ("sum", "mean", "max")
 #: Lookups at most for :func:`gradient`, whose blocks keep them in shared memory, and comparisons of a row with an index: there
 #: each row looks at all indices, which for more of them takes longer than sorting them.
 _MOST_LOOKUPS, _MOST_COMPARISONS = 4096, 1 << 23
+#: Lookups at most for :func:`filed_gradient`, and how many of them for each row of the table: those of rows that have more than
+#: there are slots (``EMBEDDING_SLOTS``) are looked for among all, which for more of them takes longer than sorting them.
+_MOST_FILED, _MOST_FILED_A_ROW = 1 << 15, 4
+#: Positions that a row has room for.
+SLOTS = 16
 
 
 def plan(
@@ -113,5 +118,61 @@ def gradient(
 
     def run(stream: Any, indices: int, grads: int, out: int) -> None:
         launch(rows, 1, 1, _THREADS, 1, 1, 0, stream, columns, lookups, skipped, indices, grads, out)
+
+    return run
+
+
+def has_filed_gradient(table: dtype, rows: int, lookups: int) -> bool:
+    """Whether :func:`filed_gradient` is what suits a table of so many rows and so many lookups."""
+    return table.is_floating_point and lookups <= min(_MOST_FILED, _MOST_FILED_A_ROW * rows)
+
+
+def filed_gradient(
+    device: Device, table: dtype, rows: int, columns: int, index: dtype, lookups: int, skipped: int
+) -> Callable[..., None]:
+    """What makes the gradient of a ``(rows, columns)`` table in two launches, as :func:`gradient` does in one.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, indices, grads, counts, slots, out)``, addresses of what is contiguous: ``counts`` are ``rows``
+        zeros, and ``slots`` room for ``rows`` times :data:`SLOTS` numbers, all int32.
+    """
+    if not rows or not columns:
+        return NOTHING.run
+    compute_type = "double" if table is float64 else "float"
+    width = 16 // table.itemsize
+    source = (
+        f"{includes('embedding_gradient.cuh', table)}"
+        f'extern "C" __global__ void file_embeddings(long long rows, int lookups, long long skipped, '
+        f"const {index.cuda}* indices, int* counts, int* slots) {{\n"
+        "    file_lookups(rows, lookups, skipped, indices, counts, slots);\n}\n"
+    )
+    for name, each in (("packs", width), ("elements", 1)):
+        source += (
+            f'extern "C" __global__ void embedding_gradient_of_{name}(long long rows, long long columns, int lookups, '
+            f"const {index.cuda}* indices, const {table.cuda}* grads, const int* counts, const int* slots, "
+            f"{table.cuda}* out) {{\n"
+            f"    gradient_of_rows<{compute_type}, {each}>"
+            "(rows, columns, lookups, indices, grads, counts, slots, out);\n}\n"
+        )
+    file = "embedding_gradient.cu"
+    filing = launcher(device, file, source, "file_embeddings", "qiqPPP")
+    packs, elements = (
+        launcher(device, file, source, f"embedding_gradient_of_{name}", "qqiPPPPP")
+        for name in ("packs", "elements")
+    )
+    filing_grid, grid = -(-lookups // _THREADS), -(-rows * 32 // _THREADS)
+
+    def run(stream: Any, indices: int, grads: int, counts: int, slots: int, out: int) -> None:
+        if lookups:
+            filing(
+                filing_grid, 1, 1, _THREADS, 1, 1, 0, stream, rows, lookups, skipped, indices, counts, slots
+            )
+        aligned = columns % width == 0 and (grads | out) % 16 == 0
+        launch = packs if aligned else elements
+        launch(
+            grid, 1, 1, _THREADS, 1, 1, 0, stream, rows, columns, lookups, indices, grads, counts, slots, out
+        )
 
     return run

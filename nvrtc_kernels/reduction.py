@@ -85,7 +85,12 @@ class Form:
         form = cls(*rows.pack(work), grid, work.along * work.across)
         if work.chunks == 1:
             return form
-        fold = _WARP if work.chunks <= 2 * _WARP else THREADS
+        fold = THREADS
+        if work.chunks <= 2 * _WARP:
+            fold = _WARP
+        elif rows.count >= THREADS and work.chunks <= 2 * THREADS:
+            # Many rows fill the device with fewer threads each.
+            fold = THREADS // 2
         fold_grid = min(-(-rows.count * fold // THREADS), _MAX_GRID)
         return replace(form, fold=fold, fold_grid=fold_grid, scratch_bytes=rows.count * work.chunks * _STATE)
 

@@ -388,7 +388,7 @@ __device__ inline void fold_chunks(const L& layout, const typename Reducer::Stat
         const Index row = group * across + threadIdx.x / Along;
         typename Reducer::State state = Reducer::start();
         if (row < layout.rows) {
-#pragma unroll 1
+#pragma unroll 4
             for (Index chunk = thread; chunk < layout.chunks; chunk += Along) {
                 state = Reducer::combine(state, cells[row * layout.chunks + chunk]);
             }

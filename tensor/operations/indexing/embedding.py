@@ -183,23 +183,38 @@ def _added_rows(
 
 
 def _gradient_plan(table: Layout, flat: Layout, padding: int) -> Callable[..., Tensor] | None:
-    """What makes the gradient of a table in one launch: ``plans[operation, table, flat, padding](values, flat)``.
+    """What makes the gradient of a table without sorting: ``plans[operation, table, flat, padding](values, flat)``.
 
     ``None`` where indices are to be sorted first: on the host, and where there are many.
     """
     device_state, (rows, columns) = table.device_state, table.shape
-    if not device_state.is_cuda or not kernels.has_gradient(table.dtype, rows, flat.numel):
+    if not device_state.is_cuda:
         return None
     out = layouts.contiguous[table.shape, table.dtype, device_state]
-    run = kernels.gradient(device_state.native, table.dtype, rows, columns, flat.dtype, flat.numel, padding)
+    arguments = device_state.native, table.dtype, rows, columns, flat.dtype, flat.numel, padding
     local = device_state.local
+    if kernels.has_gradient(table.dtype, rows, flat.numel):
+        at_once = kernels.gradient(*arguments)
 
-    def on_device(values: Tensor, flat: Tensor) -> Tensor:
+        def on_device(values: Tensor, flat: Tensor) -> Tensor:
+            values, flat, result = values.contiguous(), flat.contiguous(), empty(out)
+            at_once(local.stream.handle, flat._address, values._address, result._address)
+            return result
+
+        return on_device
+    if not kernels.has_filed_gradient(table.dtype, rows, flat.numel):
+        return None
+    filed = kernels.filed_gradient(*arguments)
+
+    def by_slots(values: Tensor, flat: Tensor) -> Tensor:
         values, flat, result = values.contiguous(), flat.contiguous(), empty(out)
-        run(local.stream.handle, flat._address, values._address, result._address)
+        counts = flat.new_zeros(rows, dtype=int32)
+        slots = flat.new_empty(rows * kernels.SLOTS, dtype=int32)
+        addresses = (each._address for each in (flat, values, counts, slots, result))
+        filed(local.stream.handle, *addresses)
         return result
 
-    return on_device
+    return by_slots
 
 
 _GRADIENT = planned(_gradient_plan)

@@ -161,6 +161,72 @@ def test_gradients_in_one_launch(
 
 
 @pytest.mark.simulator_only
+@pytest.mark.parametrize("index", [tensor.int32, tensor.int64], ids=str)
+@pytest.mark.parametrize("dtype", [tensor.float32, tensor.float64, tensor.float16, tensor.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("rows", "columns", "lookups", "often", "padding"),
+    [
+        (41, 264, 160, 40, 2),
+        (70, 130, 64, 1, None),
+        (1301, 1, 5200, 5000, None),
+        (9, 128, 0, 0, None),
+        (33, 8, 100, 17, 0),
+    ],
+)
+@pytest.mark.sampled(6)
+def test_gradients_by_slots(
+    rows: int,
+    columns: int,
+    lookups: int,
+    often: int,
+    padding: int | None,
+    dtype: Any,
+    index: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row that has more lookups than slots, and more than a batch, beside rows with few and none."""
+    drv.simulator.install(check="full", schedule="random", seed=rows)
+    monkeypatch.setattr(embeddings.kernels, "_MOST_LOOKUPS", -1)
+    rng = np.random.default_rng(rows)
+    numbers = rng.permutation(np.append(np.full(often, rows // 2), rng.integers(0, rows, lookups - often)))
+    gradients = rng.integers(-4, 4, (lookups, columns))
+    table = tensor.zeros(rows, columns, device="cuda", dtype=dtype, requires_grad=True)
+    # Neither aligned nor, where the number of columns is odd, a multiple of a load.
+    store = tensor.zeros(lookups * columns + 1, device="cuda", dtype=dtype)
+    values = store[columns % 2 :][: lookups * columns].view(lookups, columns)
+    values.copy_(tensor.tensor(gradients, dtype=dtype))
+    indices = tensor.tensor(numbers.astype(np.int64), device="cuda", dtype=index)
+    results = []
+    for _ in range(2):
+        with launched() as names:
+            result = functional.embedding(indices, table, padding_idx=padding)
+            results += tensor.autograd.grad(result, table, values)
+    assert any(each.startswith("embedding_gradient_of_") for each in names)
+    expected = np.zeros((rows, columns))
+    np.add.at(expected, numbers.astype(np.int64), gradients)
+    if padding is not None:
+        expected[padding] = 0
+    rounded = tensor.tensor(expected, dtype=dtype).double().numpy()
+    for result in results:
+        np.testing.assert_array_equal(result.cpu().double().numpy(), rounded)
+    assert not drv.simulator.findings()
+
+
+@pytest.mark.simulator_only
+def test_rows_by_slots_are_summed_in_the_order_of_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
+    drv.simulator.install(check="full")
+    monkeypatch.setattr(embeddings.kernels, "_MOST_LOOKUPS", -1)
+    numbers, back = _RNG.integers(0, 30, 100), _normal(100, 4)
+    table = tensor.zeros(30, 4, device="cuda", requires_grad=True)
+    embeddings.embedding(table, on("cuda", numbers)).backward(on("cuda", back))
+    expected = np.zeros((30, 4), np.float32)
+    for number, row in zip(numbers, back, strict=True):
+        expected[number] += row
+    assert table.grad is not None
+    np.testing.assert_array_equal(table.grad.cpu().numpy(), expected)
+
+
+@pytest.mark.simulator_only
 def test_gradients_of_many_lookups_are_sorted() -> None:
     drv.simulator.install(check="full")
     table = tensor.zeros(3, 2, device="cuda", requires_grad=True)
