@@ -11,6 +11,7 @@ Looked up by the two layouts. What is found is one of
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -200,6 +201,7 @@ def _host_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], N
     return run_loop
 
 
+@cache
 def host_conversion(origin: dtype, to: dtype) -> Callable[[NDArray[Any], NDArray[Any]], None]:
     """What copies NumPy elements of one type into an array of another, as PyTorch converts them.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array as packed
 from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     Convert = Callable[[NDArray[Any], dtype], NDArray[Any]]
 
+_FLOATS = frozenset((float,))
 _NUMBERS = frozenset((int, float, bool, complex))
 #: Up to here a double holds every integer.
 _EXACT = 2**53
@@ -43,6 +45,11 @@ def array_of_nested(data: Any, dtype: dtype | None, convert: Convert) -> NDArray
     RuntimeError
         If a number is out of the range of ``dtype``.
     """
+    if type(data) is list and data and _FLOATS.issuperset(map(type, data)):
+        target = dtype or get_default_dtype()
+        if target is dtypes.float32:
+            # Rounded as they are packed, and too large ones become infinite, as in a conversion.
+            return np.frombuffer(packed("f", data), np.float32)
     array = _of_numbers(data)
     if array is not None:
         target = dtype or default_dtype_of(array.dtype.type(0).item())

@@ -305,6 +305,18 @@ def test_errors_say_what_was_given(text: str, message: str) -> None:
         value(text, tensor)
 
 
+def test_lists_of_floats_are_rounded_as_numpy_rounds_them() -> None:
+    numbers = [1e300, -1e300, 0.1, 1 / 3, 1e-45, -1e-46, float("nan"), float("inf"), -0.0]
+    result = tensor.tensor(numbers)
+    with np.errstate(over="ignore"):
+        expected = np.array(numbers).astype(np.float32)
+    assert result.dtype is tensor.float32
+    np.testing.assert_array_equal(result.numpy().view(np.int32), expected.view(np.int32))
+    numbers[0] = 1.0
+    assert result[0] == float("inf")
+    result.add_(1).resize_(100)
+
+
 def test_data_that_numpy_reads_backwards_are_copied() -> None:
     assert tensor.tensor(np.arange(6)[::-2]).tolist() == [5, 3, 1]
     assert tensor.tensor(np.arange(3).astype(">i4")).tolist() == [0, 1, 2]
