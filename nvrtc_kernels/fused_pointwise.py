@@ -48,7 +48,7 @@ CTYPES: dict[str | int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """How an input is read by an index.
+    """How an input is read by an index, one of those that it is read by.
 
     Attributes
     ----------
@@ -62,6 +62,8 @@ class Lookup:
         Whether negative indices count from the end.
     bounds : str
         CUDA C++ of the structure ``Bounds``: see :func:`.indexing.bounds`.
+    number : int
+        Which of the table's indices it is.
     """
 
     table: int
@@ -71,6 +73,7 @@ class Lookup:
     reach: int
     wrap: bool
     bounds: str
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +337,7 @@ def _lookups(lookups: Sequence[Lookup], inputs: Sequence[str]) -> list[str]:
         lines.append("__device__ void look_up(const long long* index, Offset* offset) const {")
         for k, each in enumerate(lookups):
             wrap = "true" if each.wrap else "false"
-            position = f"checked<Bounds{k}, {wrap}, Offset>(index[{k}], {each.size}, 0)"
+            position = f"checked<Bounds{k}, {wrap}, Offset>(index[{k}], {each.size}, {each.number})"
             lines.append(f"    offset[{each.table + 1}] += {position} * {each.step};")
         lines.append("}")
     return [f"    {line}" for line in lines]

@@ -15,7 +15,7 @@ from tensor.operations.normalization.batch_normalization import APPLY, INPUT_GRA
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.random.dropout import DROPOUT
 
-from .elements import Element, Gather
+from .elements import LETTERS, Element, Gather
 from .tape import Ref
 
 if TYPE_CHECKING:
@@ -150,58 +150,67 @@ def channel_vector(ref: Ref, rank: int) -> Ref:
 
 
 def _gathered(step: Step) -> Element | None:
-    """What one index reads."""
+    """What indices read."""
     _, layout, name, mode, dim, *indices = step.key
     table, tensors = step.arguments
     result = step.result
-    if type(result) is not Ref or len(tensors) != 1 or mode == "flat" or not result.layout.numel:
+    if type(result) is not Ref or len(tensors) >= len(LETTERS) or mode == "flat" or not result.layout.numel:
         return None
     if not layout.device_state.is_cuda or layout.dtype.is_complex or layout.dtype.is_storage_only:
         return None
     selection = selection_of(layout, name, mode, dim, indices)
-    (index,), (axis,) = tensors, selection.indexed
     if result.layout.shape != selection.shape or len(selection.shape) == 0:
         return None
-    gather = Gather(
-        Ref(table.buffer, layout.with_strides(selection.shape, selection.strides), table.offset),
-        Ref(index.buffer, index.layout.with_strides(selection.shape, selection.indices[0]), index.offset),
-        layout.shape[axis],
-        layout.strides[axis],
-        strides_of.extent(layout.shape, layout.strides)[1] + 1,
-        selection.wrap,
-        indexing.bounds(name, selection),
+    shown = Ref(table.buffer, layout.with_strides(selection.shape, selection.strides), table.offset)
+    bounds = indexing.bounds(name, selection)
+    gathers = tuple(
+        Gather(
+            shown,
+            Ref(index.buffer, index.layout.with_strides(selection.shape, strides), index.offset),
+            layout.shape[axis],
+            layout.strides[axis],
+            strides_of.extent(layout.shape, layout.strides)[1] + 1,
+            selection.wrap,
+            bounds,
+            number,
+        )
+        for number, (index, axis, strides) in enumerate(
+            zip(tensors, selection.indexed, selection.indices, strict=True)
+        )
     )
-    return _by_gather(step, gather, result)
+    return _by_gathers(step, gathers, result)
 
 
-def _by_gather(step: Step, gather: Gather, out: Ref) -> Element:
-    (index,) = step.arguments[1]
+def _by_gathers(step: Step, gathers: tuple[Gather, ...], out: Ref) -> Element:
+    table, indices = gathers[0].table, [each.index for each in gathers]
     return Element(
         step,
         rules.computes_in(out.layout.dtype),
         out.layout.dtype,
         "a",
-        (gather.table, gather.index),
+        (table, *indices),
         out,
-        gather=gather,
-        shown=((gather.table, step.arguments[0]), (gather.index, index)),
+        gathers=gathers,
+        shown=((table, step.arguments[0]), *zip(indices, step.arguments[1], strict=True)),
     )
 
 
 def reshaped(element: Element, shape: tuple[int, ...]) -> Element | None:
     """A gather whose result has another shape, with the same elements in their order; ``None`` if it cannot be had."""
-    gather, operands = element.gather, []
-    assert gather is not None
-    for ref in (gather.table, gather.index):
+    operands = []
+    for ref in element.inputs():
         strides = strides_of.view_strides(ref.layout.shape, ref.layout.strides, shape)
         if strides is None:
             return None
         operands.append(Ref(ref.buffer, ref.layout.with_strides(shape, strides), ref.offset))
-    table, index = operands
+    table, *indices = operands
     layout = element.out.layout
     out = layout.with_strides(shape, strides_of.contiguous_strides(shape))
-    return _by_gather(
+    return _by_gathers(
         element.step,
-        replace(gather, table=table, index=index),
+        tuple(
+            replace(gather, table=table, index=index)
+            for gather, index in zip(element.gathers, indices, strict=True)
+        ),
         Ref(element.out.buffer, out, element.out.offset),
     )

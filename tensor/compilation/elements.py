@@ -49,7 +49,7 @@ class Fused:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """What an element is read by, where an index says where it lies.
+    """What an element is read by, where an index says where it lies along a dimension.
 
     Attributes
     ----------
@@ -63,6 +63,8 @@ class Gather:
         Whether negative indices count from the end.
     bounds : str
         CUDA C++ of a structure that says what is wrong with an index.
+    number : int
+        Which of the table's indices it is.
     """
 
     table: Ref
@@ -72,6 +74,7 @@ class Gather:
     reach: int
     wrap: bool
     bounds: str
+    number: int
 
 
 @dataclass(slots=True)
@@ -94,8 +97,8 @@ class Element:
         What its random words are drawn by, if it draws.
     numbers : tuple of (name, code, value)
         Further numbers that its code has.
-    gather : Gather, optional
-        What it is read by, if it is read by an index.
+    gathers : tuple of Gather
+        What it is read by, if it is read by indices, all of one table.
     shown : tuple of (Ref, Ref)
         Operands that are broadcast in another way than their shapes say, each with the tensor that was recorded.
     """
@@ -111,7 +114,7 @@ class Element:
     options: tuple[str, ...] = ()
     drop: Any = None
     numbers: tuple[tuple[str, str, Any], ...] = ()
-    gather: Gather | None = None
+    gathers: tuple[Gather, ...] = ()
     shown: tuple[tuple[Ref, Ref], ...] = ()
 
     def inputs(self) -> list[Ref]:

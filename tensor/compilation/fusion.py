@@ -99,7 +99,7 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
 def _elements_of(steps: Sequence[Step]) -> dict[int, Element]:
     """The elements among ``steps``, by position, where what an index reads has the shape in which it is read."""
     elements = {position: element for position, step in enumerate(steps) if (element := element_of(step))}
-    gathered = {element.out.buffer for element in elements.values() if element.gather is not None}
+    gathered = {element.out.buffer for element in elements.values() if element.gathers}
     readers: dict[int, set[Ref]] = {}
     for step in steps:
         for ref in step.reads():
@@ -107,7 +107,7 @@ def _elements_of(steps: Sequence[Step]) -> dict[int, Element]:
                 readers.setdefault(ref.buffer, set()).add(ref)
     for position, element in elements.items():
         read = readers.get(element.out.buffer, set())
-        if element.gather is not None and len(read) == 1 and element.out not in read:
+        if element.gathers and len(read) == 1 and element.out not in read:
             (ref,) = read
             if ref.layout.contiguous and not ref.offset and ref.layout.numel == element.out.layout.numel:
                 elements[position] = reshaped(element, ref.layout.shape) or element
@@ -204,11 +204,11 @@ def _obstacle(members: Sequence[int], elements: dict[int, Element], uses: Uses) 
     if draws and not (layout.contiguous and layout.shape == draws[0].out.layout.shape):
         return "random numbers are drawn in row-major order"
     if _is_ambiguous(parts):
-        return "it reads one table by two indices"
+        return "it reads one table by other indices, too"
     new = {part.out.buffer: part.out for part in parts if not part.writes}
-    if any(part.gather is not None and {ref.buffer for ref in part.inputs()} & new.keys() for part in parts):
+    if any(part.gathers and {ref.buffer for ref in part.inputs()} & new.keys() for part in parts):
         return "an index and what it reads are there before"
-    if any(part.gather is not None and part.gather.table.buffer == last.out.buffer for part in parts):
+    if any(part.gathers and part.gathers[0].table.buffer == last.out.buffer for part in parts):
         return "it reads other elements of what is written in place"
     results = results_of(members, elements, uses)
     if len(results) > MAX_OUTPUTS:
@@ -233,11 +233,11 @@ def _obstacle(members: Sequence[int], elements: dict[int, Element], uses: Uses) 
 
 
 def _is_ambiguous(parts: Sequence[Element]) -> bool:
-    """Whether a table is read by more than one index, or by none besides."""
-    gathers = [part.gather for part in parts if part.gather is not None]
-    indices = {gather.table: gather.index for gather in gathers}
-    return any(indices[gather.table] != gather.index for gather in gathers) or any(
-        ref in indices for part in parts if part.gather is None for ref in part.inputs()
+    """Whether a table is read by other indices than elsewhere in a kernel, or by none besides."""
+    gathered = [part.gathers for part in parts if part.gathers]
+    by_table = {gathers[0].table: gathers for gathers in gathered}
+    return any(by_table[gathers[0].table] != gathers for gathers in gathered) or any(
+        ref in by_table for part in parts if not part.gathers for ref in part.inputs()
     )
 
 
@@ -267,13 +267,13 @@ def recomputed(
         buffers = {ref.buffer for ref in step.reads()}
         read |= buffers
         element = element_of(step)
-        if element is None or element.gather is not None:
+        if element is None or element.gathers:
             as_whole |= buffers
     there = (set(available) | as_whole) - written
     follows: dict[int, Step] = {}
     for step in steps:
         element = element_of(step)
-        if element is None or element.writes or element.gather or element.out.buffer in written:
+        if element is None or element.writes or element.gathers or element.out.buffer in written:
             continue
         number = element.out.buffer
         inputs = {ref.buffer for ref in element.operands if type(ref) is Ref}
@@ -318,7 +318,7 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
         for ref in inputs
     ]
     device_state: Any = target.device_state
-    gathers = tuple(element.gather for element in elements if element.gather is not None)
+    gathers = [gather for element in elements for gather in element.gathers]
     if draw is None and len(outs) == 1 and len(inputs) <= len(LETTERS) and not gathers:
         lines = [f"const auto input{number} = {LETTERS[number]}_;" for number in range(len(inputs))]
         code = "".join(f"            {line}\n" for line in (*lines, *text.lines, f"return {written[0]};"))
@@ -386,6 +386,7 @@ def _lookup(gather: Gather, inputs: Sequence[Ref]) -> fused_pointwise.Lookup:
         gather.reach,
         gather.wrap,
         gather.bounds,
+        gather.number,
     )
 
 

@@ -72,7 +72,7 @@ def _is_computed_twice(
     return (
         element.out == ref
         and element.drop is None
-        and element.gather is None
+        and not element.gathers
         and not element.options
         and len(others) > 0
         and all(each in elements and each > position for each in others)
@@ -140,7 +140,7 @@ def _obstacle_before(
         return "its kernel has other results"
     if any(each.drop is not None for each in parts):
         return "it draws random numbers"
-    if any(each.gather is not None for each in parts):
+    if any(each.gathers for each in parts):
         return "it is read by an index"
     if not 1 <= len(inputs) <= MOST_INPUTS:
         return f"a reduction reads 1 to {MOST_INPUTS} tensors"
@@ -212,7 +212,7 @@ def _obstacle_after(
         return "it has another number of elements"
     if any(element.drop is not None for element in chain):
         return "it draws random numbers"
-    if any(element.gather is not None for element in chain):
+    if any(element.gathers for element in chain):
         return "it is read by an index"
     if any(element.options for element in chain):
         return "its kernel has options of its own"

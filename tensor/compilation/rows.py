@@ -363,7 +363,10 @@ def _obstacle(
             element.drop is not None and element.out.layout.shape != last.layout.shape for element in chain
         ):
             return "random numbers are drawn in row-major order"
-        indices = {element.gather.index for element in chain if element.gather is not None}
+        gathers = [gather for element in chain for gather in element.gathers]
+        if any(gather.number for gather in gathers):
+            return "it is read by several indices"
+        indices = {gather.index for gather in gathers}
         elements_of_rows = {each for element in chain for each in (*element.inputs(), element.out)} - indices
         widest = max(each.layout.itemsize for each in elements_of_rows)
         if widest > rows.kernel.largest:
@@ -371,8 +374,7 @@ def _obstacle(
         inputs = [each for each in inputs_of(chain) if each.buffer != rows.target_buffer]
         if len(inputs) > _MOST_INPUTS or len(_written(chain, there, uses)) > _MOST_RESULTS:
             return "one kernel would read or write too much"
-        gathers = [element.gather for element in chain if element.gather is not None]
-        if any(each in element.inputs() for element in chain if element.gather is None for each in indices):
+        if any(each in element.inputs() for element in chain if not element.gathers for each in indices):
             return "it goes on with an index"
         if any(rows.target_buffer in (each.table.buffer, each.index.buffer) for each in gathers):
             return "it reads other elements of what the rows give"
@@ -475,7 +477,7 @@ def _chain(
     if not comes_before and rows.target is not None and is_needed(rows.target):
         results.insert(0, (rows.target, "row"))
     draws = any(element.drop is not None for element in elements)
-    gathers = dict.fromkeys(element.gather for element in elements if element.gather is not None)
+    gathers = dict.fromkeys(gather for element in elements for gather in element.gathers)
     lookups = (_lookup(gather, inputs, last.out) for gather in gathers)
     chain = kernels.Chain(
         tuple(text.lines),

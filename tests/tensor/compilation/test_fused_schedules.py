@@ -74,3 +74,17 @@ def test_a_step_with_capped_logits(schedule: None) -> None:
         tensor.testing.assert_close(linear.weight.grad, reference.weight.grad, rtol=1e-5, atol=1e-6)
         for each in (linear, reference):
             each.zero_grad()
+
+
+def test_elements_that_two_indices_name(schedule: None) -> None:
+    """Forward they are part of a chain, and their gradients are added up where the same one is named twice."""
+
+    def function(x: tensor.Tensor, rows: tensor.Tensor, columns: tensor.Tensor) -> tensor.Tensor:
+        return (x[rows, columns] * 2 - x[rows, columns].sin()).square().mean()
+
+    x = tensor.randn(6, 8, device="cuda", requires_grad=True)
+    rows, columns = (tensor.randint(0, size, (40,), device="cuda") for size in (6, 8))
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(2):
+        results = [tensor.autograd.grad(each(x, rows, columns), x)[0] for each in (compiled, function)]
+        tensor.testing.assert_close(*results)

@@ -109,13 +109,49 @@ def test_what_stays_apart_says_why() -> None:
         return table[first] + table[second]
 
     text = _compiled(twice, _randn(6, 8), _indices(4, most=5), _indices(4, most=5))
-    assert "it reads one table by two indices" in text, text
+    assert "it reads one table by other indices, too" in text, text
 
     def written(table: Any, index: Any) -> Any:
         table += table[index].sin()
         return table * 2
 
     _compiled(written, _randn(6, 8), _indices(6, most=6))
+
+
+@pytest.mark.parametrize("index_dtype", [tensor.int64, tensor.int32])
+def test_several_indices(index_dtype: Any) -> None:
+    """Of elements, with whole dimensions before, between and behind, of other shapes, negative ones, and one twice."""
+
+    def function(x: Any, rows: Any, columns: Any, y: Any) -> Any:
+        first = x[rows, columns] * 2 + y
+        second = x[rows[:, None], :, columns[:3]].relu()
+        third = x.permute(2, 0, 1)[:, rows - 4, columns] - 1
+        fourth = x[:, :4][rows, rows, rows].sin()
+        fifth = (x[rows, columns] + x[rows, columns] * 3) * x[columns.sub(1), rows]
+        return first, second, third, fourth, fifth
+
+    operands = (
+        _randn(4, 5, 16),
+        _indices(6, most=4, dtype=index_dtype),
+        _indices(6, most=4, dtype=index_dtype),
+        _randn(16),
+    )
+    text = _compiled(function, *operands)
+    for name in ("mul_add", "relu", "sub", "sin"):
+        assert f"fused_advanced_indexing_read_{name} " in text, text
+    # The third read of the last line has another order of indices.
+    assert text.count("it reads one table by other indices, too") == 1, text
+
+
+def test_which_of_several_indices_is_outside(capfd: pytest.CaptureFixture[str]) -> None:
+    compiled = tensor.compile(lambda x, rows, columns: x[rows, columns] * 2, fullgraph=True)
+    x, rows, columns = _randn(6, 8), _indices(4, most=6), _indices(4, most=8)
+    compiled(x, rows, columns)
+    with pytest.raises(drv.DeviceAssertError, match="kernel 'fused_advanced_indexing_read_mul"):
+        compiled(x, rows, columns + 8)
+        tensor.cuda.synchronize()
+    assert "is out of bounds for dimension 1 with size 8" in capfd.readouterr().out
+    drv.reset()
 
 
 def test_rows_of_what_a_norm_or_softmax_gives() -> None:
