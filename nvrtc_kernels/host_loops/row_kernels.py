@@ -11,6 +11,7 @@ import ctypes
 import functools
 import itertools
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from . import normalization, softmax
 from .code import assembled, function
 from .normalization import bounds_of
 from .planning import worth
+from .row_sums import row_sums_loop
 from .signature import NEIGHBOURS, SAME, SCALARS
 
 if TYPE_CHECKING:
@@ -33,8 +35,28 @@ if TYPE_CHECKING:
     from nvrtc_kernels.fused_rows import Chain
     from nvrtc_kernels.normalization import Rows
 
-#: Elements of a block, which stays in the first cache.
-_BLOCK = 1 << 12
+#: Elements of a block, which stays in the first cache, and of a row from which on it is worth being summed by itself.
+_BLOCK, _LEAST_SUMMED = 1 << 12, 16
+
+
+class Total(NamedTuple):
+    """What becomes of sums of rows.
+
+    Attributes
+    ----------
+    of_all : bool
+        Whether they are added up.
+    divisor : int
+        What the result is divided by.
+    """
+
+    of_all: bool
+    divisor: int
+
+    def of(self, sums: Any, dtype: Any) -> Any:
+        """The result, of ``sums`` in float64."""
+        result = (sums.sum(keepdims=True) if self.of_all else sums).astype(dtype)
+        return result if self.divisor == 1 else result / dtype.type(self.divisor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +79,8 @@ class HostRowKernel:
         Types of the numbers as codes of :mod:`struct`.
     sums : tuple of str
         Operands that are sums over rows, which the loop adds to.
+    total : Total, optional
+        What becomes of sums of rows, which the loop writes as float64 in place of the only result.
     """
 
     loop: Callable[..., None]
@@ -69,6 +93,7 @@ class HostRowKernel:
     n: int
     numbers: tuple[str, ...] = ()
     sums: tuple[str, ...] = ()
+    total: Total | None = None
     refusal: str = (
         "there is no loop for what repeats after a part of a row, or after different numbers of rows"
     )
@@ -163,9 +188,9 @@ class _Fixed(NamedTuple):
 
 
 #: Of an argument of a loop, behind the first and last row: its type in LLVM, and what it is: an argument of a call by its position,
-#: the rows that are worked on, or a sum by its name; an empty name is that of an array that is not there.
+#: the rows that are worked on, sums of each of all rows, or a sum over rows by its name; an empty name is that of an array that is not there.
 _Argument: TypeAlias = "tuple[str, int | str | _Fixed]"
-_ROWS = "rows"
+_ROWS, _SUMS_OF_ROWS = "rows", "sums of rows"
 
 
 class _Run:
@@ -181,6 +206,8 @@ class _Run:
         self._chains = before, after
         stages, sums = _stages(kernel, before, after)
         #: Of each sum that is asked for, its number and the argument that says where it goes.
+        #: Which argument says where the only result goes, if the kernel's loop does not write it.
+        self._result = before.results if before else 0
         self._sums = [(number, sums[name]) for number, name in enumerate(kernel.sums) if name in sums]
         self._sources = [
             source
@@ -195,6 +222,7 @@ class _Run:
         kernel, step, run = self._kernel, self._step, self._run
         pieces = len(self._bounds) - 1
         sums = np.zeros((len(kernel.sums), pieces, kernel.n), self._dtype)
+        of_rows = np.empty(0 if kernel.total is None else kernel.rows)
         passed: list[Any] = []
         of_piece: list[tuple[int, int]] = []
         for number, source in enumerate(self._sources):
@@ -203,7 +231,7 @@ class _Run:
             elif isinstance(source, _Fixed):
                 passed.append(source.value)
             else:
-                passed.append(None)
+                passed.append(of_rows.ctypes.data if source == _SUMS_OF_ROWS else None)
                 if source in kernel.sums:
                     of_piece.append((number, kernel.sums.index(source)))
 
@@ -215,6 +243,9 @@ class _Run:
             run(self._bounds[piece], self._bounds[piece + 1], step, self._row, room.ctypes.data, *own)
 
         share(work, pieces)
+        if kernel.total is not None:
+            total = kernel.total.of(of_rows, np.dtype(self._dtype))
+            ctypes.memmove(arguments[self._result], total.ctypes.data, total.nbytes)
         for number, position in self._sums:
             total = sums[number].sum(0)
             ctypes.memmove(arguments[position], total.ctypes.data, total.nbytes)
@@ -245,6 +276,8 @@ def _stages(
     draw = several(2 * any(chain is not None and chain.draws for chain in (before, after)))
     sums = {name: place for name in kernel.sums if isinstance(place := own.get(name), int)}
     own |= {name: name for name in kernel.sums}
+    if kernel.total is not None:
+        own[kernel.writes[0].name] = _SUMS_OF_ROWS
     stages: list[tuple[int, list[_Argument]]] = []
 
     def add_chain(number: int, chain: _ChainLoop, rows: list[_Argument]) -> None:
@@ -460,4 +493,25 @@ def _softmax(
     operands = tuple(Operand(name, float32) for name in reads)
     return HostRowKernel(
         loop, (*reads, "out"), operands, (Operand("out", float32),), reads[0], "out", outer, n
+    )
+
+
+def sum_row_kernel(
+    shape: Sequence[int], axes: Sequence[int], dtype: dtype, *, mean: bool
+) -> HostRowKernel | None:
+    """Sums of contiguous float32 over the last dimensions ``axes``, or means; ``None`` where there is no loop."""
+    outer = len(shape) - len(axes)
+    if dtype is not float32 or not axes or tuple(axes) != tuple(range(outer, len(shape))):
+        return None
+    rows, n = prod(shape[:outer]), prod(shape[outer:])
+    total = Total(rows == 1, n if mean else 1)
+    if rows == 1 and len(shape):
+        rows, n = n // shape[-1] if shape[-1] else 0, shape[-1]
+    if n < _LEAST_SUMMED or not worth(rows * n):
+        return None
+    loop = row_sums_loop()
+    if loop is None:
+        return None
+    return HostRowKernel(
+        loop, ("in", "out"), (Operand("in", dtype),), (Operand("out", dtype),), "in", "", rows, n, total=total
     )

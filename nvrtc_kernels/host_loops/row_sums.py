@@ -24,7 +24,9 @@ _COLUMNS = 1 << 14
 
 
 @functools.cache
-def _loop() -> Callable[..., None] | None:
+def row_sums_loop() -> Callable[..., None] | None:
+    """``loop(first, last, n, x, sums)``, whose sums are float64; ``None`` where there is none."""
+
     def text() -> str:
         # Needed to compile only; the loop is on disk most of the time.
         from .row_writer import RowWriter
@@ -38,7 +40,7 @@ def _loop() -> Callable[..., None] | None:
 
 def row_sums(array: Array) -> Array | None:
     """Sums of the rows of a contiguous ``(rows, n)`` array of float32, as float64; ``None`` if there is no loop for that."""
-    loop = _loop() if worth(array.size) else None
+    loop = row_sums_loop() if worth(array.size) else None
     if loop is None:
         return None
     if len(array) > 1 or array.size < 2 * _COLUMNS:

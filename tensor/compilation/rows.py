@@ -26,6 +26,7 @@ from tensor.operations.losses import classification
 from tensor.operations.normalization import row_normalization as normalization
 from tensor.operations.normalization import softmax
 from tensor.operations.products.linear import LINEAR, TIMES
+from tensor.operations.reductions.sums import MEAN, SUM
 
 from .elements import Fused, Text, includes_of, inputs_of, name_of, recorded
 from .tape import Launch, Ref, Step, refs
@@ -184,6 +185,14 @@ def _product(step: Step) -> _Rows | None:
     return _Rows(kernel, list(step.arguments), [step.result])
 
 
+def _sum(step: Step) -> _Rows | None:
+    operation, layout, axes, *others = step.key
+    if len(others) != 1 or len(step.arguments) != 1:
+        return None
+    kernel = row_kernels.sum_row_kernel(layout.shape, axes, layout.dtype, mean=operation is MEAN)
+    return None if kernel is None else _Rows(kernel, list(step.arguments), list(refs(step.result)))
+
+
 #: What gives the parts of a product with its operations, which are looked for once rows have theirs.
 _PRODUCTS: dict[Any, Callable[[Step], _Rows | None]] = {LINEAR: _product, TIMES: _product}
 #: What gives the parts of a step, by its operation.
@@ -204,7 +213,7 @@ _ON_HOST = {
     operation: function
     for operation, function in _KERNELS.items()
     if operation not in (classification.CROSS_ENTROPY, classification.CROSS_ENTROPY_GRADIENT)
-}
+} | {SUM: _sum, MEAN: _sum}
 
 
 def fused_rows(

@@ -274,6 +274,36 @@ def test_rows_of_other_types_and_what_repeats_within_a_row() -> None:
         assert f"3 operations in {calls} calls" in compiled.explain(x, part), (dtype, shape)
 
 
+#: Sums with what they are of, and the calls that these are.
+_SUMS: dict[str, tuple[Any, int]] = {
+    "all": (lambda x, y, bias: ((x - y) * bias).square().sum(), 1),
+    "a mean": (lambda x, y, bias: (x * y + 1).mean(), 1),
+    "rows": (lambda x, y, bias: (x * y + bias).sum(-1), 1),
+    "means of planes": (lambda x, y, bias: (x * 2 + y).mean((1, 2)), 1),
+    "kept dimensions": (lambda x, y, bias: (x * y).sum(-1, keepdim=True), 1),
+    "dropout": (lambda x, y, bias: functional.dropout(x + y, 0.2).sum(-1), 1),
+    "columns": (lambda x, y, bias: (x * y).sum(0), 2),
+    "other types": (lambda x, y, bias: (x * y).double().sum(-1), 2),
+}
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 19), (5, 70, 500)], ids=str)
+@pytest.mark.parametrize("name", _SUMS)
+def test_sums_compute_what_they_are_of(name: str, shape: tuple[int, ...]) -> None:
+    function, calls = _SUMS[name]
+    operands = [tensor.rand(*each) for each in (shape, shape, shape[-1:])]
+    compiled, outcomes = tensor.compile(function, fullgraph=True), []
+    for each in (function, compiled):
+        tensor.manual_seed(6)
+        outcomes.append([each(*operands) for _ in range(2)])
+    for one, other in zip(*outcomes, strict=True):
+        assert one.shape == other.shape
+        assert one.dtype is other.dtype
+        # Sums of all are added up in double precision in another order.
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-7)
+    assert f"in {calls} calls" in compiled.explain(*operands)
+
+
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("shape", [(3, 5, 4, 7), (2, 6, 21)], ids=str)
 def test_batch_normalizations_are_part_of_chains(shape: tuple[int, ...], training: bool) -> None:
