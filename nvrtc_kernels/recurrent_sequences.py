@@ -198,7 +198,7 @@ def _sequence(
     source = (
         f"{includes('recurrent.cuh', dtype)}"
         '#include "recurrent_sequences.cuh"\n\n'
-        f'extern "C" __global__ void __launch_bounds__({_THREADS}) {name}_sequence({", ".join(parameters)}) {{\n'
+        f'extern "C" __global__ void __launch_bounds__({_THREADS}, 1) {name}_sequence({", ".join(parameters)}) {{\n'
         f"    {function}(\n"
         f"        steps, rows, hidden, stride, rows_each, {'needed, ' if backward else ''}arrived, weight, {passed},\n"
         "        [=](OwnUnits<int> own, int some, int top, long long at) {\n"

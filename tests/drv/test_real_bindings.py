@@ -203,6 +203,13 @@ def test_cubins_launches_and_occupancy(libraries: Path) -> None:
         drv.copy_to_host(found, out)
         drv.copy_to_host(byte, last)
         assert (found == 36.5).all() and byte[0] == 7
+        drv.memset(out, 0, 256)
+        kernel.launch(
+            1, 32, (out, True, np.int8(2), np.int16(3), np.int32(4), 5, np.float32(6), 7.0, pair, last),
+            shared=128, cooperative=True,
+        )
+        drv.copy_to_host(found, out)
+        assert (found[:32] == 36.5).all() and not found[32:].any()
         kernel.max_dynamic_shared_bytes = 100 << 10
         assert kernel.max_dynamic_shared_bytes == 100 << 10
         assert kernel.max_active_blocks(128) > 0 and kernel.suggested_block_size()[0] > 0

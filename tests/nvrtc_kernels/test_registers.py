@@ -23,6 +23,7 @@ from nvrtc_kernels import (
     losses,
     normalization,
     outer_sums,
+    recurrent_sequences,
     softmax,
     warpgroup_convolution,
     warpgroup_weight_gradient,
@@ -267,3 +268,44 @@ def test_fused_products_leave_room_for_two_blocks(transposed: bool) -> None:
     )
     assert registers(compiled.image) * 128 * 2 <= _REGISTERS
     assert read_cubin(compiled.image)["product"].spills == 0
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "hidden", "batch"),
+    thinned(
+        [
+            (cell, kind, hidden, batch)
+            for cell in ("lstm", "gru", "rnn_tanh")
+            for kind in (float32, bfloat16, float64)
+            # One group of units and one row of a lane; two groups, and four rows.
+            for hidden, batch in ((64, 8), (640, 32))
+        ],
+        lambda cell, kind, *_: (cell, kind) in {("lstm", float64), ("gru", bfloat16)},
+    ),
+)
+def test_sequences_of_recurrent_steps_fit(
+    cell: str, kind: dtype, hidden: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources: dict[str, str] = {}
+
+    def noted(_: Any, __: str, source: str, name: str, *___: Any, cooperative: bool) -> Any:
+        assert cooperative
+        sources[name] = source
+
+    properties = SimpleNamespace(multi_processor_count=132, shared_memory_per_block_optin=227 << 10)
+    driver = SimpleNamespace(cuMemsetD32Async=None)
+    device: Any = SimpleNamespace(
+        properties=properties, attribute=lambda _: 1, runtime=SimpleNamespace(driver=driver)
+    )
+    monkeypatch.setattr(recurrent_sequences, "launcher", noted)
+    monkeypatch.setattr(recurrent_sequences, "_MOST_WORK", 1 << 40)
+    recurrent_sequences.plan(device, cell, kind, hidden, batch, keep=True)
+    recurrent_sequences.plan_backward(device, cell, kind, hidden, batch)
+    assert sources
+    for name, source in sources.items():
+        options = ("-default-device",)
+        result = compile_program(
+            source, "sm_90", name="a.cu", options=options, include_dirs=(INCLUDE,), line_info=False
+        )
+        assert registers(result.image) * 256 <= _REGISTERS
+        assert read_cubin(result.image)[name].spills == 0, name
