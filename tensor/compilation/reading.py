@@ -350,6 +350,7 @@ class Readings:
         )
         if books:
             self._books.append((cls.__name__, books))
+            self._parameters(value)
             return
         if cls.__module__.startswith(_UNCHANGING) or isinstance(value, _DESCRIPTORS):
             return
@@ -359,6 +360,16 @@ class Readings:
                 f"it reads a {cls.__name__}, whose contents cannot be told apart from later ones"
             )
         self._instance(value, depth)
+
+    def _parameters(self, optimizer: Any) -> None:
+        """Guard which parameters an optimizer has: their gradients are cleared, and they are written, where it is called."""
+        groups = _attribute(optimizer, "param_groups")
+        if not isinstance(groups, list):
+            return
+        self._items.append((_Attributes(optimizer), "param_groups", groups))
+        for each in (groups, *(group["params"] for group in groups)):
+            self._sizes.append((each, len(each)))
+            self._items += [(each, number, element) for number, element in enumerate(each)]
 
     def _instance(self, value: Any, depth: int) -> None:
         """Attributes of an object, and its class."""
@@ -684,7 +695,8 @@ def is_signed_zero(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    # The elements of a tensor would be waited for.
+    text = "a tensor" if isinstance(value, TensorBase) else repr(value)
     return text if len(text) <= 40 else f"a {type(value).__name__}"
 
 

@@ -219,6 +219,32 @@ def test_gradients_that_are_there_before(device: drv.Device) -> None:
     assert compiled.programs == 2
 
 
+def test_parameters_that_an_optimizer_gets_later(device: drv.Device) -> None:
+    """It clears their gradients then, and writes to them."""
+
+    def trained(*, compiled: bool) -> list[Any]:
+        tensor.manual_seed(1)
+        first, second = nn.Linear(3, 3).cuda(), nn.Linear(3, 3).cuda()
+        optimizer = nn.optim.SGD(first.parameters(), lr=0.1)
+
+        def step(x: Any) -> None:
+            optimizer.zero_grad()
+            second(first(x)).square().mean().backward()
+            optimizer.step()
+
+        run = tensor.compile(step, fullgraph=True) if compiled else step
+        for number in range(5):
+            if number == 2:
+                optimizer.add_param_group({"params": list(second.parameters()), "lr": 0.2})
+            if number == 4:
+                optimizer.param_groups[1]["params"].pop()
+            run(tensor.ones(2, 3, device="cuda"))
+        return [x for each in (*first.parameters(), *second.parameters()) for x in (each, each.grad)]
+
+    for one, other in zip(trained(compiled=True), trained(compiled=False), strict=True):
+        tensor.testing.assert_close(one, other)
+
+
 def test_what_an_optimizer_keeps_is_not_read(device: drv.Device) -> None:
     model = nn.Linear(3, 2, device="cuda")
     optimizer = nn.optim.SGD(model.parameters(), lr=0.5)
