@@ -2,8 +2,9 @@
 
 The function has the C signature ``loop(first, last, geometry, results..., inputs..., scalars...)``. Without outer dimensions
 ``first`` and ``last`` are columns, else rows, which are counted through all outer dimensions; a part of them is work for a
-thread. Where elements draw random words, columns are gone over in chunks, whose words are made beforehand. ``geometry`` are numbers of 64 bits: columns of a row; sizes of the outer dimensions; for each operand its steps along
+thread. ``geometry`` are numbers of 64 bits: columns of a row; sizes of the outer dimensions; for each operand its steps along
 these in bytes, and the one along a row. No two operands have memory in common, or they are the same element by element.
+Where elements draw random words, columns are gone over in chunks, whose words are made beforehand.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _elements_of(steps: Sequence[Step]) -> dict[int, Element]:
 
 
 def fuse_on_host(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
-    """The same for tensors on the CPU, as native loops: without reductions, which have loops of their own.
+    """The same for tensors on the CPU, as native loops: of reductions, sums alone compute what they read.
 
     Operations on few elements, and chains that have no loop, stay apart.
     """

@@ -1,10 +1,10 @@
 """Normalizations, softmax, cross entropy and small products with the pointwise operations before and after them as one kernel.
 
-Kernels of the first two keep whole rows in registers, and cross entropy goes along its rows. What they read of a chain is computed as a row is loaded, and what goes on
-with their result is computed before that is stored: a residual connection with its dropout in front of a layer norm, a mask in
+Kernels of the first two keep whole rows in registers, and cross entropy goes along its rows. What they read of a chain is computed
+as a row is loaded, and what goes on with their result is computed before that is stored: a residual connection with its dropout in front of a layer norm, a mask in
 front of a softmax, a dropout behind it, the sum of gradients behind a norm's derivative. Linear maps in half precision that are so
 small that a launch counts take what goes on with their results along, such as an activation, and gradients of their inputs the
-derivative of one.
+derivative of one. On the CPU normalizations, softmax and sums of rows are loops that chains go through with them, block by block.
 """
 
 from __future__ import annotations
