@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drv.host.blas import columns_at_once
 from nvrtc_kernels import host_loops
 from nvrtc_kernels.host_loops import lstm as loops
 
@@ -70,8 +71,16 @@ def forward(
     own, result = gates.ctypes.data, out.ctypes.data
     running = products.ctypes.data, cells.ctypes.data, states.ctypes.data
     saved = [each.ctypes.data for each in saved_states]
+    width = gates.shape[1]
+    if weight.flags.c_contiguous and weight.dtype == np.float32:
+        width = columns_at_once(len(products), len(weight), width)
+    columns = [
+        (weight[:, at : at + width], products[:, at : at + width]) for at in range(0, gates.shape[1], width)
+    ]
     for first, count in spans:
-        np.matmul(states[:count], weight, out=products[:count])
+        h = states[:count]
+        for factor, into in columns:
+            np.matmul(h, factor, out=into[:count])
         at = first * row
         planned[count](own + first * of_gates, *running, result + at, *[each + at for each in saved])
     return True

@@ -219,3 +219,14 @@ def test_threads_of_a_process(variable: str, expected: str) -> None:
         check=False,
     )
     assert done.stdout.strip() == expected, done.stderr
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_columns_at_once(ordered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only of what OpenBLAS would pack, and where it has kernels that do not."""
+    monkeypatch.setattr(blas._Blas, "single", True)
+    monkeypatch.setattr(blas._Blas, "ordered", ordered)
+    assert blas.columns_at_once(32, 256, 1024) == (64 if ordered else 1024)
+    # Few multiplications as they are, and so many that 64 columns are too many.
+    assert blas.columns_at_once(3, 20, 80) == 80
+    assert blas.columns_at_once(64, 512, 2048) == 2048
