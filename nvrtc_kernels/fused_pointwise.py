@@ -14,6 +14,8 @@ from drv import bind
 
 from . import host_loops
 from .kernel_cache import KernelCache
+from .lookups import bounds_of
+from .lookups import members as lookup_members
 from .plans import NOTHING
 from .pointwise_work import FEW, THREADS, WORD, Indexed, operands_of, packs_for
 from .program import library_program
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from drv import Device
 
     from .dtypes import dtype
+    from .lookups import Lookup
     from .pointwise_work import Work
     from .program import Program
 
@@ -44,36 +47,6 @@ CTYPES: dict[str | int, str] = {
     "i": "int",
     "?": "bool",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """How an input is read by an index, one of those that it is read by.
-
-    Attributes
-    ----------
-    table, index : int
-        Numbers of the inputs: what is read, whose strides are 0 where the index goes, and the index.
-    size, step : int
-        Of the dimension of the table that is indexed, in elements.
-    reach : int
-        From the table's first element to behind its last one.
-    wrap : bool
-        Whether negative indices count from the end.
-    bounds : str
-        CUDA C++ of the structure ``Bounds``: see :func:`.indexing.bounds`.
-    number : int
-        Which of the table's indices it is.
-    """
-
-    table: int
-    index: int
-    size: int
-    step: int
-    reach: int
-    wrap: bool
-    bounds: str
-    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,13 +278,11 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
         [
             *(f'#include "{header}"' for header in dict.fromkeys(headers)),
             "",
-            *(
-                each.bounds.replace("struct Bounds", f"struct Bounds{number}")
-                for number, each in enumerate(chain.lookups)
-            ),
+            *bounds_of(chain.lookups),
             "struct Operation {",
             *(f"    {ctype} {scalar};" for scalar, ctype in scalars),
-            *_lookups(chain.lookups, inputs),
+            *(f"    const {inputs[each.index]}* index{number};" for number, each in enumerate(chain.lookups)),
+            *lookup_members(chain.lookups, [f"index{number}" for number in range(len(chain.lookups))], 1),
             f"    __device__ {results} operator()({values}) const {{",
             *(f"        {line}" for line in chain.lines),
             f"        return {_nested(written)};",
@@ -323,24 +294,6 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
             "",
         ]
     )
-
-
-def _lookups(lookups: Sequence[Lookup], inputs: Sequence[str]) -> list[str]:
-    """Members of ``Operation`` by which packs of inputs are found: see ``cuda/fused_pointwise.cuh``."""
-    lines = [f"static constexpr int lookups = {len(lookups)};"]
-    if lookups:
-        lines += [f"const {inputs[each.index]}* index{k};" for k, each in enumerate(lookups)]
-        lines.append("template <class Offset>")
-        lines.append("__device__ void load_indices(const Offset* offset, long long* index) const {")
-        lines += [f"    index[{k}] = index{k}[offset[{each.index + 1}]];" for k, each in enumerate(lookups)]
-        lines += ["}", "template <class Offset>"]
-        lines.append("__device__ void look_up(const long long* index, Offset* offset) const {")
-        for k, each in enumerate(lookups):
-            wrap = "true" if each.wrap else "false"
-            position = f"checked<Bounds{k}, {wrap}, Offset>(index[{k}], {each.size}, {each.number})"
-            lines.append(f"    offset[{each.table + 1}] += {position} * {each.step};")
-        lines.append("}")
-    return [f"    {line}" for line in lines]
 
 
 def _nested(values: Sequence[str]) -> str:

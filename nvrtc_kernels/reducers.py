@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .dtypes import dtype
+    from .lookups import Lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Reducer:
         ``out1[at[1]]``, ..., the elements of the outputs that belong to the row.
     include : str
         Header in ``cuda/`` that the expressions need, or several with spaces between.
+    lookups : tuple of Lookup
+        Inputs that are read by an index.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Reducer:
     include: str = ""
     state_of_half: str = ""
     epilogue: tuple[str, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
 
 
 _CORRECTION = (("correction", "d"),)

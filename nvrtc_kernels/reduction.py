@@ -129,6 +129,7 @@ def plan(
         [strides for strides, _ in outputs],
         [strides for strides, _ in inputs],
         keep_order=reducer.with_indices,
+        lookups=reducer.lookups,
     )
     if rows.count == 0:
         return Plan(_nothing)

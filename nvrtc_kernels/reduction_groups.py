@@ -93,6 +93,7 @@ class _Member:
             [strides for strides, _ in task.outputs],
             [strides for strides, _ in task.inputs],
             keep_order=task.reducer.with_indices,
+            lookups=task.reducer.lookups,
         )
         types = tuple(each for _, each in task.outputs), tuple(each for _, each in task.inputs)
         work, narrow = work_for(rows, [each.itemsize for each in types[1]])

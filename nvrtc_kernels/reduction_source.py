@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .lookups import bounds_of
+from .lookups import members as lookup_members
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -49,7 +52,11 @@ def kernel_source(
         {reducer.compute.cuda} if reducer.compute else set()
     )
     headers = ["half_elements.cuh"] if ctypes & {*_HALF} else []
-    headers += ["reduction.cuh", *reducer.include.split()]
+    headers += [
+        "reduction.cuh",
+        *(["checked_index.cuh"] if reducer.lookups else []),
+        *reducer.include.split(),
+    ]
     scalar_names = [name for _, name in scalars]
     results = [f"out{k}" for k in range(len(outputs))]
     parameters = [f"{dtype.cuda}* {name}" for dtype, name in zip(outputs, results, strict=True)]
@@ -107,10 +114,14 @@ def _elements(
     values = "".join(
         f"        const auto {name} = {convert.format(f'items.{name}.item[i]')};\n" for name in names
     )
+    by_index = lookup_members(reducer.lookups, [f"{names[each.index]}_" for each in reducer.lookups], 0)
     return (
-        "\nstruct Elements {\n"
+        "\n"
+        + "".join(bounds_of(reducer.lookups))
+        + "struct Elements {\n"
         + "".join(f"    const {dtype.cuda}* {name}_;\n" for dtype, name in operands)
         + "".join(f"    {ctype} {name};\n" for ctype, name in scalars)
+        + "".join(f"{line}\n" for line in by_index)
         + f"    template <int Width> struct Items {{{items} }};\n"
         + "    template <int Width, class Index>\n"
         + f"    __device__ Items<Width> load(const Index (&at)[{len(inputs)}]) const {{\n"

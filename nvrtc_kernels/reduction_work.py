@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .layouts import Ints
+    from .lookups import Lookup
 
 #: Threads of a block.
 THREADS = 256
@@ -78,6 +79,7 @@ class Rows:
     input_strides: tuple[Ints, ...]  # of inputs over the outer dimensions
     reduced: Ints
     reduced_strides: tuple[Ints, ...]  # of inputs over the reduced dimensions
+    lookups: tuple[Lookup, ...] = ()  # inputs that are read by an index
 
     @property
     def count(self) -> int:
@@ -106,6 +108,7 @@ class Rows:
         reach += [extent(self.outer, strides)[1] for strides in self.output_strides]
         for outer, reduced in zip(self.input_strides, self.reduced_strides, strict=True):
             reach.append(extent((*self.outer, *self.reduced), (*outer, *reduced))[1])
+        reach += [each.reach for each in self.lookups]
         return max(reach) >= 1 << 31
 
 
@@ -116,6 +119,7 @@ def collapsed(
     inputs: Sequence[Sequence[int]],
     *,
     keep_order: bool,
+    lookups: tuple[Lookup, ...] = (),
 ) -> Rows:
     """Dimensions apart, ordered as the inputs walk memory, and collapsed.
 
@@ -125,6 +129,8 @@ def collapsed(
         Strides over ``shape``; those of outputs at ``dims`` do not matter.
     keep_order
         Whether the reduced dimensions stay in their order, in which their elements are counted.
+    lookups
+        Inputs that are read by an index.
     """
     others = [dim for dim in range(len(shape)) if dim not in dims]
     sizes, strides = _taken(shape, others, (*outputs, *inputs))
@@ -134,7 +140,9 @@ def collapsed(
     if not keep_order:
         sizes, strides = _taken(sizes, stride_order(sizes, *strides)[::-1], strides)
     reduced, reduced_strides = collapse(sizes, *strides)
-    return Rows(outer, outer_strides[: len(outputs)], outer_strides[len(outputs) :], reduced, reduced_strides)
+    return Rows(
+        outer, outer_strides[: len(outputs)], outer_strides[len(outputs) :], reduced, reduced_strides, lookups
+    )
 
 
 def _taken(
@@ -149,13 +157,13 @@ def work_for(rows: Rows, itemsizes: Sequence[int]) -> tuple[Work, Work | None]:
 
     ``itemsizes`` are those of the inputs, in bytes.
     """
-    outer = _Walked(rows.outer, rows.input_strides)
-    reduced = _Walked(rows.reduced, rows.reduced_strides)
+    outer = _Walked(rows.outer, rows.input_strides, rows.lookups)
+    reduced = _Walked(rows.reduced, rows.reduced_strides, rows.lookups)
     if _along_kept(outer, reduced, itemsizes):
         width = _load_width(outer, reduced, itemsizes, _WIDEST_COLUMN)
         work = replace(_by_columns(rows, width), stretched=outer.stretched if width > 1 else ())
         return work, _by_columns(rows, 1) if width > 1 else None
-    unit = all(strides == (1,) for strides in rows.reduced_strides)
+    unit = all(strides == (1,) for strides in rows.reduced_strides) and not rows.lookups
     widest = max(_WORD // max(itemsizes), 1)
     if unit and widest > 1 and rows.length >= 8 * widest:
         return _by_rows(rows, "Ragged", widest), None
@@ -170,6 +178,7 @@ class _Walked:
 
     sizes: Ints
     strides: tuple[Ints, ...]
+    lookups: tuple[Lookup, ...]
 
     @property
     def stretched(self) -> Ints:
@@ -177,8 +186,9 @@ class _Walked:
         return tuple(k for k, each in enumerate(self.strides) if each[-1] == 0)
 
     def elements(self, k: int) -> int:
-        """How many an input has, each counted once."""
-        return prod(size for size, step in zip(self.sizes, self.strides[k], strict=True) if step)
+        """How many an input has, each counted once; of a table, those that its indices name."""
+        walked = [self.strides[k], *(self.strides[each.index] for each in self.lookups if each.table == k)]
+        return prod(size for size, *steps in zip(self.sizes, *walked, strict=True) if any(steps))
 
     def step(self, k: int) -> float:
         """Smallest step in memory from one element of an input to another."""
@@ -191,6 +201,9 @@ def _along_kept(outer: _Walked, reduced: _Walked, itemsizes: Sequence[int]) -> b
     balance = 0
     for k, itemsize in enumerate(itemsizes):
         moved = outer.elements(k) * reduced.elements(k) * itemsize
+        if outer.step(k) == reduced.step(k) == inf and any(each.table == k for each in outer.lookups):
+            # Its neighbours are wherever its indices say.
+            continue
         balance += moved if outer.step(k) < reduced.step(k) else -moved
     return balance > 0
 
@@ -200,9 +213,12 @@ def _load_width(walked: _Walked, others: _Walked, itemsizes: Sequence[int], most
     packed = [k for k, strides in enumerate(walked.strides) if strides[-1]]
     if walked.sizes[-1] == 0 or not packed or any(walked.strides[k][-1] != 1 for k in packed):
         return 1
+    if any(each.index in packed for each in walked.lookups):
+        return 1
     numbers = [walked.sizes[-1], *(step for k in packed for step in walked.strides[k][:-1])]
     for k in packed:
         numbers += [step for size, step in zip(others.sizes, others.strides[k], strict=True) if size > 1]
+        numbers += [each.step for each in walked.lookups if each.table == k]
     widest = max(min(_WORD // max(itemsizes[k] for k in packed), most), 1)
     while any(number % widest for number in numbers):
         widest //= 2

@@ -15,6 +15,9 @@
 //
 // The larger inputs decide. One that is stretched along the packs of the others is loaded once for each pack.
 //
+// Inputs may be read by an index: such a table has no strides where the index goes, and `Elements::look_up` adds to a pack's
+// place in it what the index says that `Elements::load_indices` has read. Along a pack an index stands still.
+//
 // A thread has `unroll` loads in flight. It takes values into a few states in turn and folds those into one now
 // and then, so that no float sum grows by more than a few dozen additions before it is combined.
 //
@@ -154,6 +157,30 @@ __device__ inline void take_items(
     }
 }
 
+// Loads `Count` packs, the place of each of which in every input is `offsets_of(number)`. All indices are read before the first
+// is looked up.
+template <int Width, int Count, class Elements, class OffsetsOf>
+__device__ inline void load_packs(
+    const Elements& elements, typename Elements::template Items<Width> (&items)[Count], const OffsetsOf& offsets_of) {
+    if constexpr (Elements::lookups > 0) {
+        decltype(offsets_of(0)) offsets[Count];
+        long long index[Count][Elements::lookups];
+#pragma unroll
+        for (int u = 0; u < Count; ++u) {
+            offsets[u] = offsets_of(u);
+            elements.load_indices(offsets[u].at, index[u]);
+        }
+#pragma unroll
+        for (int u = 0; u < Count; ++u) {
+            elements.look_up(index[u], offsets[u].at);
+            items[u] = elements.template load<Width>(offsets[u].at);
+        }
+    } else {
+#pragma unroll
+        for (int u = 0; u < Count; ++u) items[u] = elements.template load<Width>(offsets_of(u).at);
+    }
+}
+
 // Packs first, first + step, ... below end, at the offsets that `offsets_of` tells. The elements of a pack stand at
 // positions pack * Width + shift and following.
 template <int Width, class Index, class Reducer, int States, class Elements, class OffsetsOf>
@@ -164,14 +191,14 @@ __device__ inline void take_packs(
 #pragma unroll 1
     for (; pack + (unroll - 1) * step < end; pack += unroll * step) {
         typename Elements::template Items<Width> items[unroll];
-#pragma unroll
-        for (int u = 0; u < unroll; ++u) items[u] = elements.template load<Width>(offsets_of(pack + u * step).at);
+        load_packs<Width>(elements, items, [&](int u) { return offsets_of(pack + u * step); });
         take_items<Width, unroll, Index>(gathered, elements, items, pack * Width + shift, step * Width);
         gathered.round();
     }
 #pragma unroll 1
     for (; pack < end; pack += step) {
-        const typename Elements::template Items<Width> items[1] = {elements.template load<Width>(offsets_of(pack).at)};
+        typename Elements::template Items<Width> items[1];
+        load_packs<Width>(elements, items, [&](int) { return offsets_of(pack); });
         take_items<Width, 1, Index>(gathered, elements, items, pack * Width + shift, 0);
     }
 }
@@ -191,6 +218,7 @@ __device__ inline void take_few(
 template <class L>
 struct Offsets {
     typename L::Number at[L::inputs];
+    Offsets() = default;
     __device__ Offsets(const Offsets& base, typename L::Number more) {
 #pragma unroll
         for (int k = 0; k < L::inputs; ++k) at[k] = base.at[k] + more;
@@ -224,6 +252,7 @@ struct Ragged {
         Gathered<Reducer, States>& gathered, const L&, const Elements& elements, const Offsets<L>& row,
         typename L::Number first, typename L::Number end, int thread, int threads) {
         typedef typename L::Number Index;
+        static_assert(Elements::lookups == 0, "nvrtc_kernels.reduction_work has inputs that are read by an index walked in steps");
         const Offsets<L> start(row, first);
         const int found = elements.template before_pack<Width>(start.at);
         const Index count = end - first, head = found < 0 || found > count ? count : found;
@@ -346,10 +375,10 @@ __device__ inline void reduce_columns(const L& layout, const Elements& elements,
         if (pack < packs) {
             const Offsets<L> base(layout, row);
             const Index first = chunk * layout.piece, end = min(first + layout.piece, layout.length);
-            const auto load = [&](Index position) {
-                Offsets<L> found = base;
-                add_place(layout.reduced, position, found.at);
-                return elements.template load<Width>(found.at);
+            const auto offsets_of = [&](Index position) {
+                Offsets<L> offsets = base;
+                add_place(layout.reduced, position, offsets.at);
+                return offsets;
             };
             const auto take = [&](const auto& items, Index position) {
 #pragma unroll
@@ -359,14 +388,17 @@ __device__ inline void reduce_columns(const L& layout, const Elements& elements,
 #pragma unroll 1
             for (; position + (unroll - 1) * Along < end; position += unroll * Along) {
                 typename Elements::template Items<Width> items[unroll];
-#pragma unroll
-                for (int u = 0; u < unroll; ++u) items[u] = load(position + u * Along);
+                load_packs<Width>(elements, items, [&](int u) { return offsets_of(position + u * Along); });
 #pragma unroll
                 for (int u = 0; u < unroll; ++u) take(items[u], position + u * Along);
                 gathered.round();
             }
 #pragma unroll 1
-            for (; position < end; position += Along) take(load(position), position);
+            for (; position < end; position += Along) {
+                typename Elements::template Items<Width> items[1];
+                load_packs<Width>(elements, items, [&](int) { return offsets_of(position); });
+                take(items[0], position);
+            }
         }
         gathered.fold();
         combine_columns<Reducer, Along, Across, Width>(gathered.folded, x, y);

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels.lookups import Lookup
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number
 
@@ -132,6 +133,43 @@ def recorded(refs: Iterable[Ref], elements: Iterable[Element], *others: tuple[Re
     """``refs`` as they were recorded: a kernel needs their addresses only, and has no use for a tensor of another layout."""
     shown = dict(pair for element in elements for pair in element.shown) | dict(others)
     return tuple(shown.get(ref, ref) for ref in refs)
+
+
+def obstacle_of_gathers(elements: Sequence[Element], others: Iterable[Ref] = ()) -> str | None:
+    """Why what indices read cannot be part of one kernel with ``elements`` that reads ``others`` besides."""
+    gathers = [gather for element in elements for gather in element.gathers]
+    if not gathers:
+        return None
+    new = {element.out.buffer for element in elements if not element.writes}
+    if any(ref.buffer in new for gather in gathers for ref in (gather.table, gather.index)):
+        return "an index and what it reads are there before"
+    by_table: dict[Ref, set[tuple[Gather, ...]]] = {}
+    for element in elements:
+        for table in {gather.table for gather in element.gathers}:
+            indices = tuple(gather for gather in element.gathers if gather.table == table)
+            by_table.setdefault(table, set()).add(indices)
+    plain = {ref for element in elements if not element.gathers for ref in element.inputs()}.union(others)
+    if plain & by_table.keys() or any(len(indices) > 1 for indices in by_table.values()):
+        return "it reads one table by other indices, too"
+    return None
+
+
+def lookups_of(elements: Sequence[Element], inputs: Sequence[Ref]) -> tuple[Lookup, ...]:
+    """What a kernel of ``elements``, which reads ``inputs``, is told of what they are read by."""
+    gathers = dict.fromkeys(gather for element in elements for gather in element.gathers)
+    return tuple(
+        Lookup(
+            inputs.index(gather.table),
+            inputs.index(gather.index),
+            gather.size,
+            gather.step,
+            gather.reach,
+            gather.wrap,
+            gather.bounds,
+            gather.number,
+        )
+        for gather in gathers
+    )
 
 
 def results_of(members: Sequence[int], elements: dict[int, Element], uses: Uses) -> list[Element]:

@@ -10,7 +10,7 @@ from nvrtc_kernels.reduction_groups import Task
 from tensor.core.base import maker
 from tensor.operations.scratch import launch_reduction
 
-from .elements import COMPUTE, LETTERS, Fused, Text, includes_of, inputs_of, name_of, recorded
+from .elements import COMPUTE, LETTERS, Fused, Text, includes_of, inputs_of, lookups_of, name_of, recorded
 from .reduction_parts import is_read_elsewhere, operands_of, written_of
 from .tape import Launch, Ref, Step
 
@@ -145,6 +145,7 @@ def fused_reduction(
         compute=None if kernel.before else reducer.compute,
         epilogue=tuple(after),
         include=" ".join(dict.fromkeys(headers)),
+        lookups=lookups_of(kernel.before, kernel.inputs),
     )
     task = Task(
         combined,

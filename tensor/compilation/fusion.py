@@ -21,11 +21,12 @@ from .elements import (
     LETTERS,
     Element,
     Fused,
-    Gather,
     Text,
     includes_of,
     inputs_of,
+    lookups_of,
     name_of,
+    obstacle_of_gathers,
     recorded,
     results_of,
 )
@@ -203,12 +204,11 @@ def _obstacle(members: Sequence[int], elements: dict[int, Element], uses: Uses) 
     layout = last.out.layout
     if draws and not (layout.contiguous and layout.shape == draws[0].out.layout.shape):
         return "random numbers are drawn in row-major order"
-    if _is_ambiguous(parts):
-        return "it reads one table by other indices, too"
+    reason = obstacle_of_gathers(parts)
+    if reason is not None:
+        return reason
     new = {part.out.buffer: part.out for part in parts if not part.writes}
-    if any(part.gathers and {ref.buffer for ref in part.inputs()} & new.keys() for part in parts):
-        return "an index and what it reads are there before"
-    if any(part.gathers and part.gathers[0].table.buffer == last.out.buffer for part in parts):
+    if any(gather.table.buffer == last.out.buffer for part in parts for gather in part.gathers):
         return "it reads other elements of what is written in place"
     results = results_of(members, elements, uses)
     if len(results) > MAX_OUTPUTS:
@@ -230,15 +230,6 @@ def _obstacle(members: Sequence[int], elements: dict[int, Element], uses: Uses) 
             if any(reader < end and reader not in there for reader in uses.readers.get(part.out.buffer, ())):
                 return "its result is needed in between"
     return None
-
-
-def _is_ambiguous(parts: Sequence[Element]) -> bool:
-    """Whether a table is read by other indices than elsewhere in a kernel, or by none besides."""
-    gathered = [part.gathers for part in parts if part.gathers]
-    by_table = {gathers[0].table: gathers for gathers in gathered}
-    return any(by_table[gathers[0].table] != gathers for gathers in gathered) or any(
-        ref in by_table for part in parts if not part.gathers for ref in part.inputs()
-    )
 
 
 def recomputed(
@@ -318,8 +309,8 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
         for ref in inputs
     ]
     device_state: Any = target.device_state
-    gathers = [gather for element in elements for gather in element.gathers]
-    if draw is None and len(outs) == 1 and len(inputs) <= len(LETTERS) and not gathers:
+    lookups = lookups_of(elements, inputs)
+    if draw is None and len(outs) == 1 and len(inputs) <= len(LETTERS) and not lookups:
         lines = [f"const auto input{number} = {LETTERS[number]}_;" for number in range(len(inputs))]
         code = "".join(f"            {line}\n" for line in (*lines, *text.lines, f"return {written[0]};"))
         code = f"[&] {{\n{code}        }}()"
@@ -347,7 +338,7 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
             draw is not None,
             tuple(includes),
             options,
-            tuple(dict.fromkeys(_lookup(each, inputs) for each in gathers)),
+            lookups,
         )
         shapes = target.shape, target.strides, [ref.layout.dtype for ref in outs]
         launch = (
@@ -374,20 +365,6 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
         step.writes = {last.out.buffer}
         step.result = result or None
     return step
-
-
-def _lookup(gather: Gather, inputs: Sequence[Ref]) -> fused_pointwise.Lookup:
-    """What a kernel that reads ``inputs`` is told of a gather."""
-    return fused_pointwise.Lookup(
-        inputs.index(gather.table),
-        inputs.index(gather.index),
-        gather.size,
-        gather.step,
-        gather.reach,
-        gather.wrap,
-        gather.bounds,
-        gather.number,
-    )
 
 
 def _without_stream(loop: Callable[..., None]) -> Callable[..., None]:

@@ -12,7 +12,7 @@ from nvrtc_kernels.reduction_source import CTYPES, MOST_INPUTS
 from tensor.core.dtypes import promotion as rules
 from tensor.operations.reduction import Reduction
 
-from .elements import inputs_of
+from .elements import inputs_of, obstacle_of_gathers
 from .reduction_parts import operands_of, reduced_of, written_of
 from .tape import Ref
 
@@ -140,8 +140,9 @@ def _obstacle_before(
         return "its kernel has other results"
     if any(each.drop is not None for each in parts):
         return "it draws random numbers"
-    if any(each.gathers for each in parts):
-        return "it is read by an index"
+    reason = obstacle_of_gathers(everything, reduced.operands)
+    if reason is not None:
+        return reason
     if not 1 <= len(inputs) <= MOST_INPUTS:
         return f"a reduction reads 1 to {MOST_INPUTS} tensors"
     outs = {each.out.buffer: each.out for each in parts}

@@ -192,3 +192,76 @@ def test_what_a_kernel_reads_has_its_line() -> None:
     text = compiled.sources(_randn(6, 8), _indices(4, most=6))
     assert text.count("// advanced_indexing.read, test_gathers.py:") == 1, text
     assert text.count("// mul, test_gathers.py:") == 1, text
+
+
+def _close(function: Any, *operands: Any) -> str:
+    """What a compiled function explains, whose results are those of the function up to the order of sums."""
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(2):
+        for one, other in zip(compiled(*operands), function(*operands), strict=True):
+            assert (one.dtype, one.stride()) == (other.dtype, other.stride())
+            tensor.testing.assert_close(one, other)
+    return compiled.explain(*operands)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns"),
+    [(tensor.float32, 3), (tensor.bfloat16, 16), (tensor.float64, 6), (tensor.float32, 40)],
+)
+def test_reductions_of_what_indices_read(dtype: Any, columns: int) -> None:
+    """Of rows, of columns and of all, in packs where the rows of the table are some, with chains before and after."""
+
+    def function(table: Any, index: Any, weight: Any, rows: Any, position: Any, elements: Any) -> Any:
+        return (
+            table[index].sum(-1),
+            (table[index] * weight).mean((0, 1)) + 1,
+            functional.embedding(index, table).amax(1),
+            (table[rows, position] * weight[:3]).mean().sqrt(),
+            (table.mT[position[:, None], rows].relu() * 2).sum(1),
+            table.gather(1, elements).var(0),
+            functional.mse_loss(table[rows] * weight, weight.expand(3, columns)),
+            table[rows].argmax(1),
+        )
+
+    operands = (
+        _randn(7, columns, dtype=dtype).abs(),
+        _indices(4, 5, most=7),
+        _randn(columns, dtype=dtype).abs(),
+        _indices(3, most=7) - 7,
+        _indices(3, most=columns),
+        _indices(5, 6, most=columns),
+    )
+    text = _close(function, *operands)
+    assert text.startswith("forward: 23 operations in 8 calls"), text
+
+
+def test_reductions_of_many_rows_that_an_index_reads() -> None:
+    """Columns and rows that several blocks share."""
+
+    def function(table: Any, index: Any) -> Any:
+        return table[index].square().sum(), (table[index] + 1).sum(0), table[index][:, ::2].sum(1)
+
+    _close(function, _randn(50, 24), _indices(3000, most=50))
+
+
+def test_what_stays_apart_from_a_reduction_says_why() -> None:
+    def twice(table: Any, first: Any, second: Any) -> Any:
+        return functional.mse_loss(table[first], table[second]).reshape(1)
+
+    text = _close(twice, _randn(6, 8), _indices(4, most=6), _indices(4, most=6))
+    assert "it reads one table by other indices, too" in text, text
+
+    def computed(table: Any, index: Any) -> Any:
+        return functional.mse_loss((table * 2)[index], table * 2).reshape(1)
+
+    text = _close(computed, _randn(6, 8), _indices(6, most=6))
+
+
+def test_a_reduction_of_an_index_that_is_no_row_fails() -> None:
+    compiled = tensor.compile(lambda table, index: table[index].sum(), fullgraph=True)
+    table, index = _randn(6, 8), _indices(4, most=6)
+    compiled(table, index)
+    with pytest.raises(drv.DeviceAssertError, match="kernel 'fused_advanced_indexing_read_sum"):
+        compiled(table, index + 6)
+        tensor.cuda.synchronize()
+    drv.reset()
