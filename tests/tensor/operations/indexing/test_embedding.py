@@ -131,7 +131,7 @@ def test_derivatives(device_name: str) -> None:
         (2, 129, 33, 1),
     ],
 )
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(24)
 def test_gradients_in_one_launch(
     rows: int, columns: int, lookups: int, padding: int | None, dtype: Any, index: Any
 ) -> None:
@@ -173,7 +173,7 @@ def test_gradients_in_one_launch(
         (33, 8, 100, 17, 0),
     ],
 )
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(24)
 def test_gradients_by_slots(
     rows: int,
     columns: int,
