@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+import drv
 import tensor
 from drv.host import machine_code
 from nn import functional
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import drv
 
 
 def _looked_up(a: Any) -> Any:
@@ -161,18 +160,33 @@ def test_random_programs(
 
 
 @pytest.mark.nightly
-@given(**_programs)
-@settings(_unshrunk, max_examples=200)
-def test_many_random_programs(
-    device: drv.Device, recorded: bool, steps: list[tuple[str, int, int]], results: list[int], mode: str
-) -> None:
-    _check(recorded, steps, results, mode)
+@pytest.mark.parametrize("group", range(10))
+def test_many_random_programs(group: int) -> None:
+    @given(**_programs)
+    @seed(group)
+    @settings(_unshrunk, max_examples=20, derandomize=False, database=None)
+    def check(recorded: bool, steps: list[tuple[str, int, int]], results: list[int], mode: str) -> None:
+        _check(recorded, steps, results, mode)
+
+    with drv.simulator.installed(check="full", schedule=("eager", "lazy", "random")[group % 3]):
+        check()
+        assert not list(drv.simulator.findings())
 
 
 @pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed")
 @given(**_programs | {"mode": st.just("default")})
 @settings(_unshrunk, max_examples=12)
 def test_random_programs_on_the_cpu(
+    native_loops: None, recorded: bool, steps: list[tuple[str, int, int]], results: list[int], mode: str
+) -> None:
+    _check(recorded, steps, results, mode, "cpu")
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed")
+@given(**_programs | {"mode": st.just("default")})
+@settings(_unshrunk, max_examples=200)
+def test_many_random_programs_on_the_cpu(
     native_loops: None, recorded: bool, steps: list[tuple[str, int, int]], results: list[int], mode: str
 ) -> None:
     _check(recorded, steps, results, mode, "cpu")
