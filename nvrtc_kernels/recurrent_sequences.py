@@ -70,46 +70,16 @@ def plan(device: Device, cell: str, dtype: dtype, hidden: int, batch: int, *, ke
     keep
         Whether what the derivative needs is left.
     """
-    gates, family = GATES[cell], cell.partition("_")[0]
-    shape = _shape(device, dtype, hidden, batch, row=hidden, columns=gates)
-    if shape is None:
-        return None
-    adds = "gates" if family != "gru" else ""
-    step = {"rnn": (keep, cell == "rnn_relu"), "lstm": (keep, False), "gru": (keep,)}[family]
-    return _sequence(
-        device,
-        f"{family}_forward",
-        step,
-        FORWARD_OPERANDS[family],
-        dtype,
-        hidden,
-        shape,
-        f"forward_sequence<{shape.rows}, {shape.groups}, {gates}, {_flag(bool(adds))}>",
-        f"{adds or 'recurrent'}, state, out",
-        gates,
-    )
+    shape = _shape(device, dtype, hidden, batch, row=hidden, columns=GATES[cell])
+    flags = {"lstm": (keep, False), "gru": (keep,)}.get(cell, (keep, cell == "rnn_relu"))
+    return None if shape is None else _sequence(device, cell, dtype, hidden, shape, flags, backward=False)
 
 
 def plan_backward(device: Device, cell: str, dtype: dtype, hidden: int, batch: int) -> Sequence | None:
     """What :func:`.recurrent.plan_backward` plans, for many steps; ``None`` as for :func:`plan`."""
-    gates, family = GATES[cell], cell.partition("_")[0]
-    shape = _shape(device, dtype, hidden, batch, row=hidden * gates, columns=1)
-    if shape is None:
-        return None
-    adds = family == "gru"
-    step = {"rnn": (cell == "rnn_relu",), "lstm": (False,), "gru": ()}[family]
-    return _sequence(
-        device,
-        f"{family}_backward",
-        step,
-        BACKWARD_OPERANDS[family],
-        dtype,
-        hidden,
-        shape,
-        f"backward_sequence<{shape.rows}, {shape.groups}, {gates}, {_flag(adds)}>",
-        f"{'grad_recurrent' if adds else 'grad_gates'}, grad_state",
-        gates,
-    )
+    shape = _shape(device, dtype, hidden, batch, row=hidden * GATES[cell], columns=1)
+    flags = {"lstm": (False,), "gru": ()}.get(cell, (cell == "rnn_relu",))
+    return None if shape is None else _sequence(device, cell, dtype, hidden, shape, flags, backward=True)
 
 
 class _Shape(NamedTuple):
@@ -166,19 +136,27 @@ def _shape(device: Device, dtype: dtype, hidden: int, batch: int, *, row: int, c
 
 def _sequence(
     device: Device,
-    name: str,
-    flags: tuple[bool, ...],
-    operands: str,
+    cell: str,
     dtype: dtype,
     hidden: int,
     shape: _Shape,
-    function: str,
-    passed: str,
-    gates: int,
+    flags: tuple[bool, ...],
+    *,
+    backward: bool,
 ) -> Sequence:
-    names = operands.split()
+    """``flags`` are what a step's function is a template of behind its width."""
+    gates, family = GATES[cell], cell.partition("_")[0]
+    direction, operands = ("backward", BACKWARD_OPERANDS) if backward else ("forward", FORWARD_OPERANDS)
+    name, names = f"{family}_{direction}", operands[family].split()
     bare = [each.removeprefix("=") for each in names]
-    backward = name.endswith("backward")
+    # The part of a GRU's gates that comes from the hidden state stays apart.
+    recurs = family == "gru"
+    if backward:
+        passed = "grad_recurrent, grad_state" if recurs else "grad_gates, grad_state"
+    else:
+        passed = "recurrent, state, out" if recurs else "gates, state, out"
+    adds = recurs == backward
+    function = f"{direction}_sequence<{shape.rows}, {shape.groups}, {gates}, {_flag(adds)}>"
     parameters = [
         "int hidden",
         "int rows_each",
