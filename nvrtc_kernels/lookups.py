@@ -30,6 +30,8 @@ class Lookup:
         CUDA C++ of the structure ``Bounds``: see :func:`.indexing.bounds`.
     number : int
         Which of the table's indices it is.
+    ignored : int, optional
+        The index for which anything may be read: it is not checked.
     """
 
     table: int
@@ -40,6 +42,7 @@ class Lookup:
     wrap: bool
     bounds: str
     number: int = 0
+    ignored: int | None = None
 
 
 def bounds_of(lookups: Sequence[Lookup]) -> list[str]:
@@ -79,6 +82,9 @@ def members(lookups: Sequence[Lookup], indices: Sequence[str], first: int) -> li
         for k, each in enumerate(lookups):
             wrap = "true" if each.wrap else "false"
             position = f"checked<Bounds{k}, {wrap}, Place>(index[{k}], {each.size}, {each.number})"
+            if each.ignored is not None:
+                ignored = f"static_cast<long long>({each.ignored % (1 << 64)}ULL)"
+                position = f"(index[{k}] == {ignored} ? Place(0) : {position})"
             lines.append(f"    at[{first + each.table}] += {position} * {each.step};")
         lines.append("}")
     return [f"    {line}" for line in lines]

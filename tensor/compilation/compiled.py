@@ -31,6 +31,7 @@ from .generated import Record
 from .grouping import group_casts
 from .host_tensors import watched_on_host
 from .leaves import cut_off, has_hooks, watched_graphs
+from .likelihoods import split_likelihoods
 from .moves import without_moves
 from .outer_sums import group_outer_sums
 from .parameter_casts import cache_casts
@@ -484,7 +485,7 @@ def _planned(steps: Sequence[Step], needed: set[int], device_state: DeviceState)
     """``steps`` as fewer ones that do the same; ``needed`` are buffers that are read after them."""
     if not device_state.is_cuda:
         return fuse_on_host(steps, needed)
-    steps = fuse(absorb_casts(steps, needed), needed)
+    steps = fuse(split_likelihoods(absorb_casts(steps, needed), needed), needed)
     return group_reductions(group_outer_sums(steps, needed), needed)
 
 

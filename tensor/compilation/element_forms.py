@@ -11,11 +11,13 @@ from nvrtc_kernels.normalization import statistics_type
 from tensor.core.dtypes import promotion as rules
 from tensor.core.plans.copies import COPIED, COPY
 from tensor.operations.indexing.advanced_indexing import READ, selection_of
+from tensor.operations.losses.classification import NLL
 from tensor.operations.normalization.batch_normalization import APPLY, INPUT_GRADIENT
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.random.dropout import DROPOUT
 
 from .elements import LETTERS, Element, Gather
+from .likelihoods import likelihood_of
 from .tape import Ref
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ def element_of(step: Step) -> Element | None:
         return None
     if operation is READ:
         return _gathered(step)
+    if operation is NLL:
+        return likelihood_of(step)
     if operation is APPLY or operation is INPUT_GRADIENT:
         return _of_channels(step)
     if operation is COPY or (isinstance(operation, Pointwise) and step.key[1] is not None):
@@ -178,39 +182,36 @@ def _gathered(step: Step) -> Element | None:
             zip(tensors, selection.indexed, selection.indices, strict=True)
         )
     )
-    return _by_gathers(step, gathers, result)
-
-
-def _by_gathers(step: Step, gathers: tuple[Gather, ...], out: Ref) -> Element:
-    table, indices = gathers[0].table, [each.index for each in gathers]
+    indices = [each.index for each in gathers]
     return Element(
         step,
-        rules.computes_in(out.layout.dtype),
-        out.layout.dtype,
+        rules.computes_in(layout.dtype),
+        layout.dtype,
         "a",
-        (table, *indices),
-        out,
+        (shown, *indices),
+        result,
         gathers=gathers,
-        shown=((table, step.arguments[0]), *zip(indices, step.arguments[1], strict=True)),
+        shown=((shown, table), *zip(indices, tensors, strict=True)),
     )
 
 
 def reshaped(element: Element, shape: tuple[int, ...]) -> Element | None:
     """A gather whose result has another shape, with the same elements in their order; ``None`` if it cannot be had."""
-    operands = []
+    layout = element.out.layout
+    places: dict[Ref, Ref] = {}
     for ref in element.inputs():
         strides = strides_of.view_strides(ref.layout.shape, ref.layout.strides, shape)
         if strides is None:
             return None
-        operands.append(Ref(ref.buffer, ref.layout.with_strides(shape, strides), ref.offset))
-    table, *indices = operands
-    layout = element.out.layout
+        places[ref] = Ref(ref.buffer, ref.layout.with_strides(shape, strides), ref.offset)
     out = layout.with_strides(shape, strides_of.contiguous_strides(shape))
-    return _by_gathers(
-        element.step,
-        tuple(
-            replace(gather, table=table, index=index)
-            for gather, index in zip(element.gathers, indices, strict=True)
+    return replace(
+        element,
+        operands=tuple(places[ref] for ref in element.operands),
+        out=Ref(element.out.buffer, out, element.out.offset),
+        gathers=tuple(
+            replace(gather, table=places[gather.table], index=places[gather.index])
+            for gather in element.gathers
         ),
-        Ref(element.out.buffer, out, element.out.offset),
+        shown=tuple((places[ref], tensor) for ref, tensor in element.shown),
     )

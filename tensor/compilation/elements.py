@@ -66,6 +66,8 @@ class Gather:
         CUDA C++ of a structure that says what is wrong with an index.
     number : int
         Which of the table's indices it is.
+    ignored : int, optional
+        The index for which it does not matter what is read.
     """
 
     table: Ref
@@ -76,6 +78,7 @@ class Gather:
     wrap: bool
     bounds: str
     number: int
+    ignored: int | None = None
 
 
 @dataclass(slots=True)
@@ -99,7 +102,7 @@ class Element:
     numbers : tuple of (name, code, value)
         Further numbers that its code has.
     gathers : tuple of Gather
-        What it is read by, if it is read by indices, all of one table.
+        What it is read by, if it is read by indices.
     shown : tuple of (Ref, Ref)
         Operands that are broadcast in another way than their shapes say, each with the tensor that was recorded.
     """
@@ -127,6 +130,12 @@ def inputs_of(elements: Sequence[Element]) -> list[Ref]:
     """What a kernel of ``elements`` reads."""
     inner = {element.out for element in elements if not element.writes}
     return list(dict.fromkeys(ref for element in elements for ref in element.inputs() if ref not in inner))
+
+
+def originals_of(elements: Iterable[Element]) -> tuple[Step, ...]:
+    """The steps that were recorded for ``elements``, each once."""
+    steps = (each for element in elements for each in element.step.originals or (element.step,))
+    return tuple({id(step): step for step in steps}.values())
 
 
 def recorded(refs: Iterable[Ref], elements: Iterable[Element], *others: tuple[Ref, Ref]) -> tuple[Ref, ...]:
@@ -167,6 +176,7 @@ def lookups_of(elements: Sequence[Element], inputs: Sequence[Ref]) -> tuple[Look
             gather.wrap,
             gather.bounds,
             gather.number,
+            gather.ignored,
         )
         for gather in gathers
     )

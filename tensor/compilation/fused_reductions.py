@@ -10,7 +10,18 @@ from nvrtc_kernels.reduction_groups import Task
 from tensor.core.base import maker
 from tensor.operations.scratch import launch_reduction
 
-from .elements import COMPUTE, LETTERS, Fused, Text, includes_of, inputs_of, lookups_of, name_of, recorded
+from .elements import (
+    COMPUTE,
+    LETTERS,
+    Fused,
+    Text,
+    includes_of,
+    inputs_of,
+    lookups_of,
+    name_of,
+    originals_of,
+    recorded,
+)
 from .reduction_parts import is_read_elsewhere, operands_of, written_of
 from .tape import Launch, Ref, Step
 
@@ -169,13 +180,7 @@ def fused_reduction(
         for title, lines in (("before the reduction", before), ("after it", after))
         for line in ((f"// {title}", *lines) if lines else ())
     )
-    copies = [elements[each].step for each in reduced.copied]
-    originals = tuple(
-        each
-        for element in kernel.before
-        if not any(element.step is copy for copy in copies)
-        for each in (element.step,)
-    )
+    own = [elements[each] for each in reduced.before if each not in reduced.copied]
     return Step(
         (Fused(name, source), None, *(ref.layout for ref in arguments)),
         Launch(
@@ -190,7 +195,7 @@ def fused_reduction(
         (kernel.chains[-1][-1].step if kernel.chains else step).line,
         writes={ref.buffer for ref in written},
         originals=(
-            *originals,
+            *originals_of(own),
             *(step.originals or (step,)),
             *(element.step for chain in kernel.chains for element in chain),
         ),

@@ -27,6 +27,7 @@ from .elements import (
     lookups_of,
     name_of,
     obstacle_of_gathers,
+    originals_of,
     recorded,
     results_of,
 )
@@ -355,7 +356,7 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
     fused = Fused(name, code)
     result: Any = outs[1:] if last.writes else outs if len(outs) > 1 else outs[0]
     arguments: tuple[Any, ...] = (*([last.out] if last.writes else []), *recorded(inputs, elements))
-    originals = tuple(element.step for element in elements)
+    originals = originals_of(elements)
     key = (fused, None, *(ref.layout for ref in inputs))
     step = Step(key, run, arguments, result, last.step.line, originals=originals)
     if draw is not None:

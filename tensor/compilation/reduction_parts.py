@@ -132,7 +132,8 @@ def reduced_of(step: Step) -> Reduced | None:
     elif operation is MEAN:
         layout, is_mean, _ = rest
         reducer = loss_kernels.WEIGHTED_MEAN if is_mean else loss_kernels.WEIGHTED_SUM
-        shape, axes, operands, numbers = layout.shape, (0,), step.arguments, ()
+        shape, axes = layout.shape, tuple(range(len(layout.shape)))
+        operands, numbers = step.arguments, ()
     else:
         return None
     if not all(type(each) is Ref for each in operands) or 0 in shape:

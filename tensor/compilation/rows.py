@@ -440,9 +440,12 @@ def _period(ref: Ref, target: Ref) -> int | None:
 
 
 def _lookup(gather: Gather, inputs: Sequence[Ref], target: Ref) -> kernels.Lookup | None:
-    """What a chain of ``inputs`` is told of a gather; ``None`` if the table does not consist of rows without gaps, or not of theirs."""
+    """What a chain of ``inputs`` is told of a gather.
+
+    ``None`` if the table does not consist of rows without gaps, or not of theirs, or if there is an index that names none.
+    """
     columns = _period(gather.table, target)
-    if not columns or columns != gather.step:
+    if not columns or columns != gather.step or gather.ignored is not None:
         return None
     shape = target.layout.shape
     strides = strides_of.broadcast_strides(gather.index.layout.shape, gather.index.layout.strides, shape)

@@ -24,12 +24,23 @@ if TYPE_CHECKING:
     from nvrtc_kernels.reducers import Reducer
 
 _ROWS = 9
+#: An index that is no row, for which the first one is read.
+_IGNORED = -100
 
 
 def _reducer(rows: int, columns: int, reach: int = 0) -> Reducer:
     """A sum of products with what the second input says of the first: rows of ``columns`` elements."""
     selection = indexing.along(((_ROWS, columns), (columns, 1), float32), 0, ((rows,), (1,), int64))
-    lookup = Lookup(0, 1, _ROWS, columns, reach or _ROWS * columns, True, indexing.bounds("read", selection))
+    lookup = Lookup(
+        0,
+        1,
+        _ROWS,
+        columns,
+        reach or _ROWS * columns,
+        True,
+        indexing.bounds("read", selection),
+        ignored=_IGNORED,
+    )
     return replace(reducers.SUM, name="looked_up", code="a * c", lookups=(lookup,))
 
 
@@ -44,6 +55,7 @@ def test_sums_of_rows_that_an_index_says(
     random = np.random.default_rng(rows)
     table, factors = (random.standard_normal((size, columns)).astype(np.float32) for size in (_ROWS, rows))
     index = random.integers(-_ROWS, _ROWS, rows)
+    index[1] = _IGNORED
     out = np.zeros([1 if dim in dims else size for dim, size in enumerate(factors.shape)], np.float32)
     arrays = [
         DeviceArray(device, each, lead=start)
@@ -55,6 +67,7 @@ def test_sums_of_rows_that_an_index_says(
     with drv.DeviceMemory(max(plan.scratch_bytes, 1), device) as scratch:
         plan.run(device.default_stream.handle, *(each.address for each in arrays), scratch=scratch.address)
         device.default_stream.synchronize()
+    index[1] = 0
     expected = (table.astype(np.float64)[index] * factors).sum(dims, keepdims=True)
     np.testing.assert_allclose(arrays[0].numpy_array(), expected, rtol=1e-5, atol=1e-4)
 

@@ -336,7 +336,7 @@ def _loss_of_classes(
         losses, weights, statistics = run(x, classes, w, smoothing)
     total: Tensor | None = None
     if reduction == "none":
-        result = losses.to(input._layout.dtype).view(target._layout.shape)
+        result = losses.view(target._layout.shape).to(input._layout.dtype)
     else:
         run = plans[MEAN, losses._layout, reduction == "mean", input._layout.dtype]
         result, total = run(losses, weights)
