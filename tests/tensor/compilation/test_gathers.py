@@ -245,6 +245,7 @@ def test_what_stays_apart_from_a_reduction_says_why() -> None:
         return functional.mse_loss((table * 2)[index], table * 2)
 
     text = _compiled(computed, _randn(6, 8), _indices(6, most=6), exact=False)
+    assert "fused_advanced_indexing_read_mul_mse_loss" in text, text
 
 
 def test_a_reduction_of_an_index_that_is_no_row_fails() -> None:
