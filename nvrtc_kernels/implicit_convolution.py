@@ -64,7 +64,7 @@ def takes(device: Device, dtype: dtype, geometry: Geometry, *strides: Sequence[i
     )
 
 
-class _Phase(NamedTuple):
+class Phase(NamedTuple):
     """A convolution as the kernels see it, along each dimension; see ``struct Convolution``."""
 
     windows: Three
@@ -90,11 +90,11 @@ class _Axis(NamedTuple):
     distance: int
 
 
-def _together(axes: Sequence[_Axis]) -> _Phase:
-    return _Phase(*zip(*axes, strict=True))
+def _together(axes: Sequence[_Axis]) -> Phase:
+    return Phase(*zip(*axes, strict=True))
 
 
-def _forward_phase(w: Windows) -> _Phase:
+def _forward_phase(w: Windows) -> Phase:
     return _together(
         [
             _Axis(count, kernel, stride, -padding, dilation, 0, 1, 0, 1)
@@ -124,7 +124,7 @@ def _gradient_axis(size: int, kernel: int, stride: int, padding: int, dilation: 
         )
 
 
-def _gradient_phases(w: Windows) -> Iterator[_Phase]:
+def _gradient_phases(w: Windows) -> Iterator[Phase]:
     axes = map(_gradient_axis, w.size, w.kernel, w.stride, w.padding, w.dilation)
     for each in product(*axes):
         yield _together(each)
@@ -135,7 +135,7 @@ def _element(kernel: Three, at: Three) -> int:
 
 
 def _packed(
-    phase: _Phase, geometry: Geometry, channels: int, filters: int, padded: int, seen_size: Three, seen: Sequence[int],
+    phase: Phase, geometry: Geometry, channels: int, filters: int, padded: int, seen_size: Three, seen: Sequence[int],
     out: Sequence[int], bias: int,
 ) -> bytes:  # fmt: skip
     """``struct Convolution`` for operands of these strides."""
@@ -310,6 +310,7 @@ def plan(
                 operands,
                 together=together,
                 out_together=out_together,
+                in_pairs=all(warpgroup_convolution.lie_in_pairs(phase, seen_size, seen) for phase in phases),
             )
         t = dtype.cuda
         name = f"convolution_{direction}_{dtype.name}"

@@ -4,7 +4,8 @@
 //                           It goes over the channels, 128 bytes at a time, and of these over the elements of a window, which
 //                           see the same part of the image again and again: level 1 has it. Tiles come two ahead, while the
 //                           product of the one before goes on: by asynchronous copies where the image's channels are
-//                           neighbours, and else through registers, as neighbouring threads read neighbouring windows.
+//                           neighbours, and else through registers, as neighbouring threads read neighbouring windows,
+//                           where these are an even number of columns apart two columns of the kernel at a time.
 //
 // What a window sees of the image is told by the offset of its first element and a bit for each element of the kernel along
 // each dimension, for which 32 have to do.
@@ -114,39 +115,59 @@ __device__ inline void store_sums(T* memory, const float (&sums)[Filters / 8][4]
     }
 }
 
-// A window's half of a tile's channels, which lie apart, on their way from the image to shared memory, as words.
-template <class T>
-struct WindowPart {
-    static constexpr int chunks = 4, per_word = 4 / sizeof(T), channels = chunks * 4 * per_word;
-    unsigned int words[chunks * 4];
+// Of this many bytes.
+template <int Bytes>
+struct UnsignedOf {
+    typedef unsigned int type;
+};
+template <>
+struct UnsignedOf<2> {
+    typedef unsigned short type;
+};
+template <>
+struct UnsignedOf<8> {
+    typedef unsigned long long type;
+};
 
-    __device__ static unsigned int bits(const T* from) {
-        if constexpr (sizeof(T) == 4) return *reinterpret_cast<const unsigned int*>(from);
-        return *reinterpret_cast<const unsigned short*>(from);
-    }
+// A window's half of a tile's channels, which lie apart, on their way from the image to shared memory, as words: one, or of
+// `Count` 2 those of an even column and of the next one, which come with one load.
+template <class T, int Count>
+struct WindowPart {
+    typedef typename UnsignedOf<sizeof(T)>::type Column;
+    typedef typename UnsignedOf<sizeof(T) * Count>::type Columns;
+    static constexpr int chunks = 4, per_word = 4 / sizeof(T), channels = chunks * 4 * per_word;
+    unsigned int words[Count][chunks * 4];
+
     // `there`: how many channels there are from here on, or less than one. No branch is around a load, so that all are on their
     // way together: what is not there is read where something is.
     __device__ void load(const T* from, int there, long long step) {
         if (there <= 0) step = 0;
 #pragma unroll
         for (int i = 0; i < channels; ++i) {
-            const unsigned int read = bits(from), element = i < there ? read : 0u;
-            unsigned int& word = words[i / per_word];
-            word = i % per_word == 0 ? element : word | element << 16;
+            const Columns read = *reinterpret_cast<const Columns*>(from), columns = i < there ? read : 0;
+#pragma unroll
+            for (int k = 0; k < Count; ++k) {
+                const unsigned int element = static_cast<Column>(columns >> k * 8 * sizeof(T));
+                unsigned int& word = words[k][i / per_word];
+                word = i % per_word == 0 ? element : word | element << 16;
+            }
             if (i + 1 < there) from += step;
         }
     }
     template <int Width>
-    __device__ void store(const SharedRows<T, Width>& to, int row, int first) const {
+    __device__ void store(const SharedRows<T, Width>& to, int row, int first, bool second) const {
 #pragma unroll
-        for (int i = 0; i < chunks; ++i)
-            store_words(to.at(row, first + i), words[i * 4], words[i * 4 + 1], words[i * 4 + 2], words[i * 4 + 3]);
+        for (int i = 0; i < chunks; ++i) {
+            const auto word = [&](int k) { return second ? words[Count - 1][i * 4 + k] : words[0][i * 4 + k]; };
+            store_words(to.at(row, first + i), word(0), word(1), word(2), word(3));
+        }
     }
 };
 
 // `Together`: whether the channels of the image are neighbours, and how many of them are whole chunks; `OutTogether`: whether those
-// of the result are. Weights of float32 are TF32.
-template <class T, int Rows, int Filters, bool Together, bool OutTogether>
+// of the result are. `Columns`: how many of the image are read at once, 2 where all windows start at odd ones, or all at even
+// ones. Weights of float32 are TF32.
+template <class T, int Rows, int Filters, bool Together, bool OutTogether, int Columns>
 __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, const T* weight, const T* bias, T* out) {
     constexpr int depth = WARPGROUP_BYTES / sizeof(T), stages = WARPGROUP_STAGES, threads = Rows * 2, chunks = 8;
     constexpr int stage = (Rows + Filters) * depth, per_chunk = 16 / sizeof(T), blocks = Filters / 8;
@@ -172,7 +193,8 @@ __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, con
     for (int i = 0; i < image_rows; ++i)
         seen[i].find(c, first + (Together ? own_line + i * rows_at_once : threadIdx.x % Rows));
     KernelElement element(c);
-    WindowPart<T> part;
+    WindowPart<T, Columns> part;
+    bool second = false;  // whether a tile is the second column of those in `part`
     const int own_half = threadIdx.x / Rows * (chunks / 2);
     int channel = own_chunk;
     const int steps = c.kernel[0] * c.kernel[1] * c.kernel[2] * ((c.channels + depth - 1) / depth);
@@ -184,9 +206,12 @@ __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, con
             for (int i = 0; i < image_rows; ++i) {
                 const bool sees = (seen[i].inside & element.bits) == element.bits;
                 if constexpr (!Together) {
+                    second = Columns > 1 && (c.start[2] + element.at[2]) % 2 != 0;
+                    if (second && element.at[2] > 0) continue;  // it came with the first
                     const int own_channel = channel - own_chunk + own_half * per_chunk;
                     const int there = sees ? c.channels - own_channel : 0;
-                    const long long at = seen[i].first + element.offset + static_cast<long long>(own_channel) * c.channel;
+                    const int at_first = seen[i].first + element.offset - second;
+                    const long long at = at_first + static_cast<long long>(own_channel) * c.channel;
                     part.load(image + (there > 0 ? at : 0), there, c.channel);
                     continue;
                 }
@@ -211,7 +236,7 @@ __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, con
     // What has come to registers goes to where a tile was that every warp is done with.
     const auto store = [&](int step) {
         if constexpr (!Together)
-            if (step < steps) part.store(images(step), threadIdx.x % Rows, own_half);
+            if (step < steps) part.store(images(step), threadIdx.x % Rows, own_half, second);
     };
 #pragma unroll
     for (int step = 0; step < stages - 2; ++step) {

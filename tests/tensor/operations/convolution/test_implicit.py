@@ -192,6 +192,68 @@ def test_tiles_of_warpgroups(
     assert not drv.simulator.findings()
 
 
+#: Type, shapes of image and weight, options, first column of longer rows, whether columns are read in pairs.
+_PAIRS: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any], int, bool]] = [
+    ("bfloat16", (2, 13, 5, 12), (11, 13, 3, 3), {"stride": 2, "padding": 1}, 0, True),
+    ("float32", (1, 16, 4, 10), (16, 8, 2, 5), {"stride": (1, 2), "padding": (1, 2), "groups": 2}, 2, True),
+    # The same plan, from an odd address.
+    ("float32", (1, 16, 4, 10), (16, 8, 2, 5), {"stride": (1, 2), "padding": (1, 2), "groups": 2}, 1, False),
+    ("bfloat16", (2, 72, 5, 12), (11, 72, 3, 3), {"stride": 2, "padding": 1}, 3, False),
+    ("float16", (1, 8, 3, 5, 16), (8, 8, 2, 2, 4), {"stride": (1, 1, 4), "dilation": (1, 2, 1)}, 0, True),
+    ("float32", (1, 40, 3, 14), (8, 40, 1, 4), {"stride": 2, "padding": (0, 3)}, 0, True),
+    ("float32", (1, 16, 5, 11), (8, 16, 3, 3), {"stride": 2, "padding": 1}, 0, False),
+    ("bfloat16", (1, 16, 5, 12), (8, 16, 3, 3), {"stride": 2, "padding": 1, "dilation": 2}, 0, False),
+    ("bfloat16", (1, 16, 5, 12), (8, 16, 3, 3), {"stride": (2, 1), "padding": 1}, 0, False),
+    ("float16", (1, 16, 5, 12), (8, 16, 3, 1), {"stride": 2}, 0, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "image", "weight", "options", "first", "paired"),
+    thinned(
+        _PAIRS,
+        lambda *each: each in _PAIRS[:3],
+        lambda *each: ", ".join(str(x) for x in (each[0], *each[3].items(), *each[4:])),
+    ),
+)
+def test_columns_two_apart_are_read_in_pairs(
+    dtype: str,
+    image: tuple[int, ...],
+    weight: tuple[int, ...],
+    options: dict[str, Any],
+    first: int,
+    paired: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(implicit, "LEAST_WORK", 0)
+    monkeypatch.setattr(kernels, "_LEAST_PRODUCTS", 1 << 40)
+    launched_in_pairs: list[bool] = []
+    launcher = warpgroup_convolution.launcher
+
+    def noted(device: Any, file: str, source: str, *arguments: Any, **others: Any) -> Any:
+        launch = launcher(device, file, source, *arguments, **others)
+
+        def run(*values: Any) -> None:
+            launched_in_pairs.append(", 2>" in source)
+            launch(*values)
+
+        return run
+
+    monkeypatch.setattr(warpgroup_convolution, "launcher", noted)
+    drv.simulator.install(check="full", schedule="random", capability=(9, 0))
+    generator = tensor.Generator().manual_seed(first)
+    longer = (*image[:-1], image[-1] + 4) if first else image
+    x, factor = (
+        tensor.randn(shape, generator=generator).to(getattr(tensor, dtype)) for shape in (longer, weight)
+    )
+    function = convolution.conv3d if len(image) == 5 else convolution.conv2d
+    columns = slice(first, first + image[-1])
+    result = function(x.cuda()[..., columns], factor.cuda(), **options)
+    assert launched_in_pairs == [paired]
+    _assert_close(result, function(x.double()[..., columns], factor.double(), **options), ERRORS[dtype])
+    assert not drv.simulator.findings()
+
+
 @pytest.mark.parametrize(
     ("capability", "kernels", "expected"),
     [
