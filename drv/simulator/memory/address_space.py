@@ -35,6 +35,8 @@ WINDOW_SIZE = 1 << 32
 PADDING = 16
 #: Bytes that the system provides, and takes back, at once.
 PAGE = mmap.PAGESIZE
+#: Bytes of an array from which on it has a mapping of its own.
+_LEAST_MAPPED = 1 << 20
 
 
 class MemoryKind(Enum):
@@ -201,10 +203,25 @@ class AddressSpace:
         return [self._live[base] for base in self._bases]
 
 
-def touched_here_and_there(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """``data``, of which the system provides small pages: large ones would take memory for much that nobody touches."""
-    _advise(data, mmap.MADV_NOHUGEPAGE)
-    return data
+def touched_here_and_there(size: int) -> NDArray[np.uint8]:
+    """``size`` zeroed bytes, of which the system provides small pages as they are touched.
+
+    Large pages would take memory for much that nobody touches, and so would memory of the process that was freed, whose
+    bytes would be written for new ones.
+
+    Raises
+    ------
+    MemoryError
+        If the system has not so much.
+    """
+    if size < _LEAST_MAPPED:
+        return np.zeros(size, np.uint8)
+    try:
+        memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"{size} bytes") from error
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
 
 
 def _advise(data: NDArray[np.uint8], advice: int) -> None:

@@ -122,11 +122,11 @@ class MemoryBook(DriverState):
         """Zeroed bytes, padded; committed by the operating system only when touched."""
         if not self.execute:
             return self.nothing
+        padded = (size + PADDING - 1) // PADDING * PADDING
         try:
-            data = np.zeros((size + PADDING - 1) // PADDING * PADDING, np.uint8)
+            return touched_here_and_there(padded) if self.sampled else np.zeros(padded, np.uint8)
         except MemoryError:
             raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY) from None
-        return touched_here_and_there(data) if self.sampled else data
 
     def new_address(self, device: SimulatedDevice, size: int) -> int:
         """A free address on ``device``. Freed ones come back only after all others were used once."""

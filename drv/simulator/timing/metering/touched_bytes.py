@@ -37,7 +37,7 @@ class _Map:
     @staticmethod
     def of(allocation: Allocation) -> _Map:
         parts = (allocation.size + SECTOR) // (1 << _PART_SHIFT) + 1
-        elements = touched_here_and_there(np.zeros(parts * _PART, np.uint8))
+        elements = touched_here_and_there(parts * _PART)
         return _Map(elements, np.zeros(parts, np.bool_))
 
     def whole(self) -> Iterator[tuple[int, int]]:
